@@ -1,0 +1,15 @@
+//! The pure part of Tally: what an event means and what it changes.
+//!
+//! Nothing here reads a clock, a disk, a socket or a source of randomness. Time is a field of a batch and the
+//! hash seed a parameter, so the same code decides in the running node, in a replay and in a test.
+
+pub mod aggregate;
+pub mod cell;
+pub mod counter;
+pub mod event;
+pub mod id;
+pub mod identity;
+pub mod limits;
+pub mod op;
+pub mod position;
+pub mod record;
