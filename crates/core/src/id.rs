@@ -4,13 +4,13 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The hashed id of a counter: what the table and the store know a counter by.
 ///
-/// The low [`CellKey::FLAG_BITS`] bits are always zero, which leaves room for a slot's flags; 123 bits of a seeded hash
+/// The low [`CellKey::FLAG_BITS`] bits are always zero, which leaves room for a slot's flags; 122 bits of a seeded hash
 /// remain, so that even 10¹² counters share a key with a probability of about 10⁻¹³.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CellKey(u128);
 
 impl CellKey {
-    pub const FLAG_BITS: u32 = 5;
+    pub const FLAG_BITS: u32 = 6;
     /// No counter: the key of operations on the whole node.
     pub const NONE: CellKey = CellKey(0);
 
@@ -67,7 +67,7 @@ mod tests {
     fn the_flag_bits_of_a_key_are_free() {
         for n in 0..1000u32 {
             let key = CellHasher::new(7).key(&n.to_le_bytes());
-            assert_eq!(key.as_u128() & 0x1f, 0);
+            assert_eq!(key.as_u128() & 0x3f, 0);
             assert_eq!(CellKey::from_bytes(key.to_bytes()), key);
         }
     }
