@@ -1,1 +1,43 @@
-//! Placeholder
+//! The cells: one number per counter, compact in memory, shared with readers on other threads.
+//!
+//! There is one writer, [`Table`], and any number of readers, [`Cells`]. Cells live in segments, each a small open-addressing
+//! table of 24-byte slots, so that growing never stops the world: a grown or thinned-out segment is a new one, swapped in by
+//! pointer. A slot never changes its key, and a key is published last; a reader therefore needs no lock and never waits.
+//!
+//! What memory has no room for is *cold*: only the store knows it. A key that is in no segment is absent for certain only
+//! while nothing is cold.
+
+mod cut;
+mod expiry;
+mod read;
+mod segment;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use cut::{Collected, RowChange};
+pub use read::Cells;
+pub use table::{Added, Table};
+
+/// What memory knows about a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hot {
+    Value(i64),
+    Absent,
+    /// Only the store knows.
+    Cold,
+}
+
+/// A counter as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub value: i64,
+    pub expiry: Option<RowExpiry>,
+}
+
+/// When a counter expires. It carries the counter's id, since expiry starts from the clock and not from a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowExpiry {
+    pub at_ms: u64,
+    pub id: Box<[u8]>,
+}

@@ -1,0 +1,81 @@
+//! The readers' side of the table.
+
+use super::Hot;
+use super::segment::{Place, Segment, flag};
+use crate::id::CellKey;
+use arc_swap::ArcSwap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(super) const SEGMENT_BITS: u32 = 10;
+pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// What readers on any thread may look at.
+pub struct Cells {
+    pub(super) segments: Box<[ArcSwap<Segment>]>,
+    pub(super) deadlines: papaya::HashMap<CellKey, u64>,
+    /// Live counters that are in the store only.
+    pub(super) cold: AtomicU64,
+    /// How many cells ever left memory; it changes before a cell leaves.
+    pub(super) evictions: AtomicU64,
+    /// Live counters in memory.
+    pub(super) live: AtomicU64,
+}
+
+impl Cells {
+    pub(super) fn new() -> Cells {
+        let empty = || ArcSwap::from_pointee(Segment::with_capacity(0));
+        Cells {
+            segments: std::iter::repeat_with(empty).take(SEGMENTS).collect(),
+            deadlines: papaya::HashMap::new(),
+            cold: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+        }
+    }
+
+    /// What memory knows about a counter at `now_ms`.
+    pub fn read(&self, key: CellKey, now_ms: u64) -> Hot {
+        let evictions = self.evictions.load(Ordering::Acquire);
+        let all_in_memory = self.cold.load(Ordering::Acquire) == 0;
+        if let Some(hot) = self.find(key, now_ms) {
+            return hot;
+        }
+        // The cell may have left, or come in from the store, while we looked: only if neither could happen is it absent.
+        if all_in_memory && evictions == self.evictions.load(Ordering::Acquire) { Hot::Absent } else { Hot::Cold }
+    }
+
+    /// How many counters there are, in memory and in the store.
+    pub fn len(&self) -> u64 {
+        self.live.load(Ordering::Acquire) + self.cold.load(Ordering::Acquire)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn cold(&self) -> u64 {
+        self.cold.load(Ordering::Acquire)
+    }
+
+    fn find(&self, key: CellKey, now_ms: u64) -> Option<Hot> {
+        let segment = self.segments[segment_of(key)].load();
+        let Place::Found(index) = segment.place(key, SEGMENT_BITS) else {
+            return None;
+        };
+        let slot = segment.slot(index);
+        let low = slot.low();
+        let value = slot.value();
+        slot.mark_referenced(low);
+        let gone = low & flag::ABSENT != 0 || low & flag::EXPIRES != 0 && self.is_due(key, now_ms);
+        Some(if gone { Hot::Absent } else { Hot::Value(value) })
+    }
+
+    fn is_due(&self, key: CellKey, now_ms: u64) -> bool {
+        self.deadlines.pin().get(&key).is_some_and(|at_ms| *at_ms <= now_ms)
+    }
+}
+
+#[inline]
+pub(super) fn segment_of(key: CellKey) -> usize {
+    (key.as_u128() >> (128 - SEGMENT_BITS)) as usize
+}

@@ -1,0 +1,188 @@
+//! One segment: an open-addressing table of slots that readers may look at while the writer fills it.
+//!
+//! A slot goes from empty to occupied once and keeps its key for as long as the segment lives. `low` is written last
+//! when a slot is filled (Release) and read first (Acquire), so whoever sees the key also sees the value.
+
+use crate::id::CellKey;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// The flag bits of a slot, kept below the key's hash bits.
+pub(super) mod flag {
+    pub const OCCUPIED: u64 = 1;
+    /// The counter was deleted; the slot stands for "not there", whatever the store says.
+    pub const ABSENT: u64 = 1 << 1;
+    /// The counter has an entry in the table of expiries.
+    pub const EXPIRES: u64 = 1 << 2;
+    /// Used since the segment was last thinned out.
+    pub const REFERENCED: u64 = 1 << 3;
+    /// Two bits: the era in which the cell last changed, 0 if that is durable in the store.
+    pub const ERA_SHIFT: u32 = 4;
+    pub const ERA: u64 = 3 << ERA_SHIFT;
+    pub const ALL: u64 = (1 << crate::id::CellKey::FLAG_BITS) - 1;
+}
+
+/// A quarter more each time: memory stays near what is used, and copying a segment of a few thousand slots is short.
+const GROWTH_NUMERATOR: usize = 5;
+const GROWTH_DENOMINATOR: usize = 4;
+const CAPACITY_MIN: usize = 16;
+/// Beyond this, linear probing gets slow.
+const LOAD_PERCENT_MAX: usize = 85;
+
+#[derive(Default)]
+pub(super) struct Slot {
+    low: AtomicU64,
+    high: AtomicU64,
+    value: AtomicI64,
+}
+
+impl Slot {
+    /// The key's low half together with the flags.
+    #[inline]
+    pub fn low(&self) -> u64 {
+        self.low.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn value(&self) -> i64 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn set_value(&self, value: i64) {
+        self.value.store(value, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn set_low(&self, low: u64) {
+        self.low.store(low, Ordering::Release);
+    }
+
+    /// A reader's hint; the writer may overwrite it, which costs nothing but the hint.
+    #[inline]
+    pub fn mark_referenced(&self, low: u64) {
+        if low & flag::REFERENCED == 0 {
+            self.low.fetch_or(flag::REFERENCED, Ordering::Relaxed);
+        }
+    }
+
+    pub fn key(&self) -> CellKey {
+        let high = u128::from(self.high.load(Ordering::Relaxed)) << 64;
+        CellKey::from_u128(high | u128::from(self.low() & !flag::ALL))
+    }
+
+    fn fill(&self, key: CellKey, value: i64, flags: u64) {
+        self.value.store(value, Ordering::Relaxed);
+        self.high.store((key.as_u128() >> 64) as u64, Ordering::Relaxed);
+        self.low.store(key.as_u128() as u64 | flags | flag::OCCUPIED, Ordering::Release);
+    }
+}
+
+pub(super) struct Segment {
+    slots: Box<[Slot]>,
+}
+
+/// Where a key is, or where it would go.
+pub(super) enum Place {
+    Found(usize),
+    Free(usize),
+}
+
+impl Segment {
+    pub fn with_capacity(capacity: usize) -> Segment {
+        let capacity = capacity.max(CAPACITY_MIN);
+        Segment { slots: std::iter::repeat_with(Slot::default).take(capacity).collect() }
+    }
+
+    /// A segment that holds `cells` with room to spare.
+    pub fn for_cells(cells: usize) -> Segment {
+        Segment::with_capacity(cells * GROWTH_NUMERATOR / GROWTH_DENOMINATOR + 1)
+    }
+
+    pub fn grown_capacity(&self) -> usize {
+        self.slots.len() * GROWTH_NUMERATOR / GROWTH_DENOMINATOR + 1
+    }
+
+    pub fn is_full(&self, used: usize) -> bool {
+        used * 100 >= self.slots.len() * LOAD_PERCENT_MAX
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot>()
+    }
+
+    #[inline]
+    pub fn slot(&self, index: usize) -> &Slot {
+        &self.slots[index]
+    }
+
+    pub fn occupied(&self) -> impl Iterator<Item = &Slot> {
+        self.occupied_from(0)
+    }
+
+    /// All occupied slots, beginning somewhere and going round.
+    pub fn occupied_from(&self, start: usize) -> impl Iterator<Item = &Slot> {
+        let (before, behind) = self.slots.split_at(start % self.slots.len());
+        behind.iter().chain(before).filter(|slot| slot.low() != 0)
+    }
+
+    /// Finds a key by linear probing from its home. There is always a free slot, so the walk ends.
+    #[inline]
+    pub fn place(&self, key: CellKey, segment_bits: u32) -> Place {
+        let low = key.as_u128() as u64;
+        let high = (key.as_u128() >> 64) as u64;
+        let mut index = self.home(key, segment_bits);
+        loop {
+            let slot = &self.slots[index];
+            let found = slot.low();
+            if found == 0 {
+                return Place::Free(index);
+            }
+            if (found ^ low) & !flag::ALL == 0 && slot.high.load(Ordering::Relaxed) == high {
+                return Place::Found(index);
+            }
+            index += 1;
+            if index == self.slots.len() {
+                index = 0;
+            }
+        }
+    }
+
+    /// Fills a free slot.
+    pub fn fill(&self, index: usize, key: CellKey, value: i64, flags: u64) {
+        debug_assert_eq!(self.slots[index].low(), 0, "a slot is filled once");
+        self.slots[index].fill(key, value, flags);
+    }
+
+    /// Copies a slot of another segment into this one, with other flags.
+    pub fn adopt(&self, slot: &Slot, low: u64, segment_bits: u32) {
+        let Place::Free(index) = self.place(slot.key(), segment_bits) else {
+            unreachable!("a key is in a segment once");
+        };
+        self.slots[index].fill(slot.key(), slot.value(), low & flag::ALL);
+    }
+
+    /// Brings the home slot of a key into the cache, so that the walk that follows soon does not wait for it.
+    #[inline]
+    pub fn prefetch(&self, key: CellKey, segment_bits: u32) {
+        prefetch(&self.slots[self.home(key, segment_bits)]);
+    }
+
+    /// Keys in ascending order have homes in ascending order.
+    #[inline]
+    fn home(&self, key: CellKey, segment_bits: u32) -> usize {
+        let within = (key.as_u128() >> 64) as u64;
+        ((u128::from(within << segment_bits) * self.slots.len() as u128) >> 64) as usize
+    }
+}
+
+#[inline]
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "a prefetch reads nothing and cannot fault")]
+fn prefetch(slot: &Slot) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
+}
+
+#[inline]
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch(_slot: &Slot) {}

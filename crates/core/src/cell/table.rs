@@ -1,0 +1,392 @@
+//! The writer's side of the cells.
+
+use super::cut::{Changes, Collected, RowChange};
+use super::expiry::Expiries;
+use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
+use super::segment::{Place, Segment, Slot, flag};
+use super::{Row, RowExpiry};
+use crate::id::CellKey;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What one expiring counter costs beside its slot: two map entries and its id.
+const EXPIRY_BYTES: usize = 256;
+
+/// What became of an addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    Value(i64),
+    Created(i64),
+    Overflow,
+}
+
+pub struct Table {
+    cells: Arc<Cells>,
+    segments: Vec<Arc<Segment>>,
+    /// Occupied slots per segment.
+    used: Vec<usize>,
+    bytes: usize,
+    expiries: Expiries,
+    changes: Changes,
+    next_to_thin: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
+impl Table {
+    pub fn new() -> Table {
+        let cells = Arc::new(Cells::new());
+        let segments: Vec<_> = cells.segments.iter().map(|segment| segment.load_full()).collect();
+        Table {
+            bytes: segments.iter().map(|segment| segment.bytes()).sum(),
+            used: vec![0; SEGMENTS],
+            segments,
+            cells,
+            expiries: Expiries::default(),
+            changes: Changes::new(),
+            next_to_thin: 0,
+        }
+    }
+
+    /// What readers on other threads see.
+    pub fn cells(&self) -> &Arc<Cells> {
+        &self.cells
+    }
+
+    /// Memory in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.expiries.len() * EXPIRY_BYTES + self.changes.set_aside_count() * size_of::<RowChange>()
+    }
+
+    /// Cells that changed since the last cut.
+    pub fn dirty(&self) -> u64 {
+        self.changes.dirty()
+    }
+
+    /// Rows set aside for the running cut.
+    pub fn set_aside(&self) -> usize {
+        self.changes.set_aside_count()
+    }
+
+    #[inline]
+    pub fn prefetch(&self, key: CellKey) {
+        self.segments[segment_of(key)].prefetch(key, SEGMENT_BITS);
+    }
+
+    /// Whether memory can answer for this key, be it that there is no such counter.
+    pub fn knows(&self, key: CellKey) -> bool {
+        self.cells.cold() == 0 || matches!(self.place(key), Place::Found(_))
+    }
+
+    pub fn get(&self, key: CellKey) -> Option<i64> {
+        let slot = self.live_slot(key)?;
+        slot.mark_referenced(slot.low());
+        Some(slot.value())
+    }
+
+    /// When a counter expires; `None` if it never does or is not there.
+    pub fn deadline(&self, key: CellKey) -> Option<u64> {
+        let slot = self.live_slot(key)?;
+        if slot.low() & flag::EXPIRES == 0 { None } else { Expiries::deadline(&self.cells, key) }
+    }
+
+    #[inline]
+    pub fn add(&mut self, key: CellKey, delta: i64) -> Added {
+        let segment = segment_of(key);
+        let index = match self.segments[segment].place(key, SEGMENT_BITS) {
+            Place::Found(index) => index,
+            Place::Free(index) => {
+                self.create(segment, index, key, delta);
+                return Added::Created(delta);
+            }
+        };
+        let slot = self.segments[segment].slot(index);
+        let low = slot.low();
+        if low & flag::ABSENT != 0 {
+            self.revive(key, segment, index, delta);
+            return Added::Created(delta);
+        }
+        let Some(sum) = slot.value().checked_add(delta) else {
+            return Added::Overflow;
+        };
+        if self.changes.is_touched(low) {
+            slot.set_value(sum);
+        } else {
+            self.touch(key, segment, index);
+            self.segments[segment].slot(index).set_value(sum);
+        }
+        Added::Value(sum)
+    }
+
+    /// Sets a value and answers the one before. The expiry stays as it is.
+    pub fn set(&mut self, key: CellKey, value: i64) -> Option<i64> {
+        let segment = segment_of(key);
+        match self.place(key) {
+            Place::Free(index) => self.create(segment, index, key, value),
+            Place::Found(index) if self.segments[segment].slot(index).low() & flag::ABSENT != 0 => {
+                self.revive(key, segment, index, value);
+            }
+            Place::Found(index) => {
+                self.touch(key, segment, index);
+                let slot = self.segments[segment].slot(index);
+                let previous = slot.value();
+                slot.set_value(value);
+                return Some(previous);
+            }
+        }
+        None
+    }
+
+    /// Deletes a counter and answers its value.
+    pub fn delete(&mut self, key: CellKey) -> Option<i64> {
+        let previous = self.live_slot(key)?.value();
+        let (segment, index) = self.found(key)?;
+        let low = self.touch(key, segment, index);
+        if low & flag::EXPIRES != 0 {
+            self.expiries.clear(&self.cells, key);
+        }
+        self.segments[segment].slot(index).set_low(low & !flag::EXPIRES | flag::ABSENT);
+        self.cells.live.fetch_sub(1, Ordering::Release);
+        Some(previous)
+    }
+
+    /// Gives a counter a deadline, or takes it away. The counter must be there.
+    pub fn set_expiry(&mut self, key: CellKey, expiry: Option<RowExpiry>) {
+        let (segment, index) = self.found(key).expect("the caller has just seen the counter");
+        let low = self.touch(key, segment, index);
+        let slot = self.segments[segment].slot(index);
+        match expiry {
+            Some(expiry) => {
+                self.expiries.set(&self.cells, key, expiry);
+                slot.set_low(low | flag::EXPIRES);
+            }
+            None => {
+                slot.set_low(low & !flag::EXPIRES);
+                self.expiries.clear(&self.cells, key);
+            }
+        }
+    }
+
+    /// The next counter to expire.
+    pub fn first_deadline(&self) -> Option<(u64, CellKey, &[u8])> {
+        self.expiries.first()
+    }
+
+    /// Takes in a row of the store, unless memory knows better.
+    pub fn load(&mut self, key: CellKey, row: Row) {
+        let Place::Free(index) = self.place(key) else {
+            return;
+        };
+        let flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
+        if let Some(expiry) = row.expiry {
+            self.expiries.set(&self.cells, key, expiry);
+        }
+        self.insert(segment_of(key), index, key, row.value, flags | flag::REFERENCED);
+        let cold = self.cells.cold.fetch_sub(1, Ordering::Release);
+        assert!(cold > 0, "only a cold cell can be loaded");
+    }
+
+    /// Tells how many live counters only the store knows.
+    pub fn set_cold(&mut self, cold: u64) {
+        self.cells.cold.store(cold, Ordering::Release);
+    }
+
+    /// Makes room for so many cells at once, before many are loaded.
+    pub fn reserve(&mut self, cells: usize) {
+        for segment in 0..SEGMENTS {
+            if self.used[segment] == 0 {
+                self.swap(segment, Segment::for_cells(cells / SEGMENTS + cells / SEGMENTS / 16));
+            }
+        }
+    }
+
+    /// Forgets every counter, in memory and in the store.
+    pub fn clear(&mut self) {
+        self.changes.forget_all();
+        self.cells.cold.store(0, Ordering::Release);
+        for segment in 0..SEGMENTS {
+            self.used[segment] = 0;
+            self.swap(segment, Segment::with_capacity(0));
+        }
+        self.expiries.clear_all(&self.cells);
+        self.cells.live.store(0, Ordering::Release);
+    }
+
+    /// Thins out the next segment: clean cells that were not used lately leave. Answers how many left.
+    pub fn thin_out(&mut self) -> usize {
+        let segment = self.next_to_thin;
+        self.next_to_thin = (segment + 1) % SEGMENTS;
+        let old = self.segments[segment].clone();
+        let mut quota = self.used[segment].div_ceil(8);
+        let mut leaving = Vec::new();
+        // Begin elsewhere each time, or the same corner would always pay.
+        let start = self.cells.evictions.load(Ordering::Relaxed) as usize;
+        let keep: Vec<(&Slot, u64)> = old
+            .occupied_from(start)
+            .filter_map(|slot| {
+                let low = slot.low();
+                if self.changes.is_clean(low) && low & flag::ABSENT != 0 {
+                    return None;
+                }
+                if quota == 0 {
+                    return Some((slot, low));
+                }
+                if self.changes.is_clean(low) && low & flag::REFERENCED == 0 {
+                    quota -= 1;
+                    leaving.push((slot.key(), low));
+                    return None;
+                }
+                Some((slot, low & !flag::REFERENCED))
+            })
+            .collect();
+        let thin = Segment::for_cells(keep.len());
+        for (slot, low) in &keep {
+            thin.adopt(slot, *low, SEGMENT_BITS);
+        }
+        let left = leaving.len();
+        self.cells.evictions.fetch_add(left as u64, Ordering::Release);
+        self.cells.cold.fetch_add(left as u64, Ordering::Release);
+        self.used[segment] = keep.len();
+        drop(keep);
+        self.swap(segment, thin);
+        self.cells.live.fetch_sub(left as u64, Ordering::Release);
+        for (key, low) in leaving {
+            if low & flag::EXPIRES != 0 {
+                self.expiries.clear(&self.cells, key);
+            }
+        }
+        left
+    }
+
+    /// Ends the era: what changed until now is what [`Self::collect`] will hand out.
+    pub fn begin_cut(&mut self) {
+        self.changes.begin(SEGMENTS);
+    }
+
+    /// The changes of the next segment; `None` once all segments are through.
+    pub fn collect(&mut self) -> Option<Collected> {
+        let (segment, mut rows) = self.changes.next_segment()?;
+        for slot in self.segments[segment].occupied() {
+            if self.changes.collects(slot) {
+                rows.push(row_change(&self.expiries, &self.cells, slot.key(), slot));
+            }
+        }
+        rows.sort_unstable_by_key(|change| change.key);
+        Some(rows)
+    }
+
+    /// The store has the cut.
+    pub fn finish_cut(&mut self) {
+        self.changes.finish();
+    }
+
+    /// The store does not have the cut: what was in it counts as changed again.
+    pub fn abort_cut(&mut self) {
+        let again = self.changes.abort();
+        for segment in &self.segments {
+            for slot in segment.occupied() {
+                if let Some(low) = again(slot.low()) {
+                    slot.set_low(low);
+                }
+            }
+        }
+        let dirty = self.segments.iter().flat_map(|segment| segment.occupied());
+        let dirty = dirty.filter(|slot| !self.changes.is_clean(slot.low())).count();
+        self.changes.recount(dirty as u64);
+    }
+
+    pub fn is_cutting(&self) -> bool {
+        self.changes.in_flight()
+    }
+
+    pub fn is_collecting(&self) -> bool {
+        self.changes.is_collecting()
+    }
+
+    fn place(&self, key: CellKey) -> Place {
+        self.segments[segment_of(key)].place(key, SEGMENT_BITS)
+    }
+
+    fn found(&self, key: CellKey) -> Option<(usize, usize)> {
+        match self.place(key) {
+            Place::Found(index) => Some((segment_of(key), index)),
+            Place::Free(_) => None,
+        }
+    }
+
+    fn live_slot(&self, key: CellKey) -> Option<&Slot> {
+        let (segment, index) = self.found(key)?;
+        let slot = self.segments[segment].slot(index);
+        (slot.low() & flag::ABSENT == 0).then_some(slot)
+    }
+
+    #[cold]
+    fn touch(&mut self, key: CellKey, segment: usize, index: usize) -> u64 {
+        let slot = self.segments[segment].slot(index);
+        let old_row = || row_change(&self.expiries, &self.cells, key, slot);
+        let low = self.changes.touch(segment, slot.low(), old_row);
+        slot.set_low(low);
+        low
+    }
+
+    fn create(&mut self, segment: usize, index: usize, key: CellKey, value: i64) {
+        self.changes.count_new();
+        self.insert(segment, index, key, value, self.changes.flags());
+    }
+
+    fn revive(&mut self, key: CellKey, segment: usize, index: usize, value: i64) {
+        let low = self.touch(key, segment, index);
+        let slot = self.segments[segment].slot(index);
+        slot.set_value(value);
+        slot.set_low(low & !flag::ABSENT);
+        self.cells.live.fetch_add(1, Ordering::Release);
+    }
+
+    fn insert(&mut self, segment: usize, mut index: usize, key: CellKey, value: i64, flags: u64) {
+        if self.segments[segment].is_full(self.used[segment] + 1) {
+            self.grow(segment);
+            let Place::Free(free) = self.place(key) else {
+                unreachable!("the key was not there a moment ago");
+            };
+            index = free;
+        }
+        self.segments[segment].fill(index, key, value, flags);
+        self.used[segment] += 1;
+        self.cells.live.fetch_add(1, Ordering::Release);
+    }
+
+    fn grow(&mut self, segment: usize) {
+        let old = self.segments[segment].clone();
+        let grown = Segment::with_capacity(old.grown_capacity());
+        let mut used = 0;
+        for slot in old.occupied() {
+            let low = slot.low();
+            if low & flag::ABSENT != 0 && self.changes.is_clean(low) {
+                continue;
+            }
+            grown.adopt(slot, low, SEGMENT_BITS);
+            used += 1;
+        }
+        self.used[segment] = used;
+        self.swap(segment, grown);
+    }
+
+    fn swap(&mut self, segment: usize, new: Segment) {
+        self.bytes = self.bytes - self.segments[segment].bytes() + new.bytes();
+        self.segments[segment] = Arc::new(new);
+        self.cells.segments[segment].store(self.segments[segment].clone());
+    }
+}
+
+fn row_change(expiries: &Expiries, cells: &Cells, key: CellKey, slot: &Slot) -> RowChange {
+    let low = slot.low();
+    if low & flag::ABSENT != 0 {
+        return RowChange { key, row: None };
+    }
+    let expiry = if low & flag::EXPIRES != 0 { expiries.row(cells, key) } else { None };
+    RowChange { key, row: Some(Row { value: slot.value(), expiry }) }
+}
