@@ -1,0 +1,54 @@
+//! What one connection asks and how it reads the answers; the driver moves the bytes.
+
+use super::keys::Picker;
+use std::ops::ControlFlow;
+
+/// What a lane does, and so which latencies belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Increments,
+    Reads,
+    Events,
+}
+
+impl Group {
+    pub const ALL: [Group; 3] = [Group::Increments, Group::Reads, Group::Events];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Increments => "INCR",
+            Group::Reads => "GET",
+            Group::Events => "events",
+        }
+    }
+}
+
+/// Answers that were not what was asked for. The first is kept as a sample.
+#[derive(Debug, Default)]
+pub struct Errors {
+    pub count: u64,
+    pub first: Option<String>,
+}
+
+impl Errors {
+    pub fn add(&mut self, text: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.is_none() {
+            self.first = Some(text());
+        }
+    }
+}
+
+/// One connection's side of the conversation: a question, its answer, the next question.
+pub trait Lane {
+    fn group(&self) -> Group;
+
+    /// Writes the next question, of at most `operations_max` operations, in place; answers how many it has.
+    fn prepare(&mut self, picker: &mut Picker, operations_max: u64) -> u64;
+
+    /// The bytes of the question.
+    fn question(&self) -> &[u8];
+
+    /// Takes in bytes of the answer; breaks when it is complete.
+    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()>;
+}

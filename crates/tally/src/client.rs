@@ -1,0 +1,161 @@
+//! A small blocking client of a running server, over the Redis protocol: one command, one answer.
+
+use crate::failure::{Failure, Result};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+const BULK_BYTES_MAX: usize = 1024 * 1024;
+const ELEMENTS_MAX: usize = 1_000_000;
+
+/// Where the server is and how to be let in.
+#[derive(clap::Args, Debug)]
+pub struct ServerArgs {
+    /// Where the server listens for the Redis protocol
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_SERVER, env = "TALLY_SERVER")]
+    pub server: String,
+    /// The server's password, if it has one
+    #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    Integer(i64),
+    Text(String),
+    Nothing,
+    List(Vec<Answer>),
+}
+
+pub struct Client {
+    server: String,
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub fn connect(args: &ServerArgs) -> Result<Client> {
+        let server = args.server.trim_start_matches("redis://").trim_end_matches('/').to_owned();
+        let stream = connect(&server).map_err(|error| {
+            Failure::new(format!("no server answers at {server}"))
+                .why(error)
+                .remedy("Start one with: tally serve, or name another with --server.")
+        })?;
+        let mut client = Client { server, stream: BufReader::new(stream) };
+        if let Some(password) = &args.password {
+            client.call(&["AUTH", password])?;
+        }
+        Ok(client)
+    }
+
+    /// Sends one command and waits for its answer; an error answer is a failure.
+    pub fn call(&mut self, command: &[&str]) -> Result<Answer> {
+        let answer = self.send(command).and_then(|()| read_answer(&mut self.stream));
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(text)) => Err(refused(command[0], &text)),
+            Err(error) => Err(Failure::new(format!("the connection to {} was lost", self.server))
+                .why(error)
+                .remedy("Whether the command counted is unknown: ask with tally get before repeating it.")),
+        }
+    }
+
+    fn send(&mut self, command: &[&str]) -> io::Result<()> {
+        let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+        for word in command {
+            write!(bytes, "${}\r\n{word}\r\n", word.len())?;
+        }
+        self.stream.get_mut().write_all(&bytes)
+    }
+}
+
+fn connect(server: &str) -> io::Result<TcpStream> {
+    let address = server.to_socket_addrs()?.next().ok_or(ErrorKind::AddrNotAvailable)?;
+    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    Ok(stream)
+}
+
+fn refused(command: &str, text: &str) -> Failure {
+    let failure = Failure::new(format!("the server refused {command}")).why(text);
+    match text.split(' ').next() {
+        Some("NOAUTH" | "WRONGPASS") => failure.remedy("Give the server's password with --password."),
+        Some("BUSY") => failure.remedy("Try again in a moment."),
+        _ => failure,
+    }
+}
+
+/// Reads one answer; the inner error is the server's own.
+fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<Answer, String>> {
+    let line = read_line(stream)?;
+    let Some(kind) = line.chars().next() else { return Err(nonsense("an empty line")) };
+    let rest = &line[kind.len_utf8()..];
+    let number = || rest.parse::<i64>().map_err(|_| nonsense(&line));
+    Ok(Ok(match kind {
+        '-' => return Ok(Err(rest.to_owned())),
+        '+' => Answer::Text(rest.to_owned()),
+        ':' => Answer::Integer(number()?),
+        '$' if number()? < 0 => Answer::Nothing,
+        '$' => Answer::Text(read_bulk(stream, number()?)?),
+        '*' => Answer::List(read_list(stream, number()?)?),
+        _ => return Err(nonsense(&line)),
+    }))
+}
+
+fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    stream.take(LINE_BYTES_MAX).read_line(&mut line)?;
+    match line.strip_suffix("\r\n") {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<String> {
+    let length =
+        usize::try_from(length).ok().filter(|n| *n <= BULK_BYTES_MAX).ok_or_else(|| nonsense("a huge text"))?;
+    let mut bytes = vec![0; length + 2];
+    stream.read_exact(&mut bytes)?;
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(|_| nonsense("text that is not UTF-8"))
+}
+
+fn read_list(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<Answer>> {
+    let length = usize::try_from(length).ok().filter(|n| *n <= ELEMENTS_MAX).ok_or_else(|| nonsense("a huge list"))?;
+    (0..length).map(|_| read_answer(stream)?.map_err(|text| nonsense(&text))).collect()
+}
+
+fn nonsense(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("not an answer in the Redis protocol: {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &str) -> io::Result<std::result::Result<Answer, String>> {
+        read_answer(&mut bytes.as_bytes())
+    }
+
+    #[test]
+    fn every_kind_of_answer_is_read() {
+        assert_eq!(read(":-7\r\n").unwrap(), Ok(Answer::Integer(-7)));
+        assert_eq!(read("+OK\r\n").unwrap(), Ok(Answer::Text("OK".into())));
+        assert_eq!(read("$-1\r\n").unwrap(), Ok(Answer::Nothing));
+        assert_eq!(read("-BUSY later\r\n").unwrap(), Err("BUSY later".into()));
+        let list = vec![Answer::Text("42".into()), Answer::Nothing];
+        assert_eq!(read("*2\r\n$2\r\n42\r\n$-1\r\n").unwrap(), Ok(Answer::List(list)));
+    }
+
+    #[test]
+    fn what_is_not_an_answer_is_refused() {
+        for bytes in ["", "\r\n", ":x\r\n", "HTTP/1.1 400\r\n", "$5\r\nab", "$99999999999\r\n", "*-5\r\n"] {
+            assert!(read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
