@@ -1,5 +1,154 @@
-//! Counter declarations.
+//! Counter declarations: which counters there are, what they count by and which events feed them.
+//!
+//! Declarations are written in YAML ([`Declarations::parse`]) and never change: a new version is a new value, carried
+//! by a record of the log, so that each event is interpreted under the version at its position. From here come the
+//! three questions the rest asks: which counters does an event feed ([`Stager`]), what does an id mean
+//! ([`Declarations::resolve`]), and what is counter number n ([`Declarations::counter`]).
 
-/// All declared counters of a node.
-#[derive(Debug, Default)]
-pub struct Declarations {}
+mod declare;
+mod resolve;
+mod stage;
+mod yaml;
+
+use hashbrown::HashMap;
+
+pub use resolve::{IdError, Target};
+pub use stage::{Rejection, Staged, Stager};
+pub use yaml::ConfigError;
+
+/// What a counter promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An exact integer: clients add and subtract, and events may feed it.
+    Simple,
+    /// Views and the like: fed by events only.
+    Display,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Simple => "simple",
+            Mode::Display => "display",
+        }
+    }
+
+    /// Whether clients may add to it by its id, without an event.
+    pub fn takes_direct_writes(self) -> bool {
+        self == Mode::Simple
+    }
+}
+
+/// What a rule does with an event's delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Increment,
+    Decrement,
+}
+
+impl Direction {
+    /// The change that `delta` makes; `None` if it does not fit into 64 bits.
+    #[inline]
+    pub fn apply(self, delta: i64) -> Option<i64> {
+        match self {
+            Direction::Increment => Some(delta),
+            Direction::Decrement => delta.checked_neg(),
+        }
+    }
+}
+
+/// An event type that feeds a counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub on: Box<str>,
+    pub op: Direction,
+}
+
+/// One declared counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    pub name: Box<str>,
+    pub mode: Mode,
+    /// The dimensions whose values are the key, in order; without any the counter is a single cell.
+    pub dimensions: Box<[Box<str>]>,
+    pub rules: Vec<Rule>,
+    pub description: Option<Box<str>>,
+}
+
+/// One entry that events of a type make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Which counter, as an index into [`Declarations::counters`].
+    pub counter: u16,
+    pub op: Direction,
+}
+
+/// All declared counters of a node, of one version. The default declares nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Declarations {
+    version: u64,
+    yaml: Box<str>,
+    counters: Vec<Counter>,
+    by_name: HashMap<Box<[u8]>, u16>,
+    by_event_type: HashMap<Box<str>, Vec<Listener>>,
+}
+
+impl Declarations {
+    /// Reads a configuration. Its version is 0 until [`Self::with_version`] says otherwise.
+    pub fn parse(yaml: &str) -> Result<Declarations, ConfigError> {
+        let counters = declare::counters(yaml)?;
+        let mut declarations = Declarations { yaml: yaml.into(), ..Declarations::default() };
+        for counter in counters {
+            declarations.add(counter);
+        }
+        Ok(declarations)
+    }
+
+    fn add(&mut self, counter: Counter) {
+        let index = u16::try_from(self.counters.len()).expect("COUNTERS_MAX is below 2^16");
+        self.by_name.insert(counter.name.as_bytes().into(), index);
+        for rule in &counter.rules {
+            self.by_event_type.entry(rule.on.clone()).or_default().push(Listener { counter: index, op: rule.op });
+        }
+        self.counters.push(counter);
+    }
+
+    /// The same declarations under the version that the log knows them by.
+    pub fn with_version(mut self, version: u64) -> Declarations {
+        self.version = version;
+        self
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The text that was parsed.
+    pub fn yaml(&self) -> &str {
+        &self.yaml
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counters.is_empty()
+    }
+
+    /// In the order of the file.
+    pub fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// Counter `index`, as operations and [`Target::Declared`] name it.
+    pub fn counter(&self, index: u16) -> &Counter {
+        &self.counters[usize::from(index)]
+    }
+
+    pub fn find(&self, name: &[u8]) -> Option<u16> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The counters that events of a type feed, in the order of the file.
+    #[inline]
+    pub fn listeners(&self, event_type: &str) -> &[Listener] {
+        self.by_event_type.get(event_type).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,15 +1,70 @@
-//! An event as a client sent it, and its form in the log.
+//! An event: something that happened, as a client tells it.
+//!
+//! An event enters as JSON ([`body`] splits a request into events, [`json`] reads one), is written to the log as it was
+//! received ([`Event::encode`]) and is interpreted there, under the declarations at its position
+//! ([`crate::counter::Stager`]). Its texts are borrowed from the request or from the log; only a JSON escape or a
+//! number that was not in its plain form makes a copy.
 
-use crate::record::DecodeError;
+pub mod body;
+mod codec;
+mod error;
+pub mod json;
+mod number;
+mod scan;
+mod time;
 
+use std::borrow::Cow;
+
+pub use error::EventError;
+pub(crate) use error::excerpt;
+
+/// What a client said, and when it was received. `docs/formats/events.md` has the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
-    pub event_type: &'a str,
+    /// `type` in JSON: what happened, such as `video.viewed`.
+    pub event_type: Cow<'a, str>,
+    pub event_id: Option<Cow<'a, str>>,
+    /// The client's clock, in milliseconds since 1970.
+    pub occurred_at_ms: Option<i64>,
+    pub session: Option<Cow<'a, str>>,
+    /// The number of the event within its session.
+    pub seq: Option<u64>,
+    /// How many it counts for.
+    pub delta: i64,
+    /// In the order of the client; no name twice.
+    pub dimensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The client's own data: one well-formed JSON value, kept as it was written.
+    pub payload: Option<&'a str>,
+    /// The collector's clock, in milliseconds since 1970.
+    pub received_at_ms: u64,
 }
 
 impl<'a> Event<'a> {
-    pub fn encode(&self, _out: &mut Vec<u8>) {}
-    pub fn decode(_bytes: &mut &'a [u8]) -> Result<Event<'a>, DecodeError> {
-        Err(DecodeError::Truncated)
+    pub fn new(event_type: impl Into<Cow<'a, str>>, received_at_ms: u64) -> Event<'a> {
+        Event {
+            event_type: event_type.into(),
+            event_id: None,
+            occurred_at_ms: None,
+            session: None,
+            seq: None,
+            delta: 1,
+            dimensions: Vec::new(),
+            payload: None,
+            received_at_ms,
+        }
+    }
+
+    /// The value of a dimension.
+    #[inline]
+    pub fn dimension(&self, name: &str) -> Option<&str> {
+        self.dimensions.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// Forgets everything but keeps the room for dimensions, so that one event can be read after the other without
+    /// allocating.
+    fn reset(&mut self, received_at_ms: u64) {
+        let mut dimensions = std::mem::take(&mut self.dimensions);
+        dimensions.clear();
+        *self = Event { dimensions, ..Event::new("", received_at_ms) };
     }
 }

@@ -18,6 +18,12 @@ pub const JSON_DEPTH_MAX: usize = 64;
 /// Dimensions in one event.
 pub const DIMENSIONS_PER_EVENT_MAX: usize = 64;
 
+/// A number given as a dimension, in characters of its plain decimal form.
+pub const NUMBER_BYTES_MAX: usize = 128;
+
+/// The name of a declared counter, of a dimension or of an event type in a configuration, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+
 /// Declared counters in one configuration.
 pub const COUNTERS_MAX: usize = 4096;
 
@@ -44,3 +50,85 @@ pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 
 /// Bytes of submissions from other threads that may wait for the writer.
 pub const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Arguments of one RESP command.
+pub const RESP_ARGUMENTS_MAX: i64 = 1024 * 1024;
+
+/// Arguments of one RESP command before `AUTH`.
+pub const RESP_ARGUMENTS_STRANGER_MAX: i64 = 10;
+
+/// One argument of a RESP command, in bytes.
+pub const RESP_BULK_BYTES_MAX: i64 = 1024 * 1024;
+
+/// One argument of a RESP command before `AUTH`, in bytes.
+pub const RESP_BULK_BYTES_STRANGER_MAX: i64 = 16 * 1024;
+
+/// An inline command, or the line that holds a length, in bytes.
+pub const RESP_INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// One RESP command with all its arguments, in bytes.
+pub const RESP_QUERY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What is read from a RESP connection at once, in bytes.
+pub const RESP_READ_BYTES: usize = 64 * 1024;
+
+/// Operations that a RESP connection commits at once; the rest of its pipeline waits for the next commit.
+pub const RESP_SLICE_OPS: usize = 4096;
+
+/// Log or reply bytes at which a RESP connection commits and sends before it goes on with its pipeline.
+pub const RESP_SLICE_BYTES: usize = 1024 * 1024;
+
+/// Replies that wait for a RESP client to read them, in bytes; beyond it the connection is closed.
+pub const RESP_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Unfinished commands and unread replies of all RESP connections together, in bytes; the connection that goes beyond it
+/// is closed.
+pub const RESP_HELD_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// What every RESP connection may hold in any case, in bytes.
+pub const RESP_HELD_BYTES_FREE: usize = 128 * 1024;
+
+/// Sets of buffers kept for RESP connections that wake up.
+pub const RESP_BUFFERS_KEPT: usize = 256;
+
+/// A larger buffer is given back to the system after use, in bytes.
+pub const RESP_BUFFER_BYTES_KEPT: usize = 64 * 1024;
+
+/// A longer list of arguments or operations is given back to the system after use.
+pub const RESP_ARGUMENTS_KEPT: usize = 4096;
+
+/// RESP connections, unless the configuration says otherwise.
+pub const RESP_CLIENTS_MAX: usize = 10_000;
+
+/// `SCAN` iterations under way; the one that rested longest is forgotten for a new one.
+pub const RESP_SCANS_MAX: usize = 1024;
+
+/// Names that one step of `SCAN` looks at.
+pub const RESP_SCAN_COUNT_MAX: usize = 100_000;
+
+/// HTTP connections, unless the configuration says otherwise.
+pub const HTTP_CONNECTIONS_MAX: usize = 4096;
+
+/// Requests that one HTTP/2 connection may have under way.
+pub const HTTP_STREAMS_MAX: u32 = 128;
+
+/// What one HTTP/1 connection reads ahead, and so also the longest head of a request, in bytes.
+pub const HTTP_READ_BUFFER_BYTES_MAX: usize = 256 * 1024;
+
+/// The head of one HTTP/2 request, in bytes.
+pub const HTTP_HEAD_BYTES_MAX: u32 = 64 * 1024;
+
+/// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
+pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Body of a request that needs only a few fields, in bytes.
+pub const SMALL_BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Entries that the events of one HTTP request may make.
+pub const ENTRIES_PER_REQUEST_MAX: usize = 1_000_000;
+
+/// Rejections that one answer spells out; the rest is counted.
+pub const REJECTIONS_SHOWN_MAX: usize = 100;
+
+/// How much of a client's own text a RESP error repeats, in bytes.
+pub const RESP_ECHO_BYTES_MAX: usize = 128;

@@ -4,8 +4,9 @@
 //! whole to the one writer. The records go to the log; the operations, which already carry the hashed cell, go to
 //! [`crate::aggregate::State::apply`], which answers each of them.
 
+use crate::event::Event;
 use crate::id::CellKey;
-use crate::record::{Expiry, Record, SetCondition, ExpireCondition};
+use crate::record::{self, ExpireCondition, Expiry, Record, SetCondition};
 
 /// What an operation does to its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,15 @@ impl Submission {
     pub fn record(&mut self, record: &Record<'_>) -> u32 {
         let at = u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB");
         record.encode(&mut self.records);
+        self.record_count += 1;
+        at
+    }
+
+    /// Appends an event and answers where its record begins; [`crate::counter::Stager::stage`] adds its operations.
+    #[inline]
+    pub fn event(&mut self, event: &Event<'_>) -> u32 {
+        let at = u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB");
+        record::encode_event(event, &mut self.records);
         self.record_count += 1;
         at
     }

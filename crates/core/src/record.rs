@@ -39,16 +39,35 @@ pub enum ExpireCondition {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record<'a> {
-    Add { name: &'a [u8], delta: i64 },
-    Set { name: &'a [u8], value: i64, condition: SetCondition, expiry: Expiry },
-    Delete { name: &'a [u8] },
-    Expire { name: &'a [u8], at_ms: u64, condition: ExpireCondition },
-    Persist { name: &'a [u8] },
+    Add {
+        name: &'a [u8],
+        delta: i64,
+    },
+    Set {
+        name: &'a [u8],
+        value: i64,
+        condition: SetCondition,
+        expiry: Expiry,
+    },
+    Delete {
+        name: &'a [u8],
+    },
+    Expire {
+        name: &'a [u8],
+        at_ms: u64,
+        condition: ExpireCondition,
+    },
+    Persist {
+        name: &'a [u8],
+    },
     Flush,
     /// Nothing but the passing of time: lets what is due expire.
     Tick,
     /// The declarations in force from the next batch on, as YAML. Always alone in its batch.
-    Config { version: u64, yaml: &'a [u8] },
+    Config {
+        version: u64,
+        yaml: &'a [u8],
+    },
     /// An event as it was received; what it counts follows from the declarations at its position.
     Event(Event<'a>),
 }
@@ -121,10 +140,7 @@ impl<'a> Record<'a> {
                 put_varint(out, version);
                 put_bytes(out, yaml);
             }
-            Record::Event(ref event) => {
-                out.push(tag::EVENT);
-                event.encode(out);
-            }
+            Record::Event(ref event) => encode_event(event, out),
         }
     }
 
@@ -154,6 +170,13 @@ impl<'a> Record<'a> {
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
+}
+
+/// The bytes of [`Record::Event`], for those who have an event and want to keep it.
+#[inline]
+pub(crate) fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
+    out.push(tag::EVENT);
+    event.encode(out);
 }
 
 fn put_expiry(out: &mut Vec<u8>, expiry: Expiry) {

@@ -1,0 +1,99 @@
+//! What an id means: a cell of a declared counter, or an ad-hoc counter.
+
+use super::{Counter, Declarations};
+use crate::event::excerpt;
+use crate::id::{SEPARATOR, decode_part, encode_part};
+use crate::limits::ID_BYTES_MAX;
+use memchr::{memchr, memchr_iter};
+use std::borrow::Cow;
+
+/// What an id names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A cell of a declared counter, by the canonical form of its id.
+    Declared { counter: u16, id: Cow<'a, [u8]> },
+    /// A `simple` counter that nobody declared, by the whole id as it was given.
+    AdHoc(&'a [u8]),
+}
+
+impl Target<'_> {
+    /// The id to hash, to log and to show.
+    pub fn id(&self) -> &[u8] {
+        match self {
+            Target::Declared { id, .. } => id,
+            Target::AdHoc(id) => id,
+        }
+    }
+}
+
+/// Why an id names nothing. The texts name the id and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    #[error("a counter id has at most {ID_BYTES_MAX} bytes; this one has {bytes}")]
+    TooLong { bytes: usize },
+    #[error("counter id {id:?}: counter {counter:?} is counted by {expected}, so its ids look like {shape:?}")]
+    WrongKey { id: String, counter: String, expected: String, shape: String },
+    #[error(
+        "counter id {id:?}: the % at byte {at} has no two hexadecimal digits behind it; write a % in a key as %25 and a : as %3A"
+    )]
+    BadEscape { id: String, at: usize },
+    #[error("counter id {id:?}: the key of a declared counter is UTF-8 text")]
+    NotUtf8 { id: String },
+}
+
+impl Declarations {
+    /// Finds what `id` means. Ad-hoc ids are any bytes, even none.
+    #[inline]
+    pub fn resolve<'a>(&self, id: &'a [u8]) -> Result<Target<'a>, IdError> {
+        if id.len() > ID_BYTES_MAX {
+            return Err(IdError::TooLong { bytes: id.len() });
+        }
+        if self.counters.is_empty() {
+            return Ok(Target::AdHoc(id));
+        }
+        let name_len = memchr(SEPARATOR, id).unwrap_or(id.len());
+        let Some(index) = self.find(&id[..name_len]) else { return Ok(Target::AdHoc(id)) };
+        let key = id.get(name_len + 1..);
+        let canonical = self.counter(index).canonical_id(id, key)?;
+        Ok(Target::Declared { counter: index, id: canonical })
+    }
+}
+
+impl Counter {
+    fn canonical_id<'a>(&self, id: &'a [u8], key: Option<&'a [u8]>) -> Result<Cow<'a, [u8]>, IdError> {
+        let parts = key.map_or(0, |key| memchr_iter(SEPARATOR, key).count() + 1);
+        if parts != self.dimensions.len() {
+            return Err(self.wrong_key(id));
+        }
+        let Some(key) = key else { return Ok(Cow::Borrowed(id)) };
+        let not_utf8 = || IdError::NotUtf8 { id: shown(id) };
+        if memchr(b'%', key).is_none() {
+            std::str::from_utf8(key).map_err(|_| not_utf8())?;
+            return Ok(Cow::Borrowed(id));
+        }
+        let mut canonical = self.name.as_bytes().to_vec();
+        let mut start = canonical.len() + 1;
+        for part in key.split(|byte| *byte == SEPARATOR) {
+            let value = decode_part(part).map_err(|at| IdError::BadEscape { id: shown(id), at: start + at })?;
+            std::str::from_utf8(&value).map_err(|_| not_utf8())?;
+            canonical.push(SEPARATOR);
+            encode_part(&value, &mut canonical);
+            start += part.len() + 1;
+        }
+        Ok(Cow::Owned(canonical))
+    }
+
+    #[cold]
+    fn wrong_key(&self, id: &[u8]) -> IdError {
+        let expected = match &*self.dimensions {
+            [] => "nothing".to_owned(),
+            dimensions => dimensions.join(", "),
+        };
+        let shape = self.dimensions.iter().fold(self.name.to_string(), |shape, name| format!("{shape}:<{name}>"));
+        IdError::WrongKey { id: shown(id), counter: self.name.to_string(), expected, shape }
+    }
+}
+
+fn shown(id: &[u8]) -> String {
+    excerpt(&String::from_utf8_lossy(id))
+}

@@ -1,0 +1,193 @@
+//! An event in the log (bytes in `docs/formats/events.md`, "In the log").
+//!
+//! A byte of flags says which fields follow; the client's time is written as its distance from the time of receipt,
+//! which is small. Decoding borrows every text and allocates only the list of dimensions.
+
+use super::Event;
+use crate::limits::DIMENSIONS_PER_EVENT_MAX;
+use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_str, take_varint};
+use std::borrow::Cow;
+
+mod has {
+    pub const EVENT_ID: u8 = 1;
+    pub const OCCURRED_AT: u8 = 1 << 1;
+    pub const SESSION: u8 = 1 << 2;
+    pub const SEQ: u8 = 1 << 3;
+    pub const DELTA: u8 = 1 << 4;
+    pub const DIMENSIONS: u8 = 1 << 5;
+    pub const PAYLOAD: u8 = 1 << 6;
+    pub const RESERVED: u8 = 1 << 7;
+}
+
+impl<'a> Event<'a> {
+    fn flags(&self) -> u8 {
+        let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+        flag(self.event_id.is_some(), has::EVENT_ID)
+            | flag(self.occurred_at_ms.is_some(), has::OCCURRED_AT)
+            | flag(self.session.is_some(), has::SESSION)
+            | flag(self.seq.is_some(), has::SEQ)
+            | flag(self.delta != 1, has::DELTA)
+            | flag(!self.dimensions.is_empty(), has::DIMENSIONS)
+            | flag(self.payload.is_some(), has::PAYLOAD)
+    }
+
+    /// Appends the event's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.flags());
+        put_varint(out, self.received_at_ms);
+        put_bytes(out, self.event_type.as_bytes());
+        if let Some(id) = &self.event_id {
+            put_bytes(out, id.as_bytes());
+        }
+        if let Some(occurred_at_ms) = self.occurred_at_ms {
+            put_signed(out, occurred_at_ms.wrapping_sub(self.received_at_ms as i64));
+        }
+        if let Some(session) = &self.session {
+            put_bytes(out, session.as_bytes());
+        }
+        if let Some(seq) = self.seq {
+            put_varint(out, seq);
+        }
+        if self.delta != 1 {
+            put_signed(out, self.delta);
+        }
+        self.encode_dimensions(out);
+        if let Some(payload) = self.payload {
+            put_bytes(out, payload.as_bytes());
+        }
+    }
+
+    fn encode_dimensions(&self, out: &mut Vec<u8>) {
+        if !self.dimensions.is_empty() {
+            put_varint(out, self.dimensions.len() as u64);
+            for (name, value) in &self.dimensions {
+                put_bytes(out, name.as_bytes());
+                put_bytes(out, value.as_bytes());
+            }
+        }
+    }
+
+    /// Decodes the event at the front of `bytes` and moves past it.
+    pub fn decode(bytes: &mut &'a [u8]) -> Result<Event<'a>, DecodeError> {
+        let flags = take_byte(bytes)?;
+        if flags & has::RESERVED != 0 {
+            return Err(DecodeError::BadValue { field: "flags", value: flags.into() });
+        }
+        let received_at_ms = take_varint(bytes)?;
+        let mut event = Event::new(take_str(bytes)?, received_at_ms);
+        if flags & has::EVENT_ID != 0 {
+            event.event_id = Some(Cow::Borrowed(take_str(bytes)?));
+        }
+        if flags & has::OCCURRED_AT != 0 {
+            event.occurred_at_ms = Some(take_signed(bytes)?.wrapping_add(received_at_ms as i64));
+        }
+        if flags & has::SESSION != 0 {
+            event.session = Some(Cow::Borrowed(take_str(bytes)?));
+        }
+        if flags & has::SEQ != 0 {
+            event.seq = Some(take_varint(bytes)?);
+        }
+        if flags & has::DELTA != 0 {
+            event.delta = take_signed(bytes)?;
+        }
+        if flags & has::DIMENSIONS != 0 {
+            event.dimensions = decode_dimensions(bytes)?;
+        }
+        if flags & has::PAYLOAD != 0 {
+            event.payload = Some(take_str(bytes)?);
+        }
+        Ok(event)
+    }
+}
+
+type Dimensions<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+fn decode_dimensions<'a>(bytes: &mut &'a [u8]) -> Result<Dimensions<'a>, DecodeError> {
+    let count = take_varint(bytes)?;
+    if count > DIMENSIONS_PER_EVENT_MAX as u64 {
+        return Err(DecodeError::BadValue { field: "dimensions", value: count });
+    }
+    let mut dimensions = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        dimensions.push((Cow::Borrowed(take_str(bytes)?), Cow::Borrowed(take_str(bytes)?)));
+    }
+    Ok(dimensions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::option::of;
+    use proptest::prelude::*;
+
+    type Parts = (String, Option<String>, Option<i64>, Option<String>, Option<u64>, i64);
+
+    fn check(
+        (event_type, id, occurred_at_ms, session, seq, delta): &Parts,
+        dimensions: &[(String, String)],
+        received_at_ms: u64,
+    ) {
+        let event = Event {
+            event_type: event_type.as_str().into(),
+            event_id: id.as_deref().map(Cow::from),
+            occurred_at_ms: *occurred_at_ms,
+            session: session.as_deref().map(Cow::from),
+            seq: *seq,
+            delta: *delta,
+            dimensions: dimensions.iter().map(|(n, v)| (n.as_str().into(), v.as_str().into())).collect(),
+            payload: session.as_deref(),
+            received_at_ms,
+        };
+        let mut bytes = Vec::new();
+        event.encode(&mut bytes);
+        let mut rest = bytes.as_slice();
+        assert_eq!(Event::decode(&mut rest).unwrap(), event);
+        assert!(rest.is_empty());
+        for cut in 0..bytes.len() {
+            assert!(Event::decode(&mut &bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_survives_its_bytes(
+            parts in (".*", of(".*"), of(any::<i64>()), of(".*"), of(any::<u64>()), prop_oneof![Just(1), any::<i64>()]),
+            dimensions in vec((".*", ".*"), 0..5),
+            received_at_ms: u64,
+        ) {
+            check(&parts, &dimensions, received_at_ms);
+        }
+
+        #[test]
+        fn strange_bytes_are_an_error_not_a_panic(bytes in vec(any::<u8>(), 0..200)) {
+            let _ = Event::decode(&mut bytes.as_slice());
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_an_event_are_pinned() {
+        let event = Event {
+            event_id: Some("e1".into()),
+            occurred_at_ms: Some(990),
+            session: Some("s1".into()),
+            seq: Some(300),
+            delta: -2,
+            dimensions: vec![("video".into(), "v42".into())],
+            payload: Some("{}"),
+            ..Event::new("viewed", 1000)
+        };
+        let mut bytes = Vec::new();
+        event.encode(&mut bytes);
+        Event::new("t", 5).encode(&mut bytes);
+        assert_eq!(bytes, b"\x7f\xe8\x07\x06viewed\x02e1\x13\x02s1\xac\x02\x03\x01\x05video\x03v42\x02{}\x00\x05\x01t");
+    }
+
+    #[test]
+    fn reserved_flags_and_too_many_dimensions_are_refused_by_name() {
+        let error = Event::decode(&mut [0x80, 0, 0].as_slice()).unwrap_err();
+        assert_eq!(error, DecodeError::BadValue { field: "flags", value: 0x80 });
+        let error = Event::decode(&mut [has::DIMENSIONS, 0, 0, 65].as_slice()).unwrap_err();
+        assert_eq!(error, DecodeError::BadValue { field: "dimensions", value: 65 });
+    }
+}

@@ -1,0 +1,235 @@
+//! One event in JSON: the hot path of `POST /v1/events`.
+//!
+//! A scanner for this one shape, strict on purpose: a field that nobody knows, a field given twice or a value of the
+//! wrong kind is an error that names it, because a misspelt `"sesion"` that is silently dropped makes wrong numbers.
+
+use super::Event;
+use super::error::{EventError, excerpt};
+use super::number::canonical;
+use super::scan::{Fault, Scanner};
+use super::time::parse_rfc3339;
+use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
+use std::borrow::Cow;
+
+/// Reads the event that `text` consists of. Afterwards `event` holds it, or, after an error, nothing of value; its room
+/// for dimensions is used again.
+#[inline]
+pub fn parse_into<'a>(text: &'a str, received_at_ms: u64, event: &mut Event<'a>) -> Result<(), EventError> {
+    check_size(text.len())?;
+    let mut scanner = Scanner::new(text);
+    let parsed = scan_event(&mut scanner, received_at_ms, event).and_then(|()| match scanner.next_token() {
+        None => Ok(()),
+        Some(_) => Err(scanner.syntax("nothing behind the event (one event per line, or an array of events)")),
+    });
+    parsed.map_err(|fault| describe(fault, text))
+}
+
+/// [`parse_into`] for a single event.
+pub fn parse(text: &str, received_at_ms: u64) -> Result<Event<'_>, EventError> {
+    let mut event = Event::new("", received_at_ms);
+    parse_into(text, received_at_ms, &mut event)?;
+    Ok(event)
+}
+
+pub(super) fn check_size(bytes: usize) -> Result<(), EventError> {
+    if bytes > EVENT_BYTES_MAX {
+        return Err(EventError::event(format!(
+            "the event has {bytes} bytes; {EVENT_BYTES_MAX} is the most: keep large data elsewhere and refer to it"
+        )));
+    }
+    Ok(())
+}
+
+/// Turns what stopped the scanner into words.
+#[cold]
+pub(super) fn describe(fault: Fault, text: &str) -> EventError {
+    match fault {
+        Fault::Shape(error) => *error,
+        Fault::TooDeep { at } => EventError::event(format!(
+            "not readable at byte {at}: nested deeper than {JSON_DEPTH_MAX} levels; flatten the payload or send it as text"
+        )),
+        Fault::Syntax { at, expected } => {
+            let found = match text.get(at..) {
+                Some("") | None => "the end".to_owned(),
+                Some(rest) => format!("{:?}", rest.chars().take(16).collect::<String>()),
+            };
+            EventError::event(format!("not readable at byte {at}: expected {expected}, found {found}"))
+        }
+    }
+}
+
+/// Reads the event at the scanner's position and steps behind it.
+pub(super) fn scan_event<'a>(
+    scanner: &mut Scanner<'a>,
+    received_at_ms: u64,
+    event: &mut Event<'a>,
+) -> Result<(), Fault> {
+    event.reset(received_at_ms);
+    let mut seen = 0u8;
+    let mut next = scanner.first_member()?;
+    while let Some(name) = next {
+        let field = Field::named(&name)?;
+        if seen & field.bit() != 0 {
+            return Err(EventError::field(&name, "given twice; send it once").into());
+        }
+        seen |= field.bit();
+        scan_field(scanner, field, event)?;
+        next = scanner.next_member()?;
+    }
+    if seen & Field::Type.bit() == 0 {
+        return Err(EventError::field("type", "missing: say what happened, such as \"type\":\"video.viewed\"").into());
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Field {
+    Type,
+    EventId,
+    OccurredAt,
+    Session,
+    Seq,
+    Delta,
+    Dimensions,
+    Payload,
+}
+
+impl Field {
+    #[inline]
+    fn named(name: &str) -> Result<Field, Fault> {
+        Ok(match name {
+            "type" => Field::Type,
+            "eventId" => Field::EventId,
+            "occurredAt" => Field::OccurredAt,
+            "session" => Field::Session,
+            "seq" => Field::Seq,
+            "delta" => Field::Delta,
+            "dimensions" => Field::Dimensions,
+            "payload" => Field::Payload,
+            unknown => return Err(EventError::field(unknown, UNKNOWN).into()),
+        })
+    }
+
+    #[inline]
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+const UNKNOWN: &str = "not a field of an event (type, eventId, occurredAt, session, seq, delta, dimensions, payload); \
+                       put your own data under \"payload\", and what counters count by under \"dimensions\"";
+
+#[inline]
+fn scan_field<'a>(scanner: &mut Scanner<'a>, field: Field, event: &mut Event<'a>) -> Result<(), Fault> {
+    match field {
+        Field::Type => event.event_type = scan_text(scanner, "type")?,
+        Field::EventId => event.event_id = Some(scan_text(scanner, "eventId")?),
+        Field::OccurredAt => event.occurred_at_ms = Some(scan_time(scanner)?),
+        Field::Session => event.session = Some(scan_text(scanner, "session")?),
+        Field::Seq => event.seq = Some(scan_whole(scanner, "seq", u64::MIN, u64::MAX)?),
+        Field::Delta => event.delta = scan_whole(scanner, "delta", i64::MIN, i64::MAX)?,
+        Field::Dimensions => scan_dimensions(scanner, &mut event.dimensions)?,
+        Field::Payload => event.payload = Some(scanner.value()?),
+    }
+    Ok(())
+}
+
+/// A text that is not empty: an empty one would make one identity of everybody who has none.
+#[inline]
+fn scan_text<'a>(scanner: &mut Scanner<'a>, field: &'static str) -> Result<Cow<'a, str>, Fault> {
+    if scanner.next_token() != Some(b'"') {
+        return Err(wrong_kind(scanner, field, "is not text in double quotes"));
+    }
+    let text = scanner.string()?;
+    if text.is_empty() {
+        return Err(EventError::value(field, "\"\"", "is empty; give it a value or leave it out").into());
+    }
+    Ok(text)
+}
+
+#[inline]
+fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, Fault> {
+    const REASON: &str = "is not an RFC 3339 time with an offset, such as \"2026-11-15T18:00:00Z\"";
+    if scanner.next_token() != Some(b'"') {
+        return Err(wrong_kind(scanner, "occurredAt", REASON));
+    }
+    let start = scanner.at();
+    let text = scanner.string()?;
+    parse_rfc3339(&text).ok_or_else(|| EventError::value("occurredAt", scanner.since(start), REASON).into())
+}
+
+#[inline]
+fn scan_whole<T>(scanner: &mut Scanner<'_>, field: &'static str, min: T, max: T) -> Result<T, Fault>
+where
+    T: std::str::FromStr + std::fmt::Display,
+{
+    let reason = || format!("is not a whole number from {min} to {max}");
+    match scanner.next_token() {
+        Some(b'-' | b'0'..=b'9') => {
+            let text = scanner.number()?;
+            text.parse().map_err(|_| EventError::value(field, text, reason()).into())
+        }
+        _ => Err(wrong_kind(scanner, field, &reason())),
+    }
+}
+
+#[inline]
+fn scan_dimensions<'a>(
+    scanner: &mut Scanner<'a>,
+    dimensions: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
+) -> Result<(), Fault> {
+    if scanner.next_token() != Some(b'{') {
+        return Err(wrong_kind(scanner, "dimensions", "is not an object, such as {\"video\":\"v42\"}"));
+    }
+    let mut next = scanner.first_member()?;
+    while let Some(name) = next {
+        if dimensions.iter().any(|(known, _)| *known == name) {
+            return Err(EventError::field(&dimension_field(&name), "given twice; send it once").into());
+        }
+        if dimensions.len() == DIMENSIONS_PER_EVENT_MAX {
+            let reason = format!(
+                "more than {DIMENSIONS_PER_EVENT_MAX} of them; put what nothing is counted by under \"payload\""
+            );
+            return Err(EventError::field("dimensions", reason).into());
+        }
+        let value = scan_dimension(scanner, &name)?;
+        dimensions.push((name, value));
+        next = scanner.next_member()?;
+    }
+    Ok(())
+}
+
+/// The canonical text of a dimension: strings as they are, numbers in plain form, `true` and `false`.
+#[inline]
+fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
+    match scanner.next_token() {
+        Some(b'"') => scanner.string(),
+        Some(b'-' | b'0'..=b'9') => {
+            let number = scanner.number()?;
+            canonical(number).ok_or_else(|| {
+                let reason = format!("has more than {NUMBER_BYTES_MAX} digits; send it as text in double quotes");
+                EventError::value(dimension_field(name), number, reason).into()
+            })
+        }
+        Some(b't') => scanner.literal("true").map(Cow::Borrowed),
+        Some(b'f') => scanner.literal("false").map(Cow::Borrowed),
+        _ => {
+            let reason = "is not text, a number, true or false; leave the dimension out or give it such a value";
+            Err(wrong_kind(scanner, &dimension_field(name), reason))
+        }
+    }
+}
+
+fn dimension_field(name: &str) -> String {
+    format!("dimensions.{}", excerpt(name))
+}
+
+/// A well-formed value of another kind; what is no JSON at all stays a syntax error.
+#[cold]
+fn wrong_kind(scanner: &mut Scanner<'_>, field: &str, reason: &str) -> Fault {
+    match scanner.value() {
+        Ok(value) => EventError::value(field, value, reason).into(),
+        Err(fault) => fault,
+    }
+}
