@@ -10,6 +10,7 @@
 mod cut;
 mod expiry;
 mod read;
+mod row;
 mod segment;
 mod table;
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod event;
 pub mod id;
 pub mod identity;
 pub mod limits;
+pub mod names;
 pub mod op;
 pub mod position;
 pub mod record;

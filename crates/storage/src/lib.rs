@@ -1,1 +1,3 @@
-//! Placeholder
+//! The seams between Tally and where its data lives: one trait each, one suite each, one implementation per deployment.
+
+pub mod store;

@@ -1,0 +1,197 @@
+//! The embedded store: fjall, one keyspace per generation.
+//!
+//! A cut is written as one sorted bulk load (checkpoint, cells, names), which fjall makes visible and durable in one
+//! step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
+//! a keyspace of its own, the next generation; the file `CURRENT` names the one in force.
+
+use super::key::Key;
+use super::{Checkpoint, Cut, Error, Store};
+use arc_swap::ArcSwap;
+use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use tally_core::cell::Row;
+use tally_core::id::CellKey;
+
+const CURRENT: &str = "CURRENT";
+
+pub struct LocalStore {
+    dir: PathBuf,
+    db: Database,
+    current: ArcSwap<Generation>,
+}
+
+struct Generation {
+    number: u64,
+    keyspace: Keyspace,
+}
+
+impl LocalStore {
+    /// Opens the store in `dir`, or makes one. `cache_bytes` bounds what it keeps in memory for reads.
+    pub fn open(dir: &Path, cache_bytes: u64) -> Result<LocalStore, Error> {
+        fs::create_dir_all(dir)?;
+        let db = Database::builder(dir.join("db")).cache_size(cache_bytes).worker_threads(1).open()?;
+        let number = read_current(dir)?;
+        let current = open_generation(&db, number)?;
+        let store = LocalStore { dir: dir.to_owned(), db, current: ArcSwap::from_pointee(current) };
+        store.drop_other_generations()?;
+        Ok(store)
+    }
+
+    fn drop_other_generations(&self) -> Result<(), Error> {
+        let number = self.current.load().number;
+        for name in self.db.list_keyspace_names() {
+            if *name != generation_name(number) {
+                let keyspace = self.db.keyspace(&name, options)?;
+                self.db.delete_keyspace(keyspace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a new generation the one in force: from here on a crash finds it.
+    fn switch_to(&self, generation: Generation) -> Result<(), Error> {
+        write_current(&self.dir, generation.number)?;
+        self.current.store(generation.into());
+        self.drop_other_generations()
+    }
+}
+
+impl Store for LocalStore {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        let bytes = self.current.load().keyspace.get(Key::Checkpoint.encode())?;
+        bytes.map(|bytes| Checkpoint::decode(&bytes)).transpose()
+    }
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        let bytes = self.current.load().keyspace.get(Key::Cell(key).encode())?;
+        bytes.map(|bytes| decode_row(&bytes)).transpose()
+    }
+
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+        let range = Key::Cell(from).encode()..Key::Name(b"").encode();
+        for entry in self.current.load().keyspace.range(range) {
+            let (key, value) = entry.into_inner()?;
+            let Key::Cell(key) = Key::decode(&key)? else {
+                return Err(Error::Damaged("a key among the cells is not a cell".into()));
+            };
+            if visit(key, decode_row(&value)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let start = Key::Name(prefix.max(after.unwrap_or(prefix))).encode();
+        let mut names = Vec::new();
+        for entry in self.current.load().keyspace.range(start..Key::end_of_names()) {
+            let key = entry.key()?;
+            let Key::Name(id) = Key::decode(&key)? else {
+                return Err(Error::Damaged("a key among the names is not a name".into()));
+            };
+            if names.len() == limit || !id.starts_with(prefix) {
+                break;
+            }
+            if after.is_none_or(|after| id > after) {
+                names.push(id.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
+        let found = self.checkpoint()?.map(|checkpoint| checkpoint.position);
+        if found != cut.from {
+            return Err(Error::Fenced { expected: cut.from, found });
+        }
+        let current = self.current.load_full();
+        if cut.replace {
+            let next = open_generation(&self.db, current.number + 1)?;
+            write_cut(&next.keyspace, cut)?;
+            self.switch_to(next)
+        } else {
+            write_cut(&current.keyspace, cut)
+        }
+    }
+}
+
+fn write_cut(keyspace: &Keyspace, cut: Cut<'_>) -> Result<(), Error> {
+    let mut ingestion = keyspace.start_ingestion()?;
+    ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
+    let mut value = Vec::new();
+    while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
+        for change in chunk {
+            let key = Key::Cell(change.key).encode();
+            match change.row {
+                Some(row) => {
+                    value.clear();
+                    row.encode(&mut value);
+                    ingestion.write(key, value.as_slice())?;
+                }
+                None => ingestion.write_tombstone(key)?,
+            }
+        }
+    }
+    for (id, exists) in cut.names.sorted() {
+        let key = Key::Name(id).encode();
+        if exists { ingestion.write(key, [])? } else { ingestion.write_tombstone(key)? }
+    }
+    Ok(ingestion.finish()?)
+}
+
+fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
+    Row::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
+}
+
+fn generation_name(number: u64) -> String {
+    format!("counters-{number}")
+}
+
+fn open_generation(db: &Database, number: u64) -> Result<Generation, Error> {
+    Ok(Generation { number, keyspace: db.keyspace(&generation_name(number), options)? })
+}
+
+/// Keys are hashes, so blocks do not compress; index and filter are read in parts, since a cut's tables are not pinned.
+fn options() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+        .data_block_size_policy(BlockSizePolicy::all(4 * 1024))
+        .index_block_partitioning_policy(PartitioningPolicy::all(true))
+        .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+}
+
+fn read_current(dir: &Path) -> Result<u64, Error> {
+    let text = match fs::read_to_string(dir.join(CURRENT)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let number = text.trim().strip_prefix("generation ").and_then(|number| number.parse().ok());
+    number.ok_or_else(|| Error::Damaged(format!("file {CURRENT} says {text:?} instead of `generation N`")))
+}
+
+fn write_current(dir: &Path, number: u64) -> Result<(), Error> {
+    let temporary = dir.join("CURRENT.new");
+    let mut file = File::create(&temporary)?;
+    writeln!(file, "generation {number}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, dir.join(CURRENT))?;
+    File::open(dir)?.sync_all()?;
+    Ok(())
+}
+
+impl From<fjall::Error> for Error {
+    fn from(error: fjall::Error) -> Error {
+        Error::Io(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::Io(error.to_string())
+    }
+}

@@ -1,0 +1,77 @@
+//! A store in memory, for tests: the contract and nothing else.
+
+use super::{Checkpoint, Cut, Error, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{PoisonError, RwLock};
+use tally_core::cell::Row;
+use tally_core::id::CellKey;
+
+#[derive(Default)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    checkpoint: Option<Checkpoint>,
+    rows: BTreeMap<CellKey, Row>,
+    names: BTreeSet<Vec<u8>>,
+}
+
+impl MemoryStore {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        Ok(self.read().checkpoint.clone())
+    }
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        Ok(self.read().rows.get(&key).cloned())
+    }
+
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+        for (key, row) in self.read().rows.range(from..) {
+            if visit(*key, row.clone()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let state = self.read();
+        let from_prefix = state.names.range(prefix.to_vec()..).take_while(|id| id.starts_with(prefix));
+        let behind = from_prefix.filter(|id| after.is_none_or(|after| id.as_slice() > after));
+        Ok(behind.take(limit).cloned().collect())
+    }
+
+    fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
+        let mut next = self.read().clone();
+        let found = next.checkpoint.as_ref().map(|checkpoint| checkpoint.position);
+        if found != cut.from {
+            return Err(Error::Fenced { expected: cut.from, found });
+        }
+        if cut.replace {
+            next = State::default();
+        }
+        while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
+            for change in chunk {
+                match change.row {
+                    Some(row) => next.rows.insert(change.key, row),
+                    None => next.rows.remove(&change.key),
+                };
+            }
+        }
+        for (id, exists) in cut.names.sorted() {
+            if exists { next.names.insert(id.to_vec()) } else { next.names.remove(id) };
+        }
+        next.checkpoint = Some(cut.to.clone());
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+}
