@@ -1,3 +1,4 @@
 //! The seams between Tally and where its data lives: one trait each, one suite each, one implementation per deployment.
 
+pub mod log;
 pub mod store;

@@ -1,0 +1,54 @@
+//! The settings of a log: plain data.
+
+use crate::Error;
+use crate::segment::{self, PAGE_BYTES};
+
+const SEGMENT_BYTES_MIN: u64 = 2 * PAGE_BYTES as u64;
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of a new segment file: a multiple of 4 KiB from 8 KiB to 1 GiB. Segments that are there keep their size.
+    pub segment_bytes: u64,
+    /// Freed segments kept for reuse, and how many [`crate::Handle::prepare_spare`] prepares ahead.
+    pub spares_max: usize,
+    /// Compress batches with LZ4 where it pays.
+    pub compress: bool,
+    /// Identity of a log that is not there yet; a random number. An existing log has its own.
+    pub new_log_id: u64,
+    /// Where reading will start. Segments wholly before it are not verified; a log that ends before it is refused.
+    pub from_offset: u64,
+    /// Lets the log end where it is damaged, if that is at this record or behind it: the last remedy. Segments behind the
+    /// damage are set aside. Does nothing to a log that is whole.
+    pub discard_from: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: 64 << 20,
+            spares_max: 4,
+            compress: false,
+            new_log_id: 0,
+            from_offset: 0,
+            discard_from: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let bytes = self.segment_bytes;
+        if !bytes.is_multiple_of(PAGE_BYTES as u64) || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Err(Error::BadOption(format!(
+                "segment_bytes is {bytes}: it must be a multiple of {PAGE_BYTES} from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The largest batch of records, in bytes, that one append takes.
+    pub(crate) fn batch_bytes_max(&self) -> usize {
+        self.segment_bytes as usize - segment::HEADER_BYTES - crate::batch::HEADER_BYTES
+    }
+}

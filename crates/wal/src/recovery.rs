@@ -1,0 +1,310 @@
+//! Opening a log: find its segments, verify them, cut what a crash left, and make what remains durable for certain.
+//!
+//! The segment that will be written on is copied, up to its last good batch and then zeros, and the copy takes its place
+//! before anything is served. So pages that the last process failed to sync, and that the kernel now shows as clean, are
+//! written once more; no torn batch stays behind the end; the new epoch is on disk before a batch carries it; and a crash
+//! at any moment finds either the old file or the new one.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::is_full;
+use crate::handle::{Segment, Shared};
+use crate::pages::Pages;
+use crate::retention::{SPARE_SUFFIX, Spares, TEMPORARY_SUFFIX};
+use crate::scan::{Reached, Stop, scan};
+use crate::segment::{self, HEADER_BYTES, PAGE_BYTES, file_name};
+use crate::writer::{Active, Log};
+use crate::{Error, Options};
+use std::io;
+
+const REWRITE_NAME: &str = "rewrite.tmp";
+const DISCARDED_SUFFIX: &str = ".discarded";
+
+/// What opening a log found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The oldest record that is still there.
+    pub first_offset: u64,
+    /// The offset that the next record gets.
+    pub end: u64,
+    pub epoch: u32,
+    pub log_time_ms: u64,
+    /// What a crash left of writes that nobody was told had succeeded.
+    pub cut: Option<Cut>,
+    /// Files set aside because of [`Options::discard_from`].
+    pub discarded: Vec<String>,
+}
+
+/// The end of the log that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub file: String,
+    pub at: u64,
+    pub bytes: u64,
+    /// The first record that is not there.
+    pub offset: u64,
+    pub what: String,
+}
+
+pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recovered), Error> {
+    options.check()?;
+    let files = Files::list(&disk)?;
+    files.remove_temporaries(&disk)?;
+    if files.segments.is_empty() {
+        return create(disk, options, &files);
+    }
+    let spares = files.usable_spares(&disk, &options)?;
+    let mut headers = Vec::new();
+    for sequence in &files.segments {
+        headers.push(read_header(&disk, *sequence, headers.last())?);
+    }
+    recover(disk, options, headers, spares)
+}
+
+/// The log's files by what their names say.
+struct Files {
+    /// Sequences, ascending.
+    segments: Vec<u64>,
+    spares: Vec<String>,
+    temporaries: Vec<String>,
+}
+
+impl Files {
+    fn list<D: Disk>(disk: &D) -> Result<Files, Error> {
+        let names = disk.list().map_err(Error::io("list the log's directory"))?;
+        let mut segments: Vec<u64> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
+        segments.sort_unstable();
+        let with = |suffix| names.iter().filter(move |name| name.ends_with(suffix)).cloned().collect();
+        Ok(Files { segments, spares: with(SPARE_SUFFIX), temporaries: with(TEMPORARY_SUFFIX) })
+    }
+
+    fn remove_temporaries<D: Disk>(&self, disk: &D) -> Result<(), Error> {
+        self.temporaries.iter().try_for_each(|name| disk.remove(name).map_err(Error::io(format!("remove {name}"))))
+    }
+
+    /// Spares of the size that new segments have; the others are removed.
+    fn usable_spares<D: Disk>(&self, disk: &D, options: &Options) -> Result<Vec<String>, Error> {
+        let mut usable = Vec::new();
+        for name in &self.spares {
+            let bytes = disk.open(name).and_then(|file| file.bytes()).map_err(Error::io(format!("open {name}")))?;
+            if bytes == options.segment_bytes && usable.len() < options.spares_max {
+                usable.push(name.clone());
+            } else {
+                disk.remove(name).map_err(Error::io(format!("remove {name}")))?;
+            }
+        }
+        Ok(usable)
+    }
+}
+
+/// Starts a log where there is none.
+fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, Recovered), Error> {
+    let header = segment::Header {
+        log_id: options.new_log_id,
+        sequence: 1,
+        base_offset: 0,
+        epoch: 1,
+        segment_bytes: options.segment_bytes,
+        log_time_ms: 0,
+    };
+    if options.from_offset > 0 || !files.spares.is_empty() {
+        let what = format!("the log's files are missing, but record {} has been reached", options.from_offset);
+        return Err(damaged(&header, 0, 0, what, "Put the log's files back".to_owned()));
+    }
+    segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?;
+    let file = segment::install(&disk, REWRITE_NAME, &header).map_err(Error::io("start a log"))?;
+    let segments = vec![Segment { header, index: Default::default() }];
+    let reached = Reached { offset: 0, epoch: 1, log_time_ms: 0 };
+    Ok(assemble(disk, options, Spares::new(Vec::new()), segments, Active::empty(file, header), reached))
+}
+
+fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header>) -> Result<segment::Header, Error> {
+    let name = file_name(sequence);
+    let file = disk.open(&name).map_err(Error::io(format!("open log file {name}")))?;
+    let bytes = file.bytes().map_err(Error::io(format!("open log file {name}")))?;
+    let offset = before.map_or(0, |before| before.base_offset);
+    let refuse = |at: u64, what: String| {
+        let remedy =
+            "Restore the file from a copy, or move it and all later segments away to give up their records".to_owned();
+        Error::Damaged { file: name.clone(), at, offset, what, remedy }
+    };
+    if bytes < HEADER_BYTES as u64 {
+        return Err(refuse(bytes, format!("it was truncated to {bytes} bytes, less than its header")));
+    }
+    let mut block = [0; HEADER_BYTES];
+    file.read_at(&mut block, 0).map_err(Error::io(format!("read log file {name}")))?;
+    let header = segment::Header::decode(&block).map_err(|what| refuse(0, what))?;
+    if header.segment_bytes != bytes {
+        let what = format!("it has {bytes} bytes, but was made with {}", header.segment_bytes);
+        return Err(refuse(bytes.min(header.segment_bytes), what));
+    }
+    let expected = before.map_or(sequence, |before| before.sequence + 1);
+    if header.sequence != sequence || sequence != expected {
+        let what = format!("it is segment {} of its log, and segment {expected} is expected here", header.sequence);
+        return Err(refuse(0, what));
+    }
+    if before.is_some_and(|before| before.log_id != header.log_id) {
+        return Err(refuse(0, "it belongs to another log than the segment before it".to_owned()));
+    }
+    if before.is_some_and(|before| before.base_offset >= header.base_offset || before.epoch > header.epoch) {
+        return Err(refuse(0, "it is older than the segment before it".to_owned()));
+    }
+    Ok(header)
+}
+
+fn recover<D: Disk>(
+    disk: D,
+    options: Options,
+    headers: Vec<segment::Header>,
+    mut spares: Vec<String>,
+) -> Result<(Log<D>, Recovered), Error> {
+    let Verified { mut segments, image, at, reached, cut } = verify(&disk, &options, &headers)?;
+    if reached.offset < options.from_offset {
+        let last = &segments[segments.len() - 1].header;
+        let what = format!("the log ends here, but record {} has been reached", options.from_offset);
+        return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
+    }
+    let discarded = set_aside(&disk, &headers[segments.len()..])?;
+    let epoch = headers.iter().map(|header| header.epoch).max().unwrap_or(0) + 1;
+    let active = segments.last_mut().expect("verify answers at least one segment");
+    active.header.epoch = epoch;
+    let spare = if active.header.segment_bytes == options.segment_bytes { spares.pop() } else { None };
+    let file = rewrite(&disk, &active.header, &image[..at], spare)?;
+    let active = reopen(file, active.header, &image[..at]);
+    let reached = Reached { epoch, ..reached };
+    let (log, recovered) = assemble(disk, options, Spares::new(spares), segments, active, reached);
+    Ok((log, Recovered { cut, discarded, ..recovered }))
+}
+
+/// The segments that are kept, and how far the last of them is good.
+struct Verified {
+    segments: Vec<Segment>,
+    image: Vec<u8>,
+    at: usize,
+    reached: Reached,
+    cut: Option<Cut>,
+}
+
+/// Reads everything from the segment with `from_offset` on; of those before, only the headers have been looked at.
+fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> Result<Verified, Error> {
+    let start = headers.partition_point(|header| header.base_offset <= options.from_offset).saturating_sub(1);
+    let unread = headers[..start].iter().map(|header| Segment { header: *header, index: Default::default() });
+    let mut segments: Vec<Segment> = unread.collect();
+    let epoch = start.checked_sub(1).map_or(0, |before| headers[before].epoch);
+    let mut reached = Reached { offset: headers[start].base_offset, epoch, log_time_ms: headers[start].log_time_ms };
+    let mut image = Vec::new();
+    for (number, header) in headers.iter().enumerate().skip(start) {
+        read_segment(disk, header, &mut image)?;
+        let scanned = scan(&image, header, reached, headers.get(number + 1).map(|next| next.base_offset));
+        reached = scanned.reached;
+        segments.push(Segment { header: *header, index: scanned.index });
+        let last = number + 1 == headers.len();
+        let given_up = options.discard_from.is_some_and(|from| from <= reached.offset) && scanned.stop != Stop::End;
+        let cut = match scanned.stop {
+            Stop::Damaged { what } if !given_up => {
+                return Err(damaged(header, scanned.at as u64, reached.offset, what, remedy(reached.offset)));
+            }
+            Stop::Damaged { what } => Some((image.len() - scanned.at, what)),
+            Stop::Torn { bytes, what } => Some((bytes, what)),
+            Stop::End => None,
+        };
+        if last || given_up {
+            let (file, at, offset) = (file_name(header.sequence), scanned.at as u64, reached.offset);
+            let cut = cut.map(|(bytes, what)| Cut { file, at, bytes: bytes as u64, offset, what });
+            return Ok(Verified { segments, image, at: scanned.at, reached, cut });
+        }
+    }
+    unreachable!("the last segment ends the loop")
+}
+
+fn read_segment<D: Disk>(disk: &D, header: &segment::Header, image: &mut Vec<u8>) -> Result<(), Error> {
+    let name = file_name(header.sequence);
+    image.resize(header.segment_bytes as usize, 0);
+    disk.open(&name).and_then(|file| file.read_at(image, 0)).map_err(Error::io(format!("read log file {name}")))
+}
+
+/// Takes segments that were given up out of the log, last first, so that a crash in between leaves no gap.
+fn set_aside<D: Disk>(disk: &D, headers: &[segment::Header]) -> Result<Vec<String>, Error> {
+    let mut names = Vec::new();
+    for header in headers.iter().rev() {
+        let name = file_name(header.sequence);
+        let aside = format!("{name}{DISCARDED_SUFFIX}");
+        disk.rename(&name, &aside).and_then(|()| disk.sync_dir()).map_err(Error::io(format!("set {name} aside")))?;
+        names.push(aside);
+    }
+    Ok(names)
+}
+
+/// Replaces the segment's file by a durable copy: the header, the batches in `prefix`, and zeros.
+fn rewrite<D: Disk>(
+    disk: &D,
+    header: &segment::Header,
+    prefix: &[u8],
+    spare: Option<String>,
+) -> Result<D::File, Error> {
+    write_copy(disk, header, prefix, spare).map_err(|error| {
+        // If even this fails, the next opening removes the file.
+        let _ = disk.remove(REWRITE_NAME);
+        match is_full(&error) {
+            true => Error::Full { bytes: header.segment_bytes },
+            false => Error::io(format!("rewrite log file {}", file_name(header.sequence)))(error),
+        }
+    })
+}
+
+fn write_copy<D: Disk>(
+    disk: &D,
+    header: &segment::Header,
+    prefix: &[u8],
+    spare: Option<String>,
+) -> io::Result<D::File> {
+    let file = match spare {
+        // Before it gets batches of the present it must stop being a spare for good.
+        Some(spare) => {
+            disk.rename(&spare, REWRITE_NAME)?;
+            disk.sync_dir()?;
+            disk.open(REWRITE_NAME)?
+        }
+        None => disk.create(REWRITE_NAME)?,
+    };
+    file.write_at(&header.encode(), 0)?;
+    file.write_at(&prefix[HEADER_BYTES..], HEADER_BYTES as u64)?;
+    segment::zero_fill(&file, prefix.len() as u64, header.segment_bytes)?;
+    file.sync()?;
+    disk.rename(REWRITE_NAME, &file_name(header.sequence))?;
+    disk.sync_dir()?;
+    Ok(file)
+}
+
+/// The writer's view of a segment that ends behind `prefix`.
+fn reopen<F>(file: F, header: segment::Header, prefix: &[u8]) -> Active<F> {
+    let pages_at = prefix.len() / PAGE_BYTES * PAGE_BYTES;
+    let mut pages = Pages::new();
+    pages.push(&prefix[pages_at..]);
+    Active { file, header, pages, pages_at: pages_at as u64 }
+}
+
+fn assemble<D: Disk>(
+    disk: D,
+    options: Options,
+    spares: Spares,
+    segments: Vec<Segment>,
+    active: Active<D::File>,
+    reached: Reached,
+) -> (Log<D>, Recovered) {
+    let Reached { offset: end, epoch, log_time_ms } = reached;
+    let shared = Shared::new(disk, options, epoch, spares, segments, end);
+    let first_offset = shared.first();
+    let recovered = Recovered { first_offset, end, epoch, log_time_ms, cut: None, discarded: Vec::new() };
+    (Log::new(shared, active, end, log_time_ms), recovered)
+}
+
+fn damaged(header: &segment::Header, at: u64, offset: u64, what: String, remedy: String) -> Error {
+    Error::Damaged { file: file_name(header.sequence), at, offset, what, remedy }
+}
+
+/// What an operator can do about damage at `offset`.
+pub(crate) fn remedy(offset: u64) -> String {
+    format!(
+        "Restore the file from a copy, or give up record {offset} and all behind it by opening the log with discard_from = {offset}"
+    )
+}

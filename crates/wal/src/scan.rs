@@ -1,0 +1,109 @@
+//! What a segment's bytes prove: which batches are in it and, if they stop early, whether that is a crash or damage. Pure.
+//!
+//! The last segment may end in what a crash left of unsynced writes, in any order and torn anywhere. Such a tail is cut. But
+//! every batch says up to where the log was synced when it was written, so a readable batch behind the stop that was written
+//! after the place was synced proves that the place has been durable: then something durable is missing.
+
+use crate::batch::{ALIGN, HEADER_BYTES, Header};
+use crate::index::Index;
+use crate::segment::{self, PAGE_BYTES};
+
+/// How far the log is good, before or after a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub offset: u64,
+    pub epoch: u32,
+    pub log_time_ms: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub reached: Reached,
+    /// The byte behind the last good batch.
+    pub at: usize,
+    pub index: Index,
+    pub stop: Stop,
+}
+
+/// Why the batches stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Nothing was written there.
+    End,
+    /// Unsynced writes that did not arrive whole.
+    Torn { bytes: usize, what: String },
+    /// Durable records are missing.
+    Damaged { what: String },
+}
+
+/// Walks the batches of a segment. `until` is the offset at which the next segment begins, if there is one.
+pub(crate) fn scan(image: &[u8], header: &segment::Header, before: Reached, until: Option<u64>) -> Scan {
+    let mut scan = Scan { reached: before, at: segment::HEADER_BYTES, index: Index::default(), stop: Stop::End };
+    while until.is_none_or(|until| scan.reached.offset < until) {
+        let Some(batch) = good_batch(image, scan.at, header, &scan.reached) else {
+            scan.stop = match until {
+                Some(_) => Stop::Damaged { what: "the segment is followed by another, but ends here".to_owned() },
+                None => tail(image, scan.at, header, &scan.reached),
+            };
+            return scan;
+        };
+        scan.index.note(batch.base_offset, scan.at as u64);
+        scan.reached = Reached { offset: batch.end(), epoch: batch.epoch, log_time_ms: batch.log_time_ms };
+        scan.at += batch.stored_bytes();
+    }
+    if until.is_some_and(|until| scan.reached.offset > until) {
+        scan.stop = Stop::Damaged { what: "the next segment begins before this one ends".to_owned() };
+    }
+    scan
+}
+
+fn good_batch(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Option<Header> {
+    let batch = Header::decode(header.log_id, image.get(at..)?)?;
+    let follows = batch.base_offset == before.offset && (before.epoch..=header.epoch).contains(&batch.epoch);
+    (follows && batch.payload(&image[at..]).is_some()).then_some(batch)
+}
+
+/// What the last segment holds from `at` on, where no good batch is.
+fn tail(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Stop {
+    let mut last_end = None;
+    for (later_at, later) in later_batches(image, at, header, before) {
+        if later.synced > before.offset {
+            let what = format!(
+                "the batch is unreadable, but the one at byte {later_at} was written after it had been made durable"
+            );
+            return Stop::Damaged { what };
+        }
+        last_end = Some((later_at + later.stored_bytes()).min(image.len()));
+    }
+    if let Some(end) = last_end {
+        return Stop::Torn { bytes: end - at, what: "unsynced batches behind one that did not arrive".to_owned() };
+    }
+    // Every write ends in zeros up to the next page boundary, or in a page of them: no others are an end of the log.
+    let page_end = ((at / PAGE_BYTES + 1) * PAGE_BYTES).min(image.len());
+    match image[at..page_end].iter().rposition(|byte| *byte != 0) {
+        None => Stop::End,
+        Some(last) => {
+            Stop::Torn { bytes: torn_bytes(image, at, header, last + 1), what: "an incomplete batch".to_owned() }
+        }
+    }
+}
+
+/// Batches that lie anywhere behind the stop and belong behind the records reached.
+fn later_batches<'a>(
+    image: &'a [u8],
+    at: usize,
+    header: &'a segment::Header,
+    before: &'a Reached,
+) -> impl Iterator<Item = (usize, Header)> + 'a {
+    (at..image.len().saturating_sub(HEADER_BYTES - 1)).step_by(ALIGN).filter_map(move |at| {
+        let batch = Header::decode(header.log_id, &image[at..])?;
+        let later = batch.base_offset > before.offset && (before.epoch..=header.epoch).contains(&batch.epoch);
+        later.then_some((at, batch))
+    })
+}
+
+/// The length of the batch that is torn, if its header tells, or else of what is certainly there.
+fn torn_bytes(image: &[u8], at: usize, header: &segment::Header, at_least: usize) -> usize {
+    let told = Header::decode(header.log_id, &image[at..]).map_or(0, |batch| batch.stored_bytes());
+    told.max(at_least).min(image.len() - at)
+}

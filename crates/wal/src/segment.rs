@@ -1,0 +1,151 @@
+//! Segment files: their names, their header block, and how one comes into being.
+//!
+//! A file is called `.seg` only once it has its full length and its header, both durable. So a shorter one was truncated,
+//! and one without a valid header was damaged; neither is ever the trace of a crash.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::is_full;
+use crate::{Error, batch};
+use std::io;
+
+/// The unit of writing.
+pub const PAGE_BYTES: usize = 4096;
+/// The header has the first page for itself, so that it is never rewritten together with batches.
+pub const HEADER_BYTES: usize = PAGE_BYTES;
+
+const MAGIC: [u8; 8] = *b"TALLYLOG";
+const VERSION: u32 = 1;
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub log_id: u64,
+    /// Numbers the segments of a log without gaps; also the file's name.
+    pub sequence: u64,
+    /// Ordinal of the first record.
+    pub base_offset: u64,
+    /// The epoch in which this file was made or last reopened for writing; no batch in it is younger.
+    pub epoch: u32,
+    /// Length of the file.
+    pub segment_bytes: u64,
+    /// Log time of the last batch before this segment.
+    pub log_time_ms: u64,
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.base_offset.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.log_time_ms.to_le_bytes());
+        let crc = header_crc(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header in a file's first page; the error says what is wrong with it.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, String> {
+        if bytes[0..8] != MAGIC {
+            return Err("this is not a segment of a Tally log".to_owned());
+        }
+        if u32_at(bytes, 8) != VERSION {
+            return Err(format!(
+                "its format is version {}, and only version {VERSION} is known here",
+                u32_at(bytes, 8)
+            ));
+        }
+        if u32_at(bytes, 12) != header_crc(bytes) {
+            return Err("the checksum of its header does not match".to_owned());
+        }
+        Ok(Header {
+            log_id: u64_at(bytes, 16),
+            sequence: u64_at(bytes, 24),
+            base_offset: u64_at(bytes, 32),
+            epoch: u32_at(bytes, 40),
+            segment_bytes: u64_at(bytes, 48),
+            log_time_ms: u64_at(bytes, 56),
+        })
+    }
+}
+
+/// Over everything in the block but the checksum itself.
+fn header_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..12]);
+    hasher.update(&bytes[16..]);
+    hasher.finalize()
+}
+
+pub fn file_name(sequence: u64) -> String {
+    format!("{sequence:012}.seg")
+}
+
+/// The sequence in the name of a segment file.
+pub fn parse_file_name(name: &str) -> Option<u64> {
+    let sequence = name.strip_suffix(".seg")?.parse().ok()?;
+    (file_name(sequence) == name).then_some(sequence)
+}
+
+/// Makes a durable file of `bytes` zeros, or leaves none behind.
+pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, bytes: u64) -> Result<D::File, Error> {
+    let made = disk.create(name).and_then(|file| zero_fill(&file, 0, bytes).and_then(|()| file.sync()).map(|()| file));
+    made.map_err(|error| {
+        // If even this fails, the next opening of the log removes the file.
+        let _ = disk.remove(name);
+        if is_full(&error) { Error::Full { bytes } } else { Error::io(format!("prepare log file {name}"))(error) }
+    })
+}
+
+pub(crate) fn zero_fill(file: &impl DiskFile, from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let bytes = (to - at).min(ZEROS.len() as u64);
+        file.write_at(&ZEROS[..bytes as usize], at)?;
+        at += bytes;
+    }
+    Ok(())
+}
+
+/// Turns the prepared file `name` into the segment that `header` describes: empty, whatever lies in it.
+pub(crate) fn install<D: Disk>(disk: &D, name: &str, header: &Header) -> io::Result<D::File> {
+    let file = disk.open(name)?;
+    // The page of zeros behind the header is what recovery knows an end of the log by.
+    let mut front = [0; HEADER_BYTES + PAGE_BYTES];
+    front[..HEADER_BYTES].copy_from_slice(&header.encode());
+    file.write_at(&front, 0)?;
+    file.sync()?;
+    disk.rename(name, &file_name(header.sequence))?;
+    disk.sync_dir()?;
+    Ok(file)
+}
+
+/// The headers of all batches that stand one behind the other from the start of a segment's `image`, with their byte
+/// offsets: for people who want to look at a file. Recovery is stricter.
+pub fn batches(image: &[u8]) -> Result<(Header, Vec<(usize, batch::Header)>), String> {
+    let block = image.first_chunk().ok_or("it is shorter than a segment's header")?;
+    let header = Header::decode(block)?;
+    let mut found = Vec::new();
+    let (mut at, mut offset) = (HEADER_BYTES, header.base_offset);
+    while let Some(batch) = image.get(at..).and_then(|bytes| batch::Header::decode(header.log_id, bytes)) {
+        if batch.base_offset != offset || batch.payload(&image[at..]).is_none() {
+            break;
+        }
+        found.push((at, batch));
+        offset = batch.end();
+        at += batch.stored_bytes();
+    }
+    Ok((header, found))
+}
+
+fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

@@ -1,0 +1,188 @@
+//! The one writer of a log: appends batches to the newest segment, syncs, and moves on to the next segment.
+//!
+//! Invariant: a segment is synced as a whole before the next one exists. So wherever a later segment is found, everything
+//! before it was durable, and damage there cannot be the trace of a crash.
+
+use crate::batch::{self, Header};
+use crate::disk::{Disk, DiskFile};
+use crate::handle::{Handle, Shared};
+use crate::index::Entry;
+use crate::pages::Pages;
+use crate::recovery::{self, Recovered};
+use crate::segment::{self, HEADER_BYTES};
+use crate::{Error, Options};
+use std::sync::Arc;
+
+/// The writing end of a log. After a failed write or sync it refuses to write for ever ([`Error::Poisoned`]): the kernel may
+/// have dropped what it could not write, so trying again could acknowledge what is not there.
+pub struct Log<D: Disk> {
+    shared: Arc<Shared<D>>,
+    active: Active<D::File>,
+    end: u64,
+    log_time_ms: u64,
+    compressed: Vec<u8>,
+}
+
+/// The segment that is written.
+pub(crate) struct Active<F> {
+    pub file: F,
+    pub header: segment::Header,
+    /// From the last page boundary before the end of the batches.
+    pub pages: Pages,
+    /// Where in the file `pages` begins.
+    pub pages_at: u64,
+}
+
+impl<F> Active<F> {
+    pub fn empty(file: F, header: segment::Header) -> Active<F> {
+        Active { file, header, pages: Pages::new(), pages_at: HEADER_BYTES as u64 }
+    }
+
+    /// Takes the place of a full segment and keeps its buffer.
+    fn start_over(&mut self, file: F, header: segment::Header) {
+        (self.file, self.header, self.pages_at) = (file, header, HEADER_BYTES as u64);
+        self.pages.clear();
+    }
+
+    /// The byte behind the last batch.
+    fn end_at(&self) -> u64 {
+        self.pages_at + self.pages.len() as u64
+    }
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Ordinal of the first record.
+    pub base_offset: u64,
+    /// The log time of the batch: the given one, or that of the batch before if it was later.
+    pub log_time_ms: u64,
+}
+
+impl<D: Disk> Log<D> {
+    /// Opens the log on `disk`, or starts one. Recovers first: see `docs/formats/wal.md`.
+    pub fn open(disk: D, options: Options) -> Result<(Log<D>, Recovered), Error> {
+        recovery::open(disk, options)
+    }
+
+    pub(crate) fn new(shared: Shared<D>, active: Active<D::File>, end: u64, log_time_ms: u64) -> Log<D> {
+        Log { shared: Arc::new(shared), active, end, log_time_ms, compressed: Vec::new() }
+    }
+
+    /// Writes a batch of `count` records behind the last one. It is durable, and visible to readers, after [`Self::sync`].
+    pub fn append(&mut self, log_time_ms: u64, count: u32, records: &[u8]) -> Result<Appended, Error> {
+        assert!(count > 0 && !records.is_empty(), "a batch has at least one record");
+        self.shared.check_poison()?;
+        if records.len() > self.batch_bytes_max() {
+            return Err(Error::TooLarge { bytes: records.len(), max: self.batch_bytes_max() });
+        }
+        self.make_room(batch::stored_bytes(records.len()))?;
+        let log_time_ms = log_time_ms.max(self.log_time_ms);
+        let base_offset = self.end;
+        self.push(log_time_ms, count, records);
+        self.write()?;
+        self.end = base_offset.checked_add(count.into()).expect("2^64 records are never written");
+        self.log_time_ms = log_time_ms;
+        Ok(Appended { base_offset, log_time_ms })
+    }
+
+    /// Makes everything appended durable and shows it to readers.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.shared.check_poison()?;
+        if self.shared.synced() == self.end {
+            return Ok(());
+        }
+        self.active.file.sync().map_err(|error| self.shared.poison("sync the log", &error))?;
+        self.shared.set_synced(self.end);
+        Ok(())
+    }
+
+    /// The offset that the next record gets.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub fn synced_end(&self) -> u64 {
+        self.shared.synced()
+    }
+
+    /// The epoch of all batches appended here; every opening of a log has its own.
+    pub fn epoch(&self) -> u32 {
+        self.shared.epoch
+    }
+
+    pub fn first_offset(&self) -> u64 {
+        self.shared.first()
+    }
+
+    /// Log time of the last batch.
+    pub fn log_time_ms(&self) -> u64 {
+        self.log_time_ms
+    }
+
+    /// The largest batch that one append takes.
+    pub fn batch_bytes_max(&self) -> usize {
+        self.shared.options.batch_bytes_max()
+    }
+
+    pub fn handle(&self) -> Handle<D> {
+        Handle { shared: self.shared.clone() }
+    }
+
+    /// Makes sure that the active segment has room for `bytes`. Fails with [`Error::Full`] only while nothing has changed.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.active.end_at() + bytes as u64 <= self.active.header.segment_bytes {
+            return Ok(());
+        }
+        assert!(self.end > self.active.header.base_offset, "the largest batch fits into an empty segment");
+        self.sync()?;
+        let spare = self.shared.spares.take(&self.shared.disk, &self.shared.options).map_err(|error| match error {
+            Error::Io { doing, source } => self.shared.poison(&doing, &source),
+            full => full,
+        })?;
+        let header = segment::Header {
+            log_id: self.shared.log_id,
+            sequence: self.active.header.sequence + 1,
+            base_offset: self.end,
+            epoch: self.shared.epoch,
+            segment_bytes: self.shared.options.segment_bytes,
+            log_time_ms: self.log_time_ms,
+        };
+        let file = segment::install(&self.shared.disk, &spare, &header)
+            .map_err(|error| self.shared.poison("start a new log segment", &error))?;
+        self.shared.push_segment(header);
+        self.active.start_over(file, header);
+        Ok(())
+    }
+
+    /// Puts header, payload and padding into the pages.
+    fn push(&mut self, log_time_ms: u64, count: u32, records: &[u8]) {
+        let compressed =
+            if self.shared.options.compress { batch::compress(records, &mut self.compressed) } else { None };
+        let payload = compressed.unwrap_or(records);
+        let header = Header {
+            payload_crc: batch::payload_crc(payload),
+            payload_bytes: payload.len() as u32,
+            records_bytes: records.len() as u32,
+            lz4: compressed.is_some(),
+            epoch: self.shared.epoch,
+            count,
+            base_offset: self.end,
+            log_time_ms,
+            synced: self.shared.synced(),
+        };
+        self.shared.note_batch(Entry { offset: self.end, at: self.active.end_at() });
+        self.active.pages.push(&header.encode(self.shared.log_id));
+        self.active.pages.push(payload);
+        self.active.pages.pad_to(batch::ALIGN);
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let Active { file, header, pages, pages_at } = &mut self.active;
+        let room = (header.segment_bytes - *pages_at) as usize;
+        assert!(pages.len() <= room, "a batch never reaches beyond its segment");
+        file.write_at(pages.padded(room), *pages_at).map_err(|error| self.shared.poison("write to the log", &error))?;
+        *pages_at += pages.drain_whole() as u64;
+        Ok(())
+    }
+}
