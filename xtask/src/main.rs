@@ -1,1 +1,40 @@
-fn main() {}
+//! What a contributor runs. Nothing here shares code with the server: it is tested from outside.
+
+#![allow(clippy::disallowed_methods, reason = "these commands measure time and choose moments; they count nothing")]
+
+mod bench;
+mod check;
+mod crash;
+mod server;
+mod shell;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Check, test, crash and measure Tally", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, clippy and, where it is installed, cargo deny
+    Check,
+    /// Installs what the tests need, then runs everything: check, all tests, the crash test
+    Test,
+    /// Kills a loaded server again and again, and checks what it remembers
+    Crash(crash::CrashArgs),
+    /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Check => check::run(),
+        Command::Test => test::run(),
+        Command::Crash(args) => crash::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}
