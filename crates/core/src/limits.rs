@@ -132,3 +132,12 @@ pub const REJECTIONS_SHOWN_MAX: usize = 100;
 
 /// How much of a client's own text a RESP error repeats, in bytes.
 pub const RESP_ECHO_BYTES_MAX: usize = 128;
+
+/// Names that one step of `SCAN` looks at, unless it says otherwise.
+pub const RESP_SCAN_COUNT: usize = 10;
+
+/// Names that `KEYS` reads at once.
+pub const RESP_KEYS_PAGE: usize = 4096;
+
+/// Bytes of names times bytes of a pattern that are matched without leaving the writer's thread.
+pub const RESP_MATCH_INLINE: usize = 256 * 1024;

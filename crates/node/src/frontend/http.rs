@@ -1,0 +1,138 @@
+//! HTTP/1.1 and HTTP/2: events in, counters out (DESIGN "What the user touches").
+//!
+//! Requests are read on threads of their own, each with its own listener and runtime ([`server`]); what they write goes to
+//! the engine as one submission per request, what they read comes from shared memory. Every error is a [`problem`].
+
+mod body;
+mod counters;
+mod envelope;
+mod events;
+mod health;
+mod id;
+mod memory;
+mod openapi;
+mod pattern;
+mod problem;
+mod pulse;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX};
+
+pub use server::{Server, serve};
+
+use crate::engine::Engine;
+use crate::metrics::{HttpRequest, Metrics};
+use memory::Memory;
+use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
+
+/// What an operator may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub connections_max: usize,
+    /// What all requests together may hold while they are read.
+    pub memory_bytes: usize,
+    /// How long the head of a request may take.
+    pub head_timeout: Duration,
+    /// How long a body may pause.
+    pub body_idle_timeout: Duration,
+    /// How long a body may take as a whole.
+    pub body_timeout: Duration,
+    /// How long a connection may stand still between requests.
+    pub idle_timeout: Duration,
+    /// How long requests under way may take to finish when the node stops.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            connections_max: HTTP_CONNECTIONS_MAX,
+            memory_bytes: HTTP_MEMORY_BYTES_MAX,
+            head_timeout: Duration::from_secs(30),
+            body_idle_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(75),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What every handler works with.
+#[derive(Clone)]
+struct Api {
+    engine: Engine,
+    metrics: Arc<Metrics>,
+    options: Arc<Options>,
+    memory: Arc<Memory>,
+}
+
+impl Api {
+    fn new(engine: Engine, options: Options) -> Api {
+        let memory = Arc::new(Memory::new(options.memory_bytes));
+        Api { metrics: Arc::clone(engine.metrics()), engine, options: Arc::new(options), memory }
+    }
+}
+
+fn router(api: Api) -> Router {
+    openapi::routes()
+        .fallback(nothing_here)
+        .layer(from_fn_with_state(Arc::clone(&api.metrics), observe))
+        .with_state(api)
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    let path = problem::quoted(uri.path());
+    Problem::new(Kind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
+}
+
+/// Sees every answer: counts it, and makes a problem of errors that come from the framework.
+async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = explained(next.run(request).await, &method);
+    let labels = HttpRequest {
+        method: method_label(&method),
+        route: route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned()),
+        status: response.status().as_u16(),
+    };
+    metrics.http_requests.get_or_create(&labels).inc();
+    response
+}
+
+fn explained(response: Response, method: &Method) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.headers().get(CONTENT_TYPE).is_some_and(|found| found == CONTENT_TYPE_PROBLEM) {
+        return response;
+    }
+    let allowed = response.headers().get(ALLOW);
+    let problem = match (status, allowed.and_then(|methods| methods.to_str().ok())) {
+        (StatusCode::METHOD_NOT_ALLOWED, Some(methods)) => {
+            Problem::new(Kind::MethodNotAllowed, format!("this path does not take {method}; it takes {methods}"))
+        }
+        _ => Problem::new(Kind::Other(status), "the request cannot be answered; /docs shows what can be asked"),
+    };
+    let mut explained = problem.into_response();
+    explained.headers_mut().extend(allowed.map(|methods| (ALLOW, methods.clone())));
+    explained
+}
+
+/// A fixed set, because anybody may invent a method.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
+}

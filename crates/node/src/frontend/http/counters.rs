@@ -1,0 +1,306 @@
+//! Single counters: read, add, subtract, delete; and reads of many by their ids.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tally_core::counter::Declarations;
+use tally_core::limits::{BODY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
+use tally_core::op::{Answer, Submission};
+
+use super::Api;
+use super::body::Pieces;
+use super::envelope::Envelope;
+use super::id::{IdPath, Named};
+use super::problem::{Kind, Problem, ProblemBody, quoted};
+use crate::clock;
+use crate::engine::Committed;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Cold counters that one request reads at the same time.
+const READS_AT_ONCE: usize = 32;
+
+/// By how much to change a counter; an empty body means 1.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change<'a> {
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<i64>, example = 1)]
+    delta: Option<&'a RawValue>,
+}
+
+/// A counter after a change.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Changed {
+    value: i64,
+    #[schema(example = "ok")]
+    status: &'static str,
+    /// The position in the log behind the change.
+    #[schema(example = "1-0-4711")]
+    token: String,
+}
+
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ids {
+    ids: Vec<String>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Envelopes {
+    /// One for each id, in the order of the request.
+    counters: Vec<Envelope>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Deleted {
+    id: String,
+    /// Whether there was such a counter.
+    deleted: bool,
+}
+
+/// Adds to a counter and answers its new value
+///
+/// The counter begins at 0. The answer comes when the change is durable.
+#[utoipa::path(post, path = "/v1/counters/{id}/increment", tag = "counters",
+    params(("id" = String, Path, example = "likes")), request_body(content = Option<Change>),
+    responses((status = 200, body = Changed), (status = "default", body = ProblemBody)))]
+pub async fn increment(
+    State(api): State<Api>,
+    IdPath(id): IdPath,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Changed>, Problem> {
+    let delta = delta(&api, &headers, body).await?;
+    add(&api, &id, delta).await
+}
+
+/// Subtracts from a counter and answers its new value
+#[utoipa::path(post, path = "/v1/counters/{id}/decrement", tag = "counters",
+    params(("id" = String, Path, example = "likes")), request_body(content = Option<Change>),
+    responses((status = 200, body = Changed), (status = "default", body = ProblemBody)))]
+pub async fn decrement(
+    State(api): State<Api>,
+    IdPath(id): IdPath,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Changed>, Problem> {
+    let delta = delta(&api, &headers, body).await?;
+    let negated = delta.checked_neg().ok_or_else(|| delta_out_of_range(&delta.to_string()))?;
+    add(&api, &id, negated).await
+}
+
+/// Reads a counter
+///
+/// A counter that does not exist reads as 0 with `"exists": false`.
+#[utoipa::path(get, path = "/v1/counters/{id}", tag = "counters",
+    params(("id" = String, Path, example = "likes"),
+        ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node")),
+    responses((status = 200, body = Envelope), (status = 304, description = "The value is as If-None-Match says"),
+        (status = "default", body = ProblemBody)))]
+pub async fn get(
+    State(api): State<Api>,
+    IdPath(id): IdPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    check_query(&uri)?;
+    let named = named(&api, &id)?;
+    Ok(read(&api, named).await?.respond(&headers))
+}
+
+/// Reads many counters
+#[utoipa::path(post, path = "/v1/counters/get", tag = "counters", request_body = Ids,
+    responses((status = 200, body = Envelopes), (status = "default", body = ProblemBody)))]
+pub async fn get_many(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Envelopes>, Problem> {
+    let body = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?.collect().await?;
+    let Ids { ids } = parse(&body, r#"{"ids":["a","b"]}"#)?;
+    if ids.len() > IDS_PER_READ_MAX {
+        return Err(Problem::too_large("there are too many ids", IDS_PER_READ_MAX, "read them in several requests"));
+    }
+    let declarations = api.engine.declarations();
+    let hasher = api.engine.hasher();
+    let named = ids.iter().map(|id| Named::resolve(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
+    let reads = named.into_iter().map(|named| read(&api, named));
+    let counters = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+    Ok(Json(Envelopes { counters }))
+}
+
+/// Forgets an ad-hoc counter
+#[utoipa::path(delete, path = "/v1/counters/{id}", tag = "counters", params(("id" = String, Path, example = "likes")),
+    responses((status = 200, body = Deleted), (status = "default", body = ProblemBody)))]
+pub async fn delete(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Deleted>, Problem> {
+    let named = named(&api, &id)?;
+    if named.declared.is_some() {
+        let detail = format!("{} belongs to a declared counter; clearing those comes with a later version", named.id);
+        return Err(Problem::new(Kind::DeclaredCounter, detail).with("id", named.id));
+    }
+    let mut submission = Submission::default();
+    submission.delete(named.cell, named.id.as_bytes());
+    let (answer, _) = commit(&api, submission).await?;
+    Ok(Json(Deleted { id: named.id, deleted: matches!(answer, Answer::Value(_)) }))
+}
+
+async fn add(api: &Api, id: &str, delta: i64) -> Result<Json<Changed>, Problem> {
+    let declarations = api.engine.declarations();
+    let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
+    check_takes_writes(&declarations, &named)?;
+    let mut submission = Submission::default();
+    submission.add(named.cell, named.id.as_bytes(), delta);
+    let (answer, committed) = commit(api, submission).await?;
+    match answer {
+        Answer::Value(value) => Ok(Json(Changed { value, status: "ok", token: committed.position.to_string() })),
+        _ => {
+            let detail = format!("{} cannot be changed by {delta}: the result does not fit into 64 bits", named.id);
+            Err(Problem::new(Kind::Overflow, detail).with("id", named.id).with("delta", delta))
+        }
+    }
+}
+
+/// Commits a submission of one operation.
+async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed), Problem> {
+    let committed = api.engine.submit(submission).await?;
+    let answer = *committed.answers.first().expect("one operation has one answer");
+    Ok((answer, committed))
+}
+
+async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
+    let value = api.engine.get(named.cell).await?;
+    Ok(Envelope::exact(named.id, value, clock::now_ms()))
+}
+
+fn named(api: &Api, id: &str) -> Result<Named, Problem> {
+    Named::resolve(&api.engine.declarations(), &api.engine.hasher(), id)
+}
+
+fn check_takes_writes(declarations: &Arc<Declarations>, named: &Named) -> Result<(), Problem> {
+    let Some(counter) = named.declared.map(|index| declarations.counter(index)) else { return Ok(()) };
+    if counter.mode.takes_direct_writes() {
+        return Ok(());
+    }
+    let (name, mode) = (&counter.name, counter.mode.name());
+    let detail = format!("{name} is a {mode} counter: it counts events; send them to POST /v1/events");
+    Err(Problem::new(Kind::CountsEvents, detail).with("id", named.id.as_str()).with("mode", mode))
+}
+
+/// What the request asks for, strictly: whatever is not understood is refused, never ignored.
+async fn delta(api: &Api, headers: &HeaderMap, body: Body) -> Result<i64, Problem> {
+    if headers.contains_key(IDEMPOTENCY_KEY) {
+        let detail = "Idempotency-Key is not honoured yet; without it, a request that timed out may have counted";
+        return Err(Problem::new(Kind::NotImplemented, detail).with("header", "Idempotency-Key"));
+    }
+    let body = Pieces::new(api, headers, body, SMALL_BODY_BYTES_MAX)?.collect().await?;
+    parse_delta(&body)
+}
+
+fn parse_delta(body: &[u8]) -> Result<i64, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(1);
+    }
+    let Change { delta } = parse(body, r#"{"delta":1}"#)?;
+    delta.map_or(Ok(1), |delta| delta.get().parse().map_err(|_| delta_out_of_range(delta.get())))
+}
+
+fn delta_out_of_range(delta: &str) -> Problem {
+    Problem::field("delta", delta, "send an integer between -9223372036854775807 and 9223372036854775807")
+}
+
+/// Parses a small document; `example` shows what it should look like.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
+        let unknown = error.to_string().starts_with("unknown field");
+        let kind = if unknown { Kind::UnknownField } else { Kind::InvalidBody };
+        Problem::new(kind, format!("{}; send a body such as {example}", quoted(&error.to_string())))
+    })
+}
+
+fn check_query(uri: &Uri) -> Result<(), Problem> {
+    let refused = |detail: String| Problem::new(Kind::InvalidParameter, detail);
+    let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|error| refused(format!("the query cannot be read: {error}")))?;
+    for (name, value) in &parameters {
+        let (name, value) = (quoted(name), quoted(value));
+        match (name.as_str(), value.as_str()) {
+            ("consistency", "cached" | "latest") => {}
+            ("consistency", _) => {
+                let detail = format!("consistency is {value}; it can be cached or latest");
+                return Err(refused(detail).with("parameter", name).with("value", value));
+            }
+            _ => return Err(refused(format!("{name} is not known; use consistency")).with("parameter", name)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_an_integer_and_one_if_nobody_says_otherwise() {
+        for (body, expected) in [
+            ("", 1),
+            (" \n", 1),
+            ("{}", 1),
+            (r#"{"delta":5}"#, 5),
+            (r#" {"delta" : -7 } "#, -7),
+            (r#"{"delta":9223372036854775807}"#, i64::MAX),
+        ] {
+            assert_eq!(parse_delta(body.as_bytes()).unwrap(), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_delta_that_is_no_integer_is_refused_by_name() {
+        let long = format!("{{\"delta\":{}}}", "9".repeat(1_000_000));
+        for body in [
+            r#"{"delta":1.5}"#,
+            r#"{"delta":1e3}"#,
+            r#"{"delta":"1"}"#,
+            r#"{"delta":9223372036854775808}"#,
+            r#"{"delta":true}"#,
+            r#"{"delta":[[[[1]]]]}"#,
+            &long,
+        ] {
+            let problem = parse_delta(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.kind, Kind::InvalidField, "{}", quoted(body));
+            assert!(problem.detail().starts_with("delta is "), "{}", problem.detail());
+            assert!(problem.detail().len() < 300, "{}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        let deep = "[".repeat(100_000);
+        for (body, kind) in [
+            (r#"{"dleta":5}"#, Kind::UnknownField),
+            (r#"{"delta":1,"delta":2}"#, Kind::InvalidBody),
+            (r#"{"delta":NaN}"#, Kind::InvalidBody),
+            (r#"{"delta":1"#, Kind::InvalidBody),
+            ("5", Kind::InvalidBody),
+            ("{\"delta\":\"\u{0}\"", Kind::InvalidBody),
+            (&deep, Kind::InvalidBody),
+        ] {
+            assert_eq!(parse_delta(body.as_bytes()).unwrap_err().kind, kind, "{}", quoted(body));
+        }
+        assert_eq!(parse_delta(b"{\"delta\":\xff}").unwrap_err().kind, Kind::InvalidBody);
+    }
+
+    #[test]
+    fn a_query_says_how_consistent_the_read_must_be() {
+        let check = |query: &str| check_query(&format!("/v1/counters/a{query}").parse().unwrap());
+        for query in ["", "?", "?consistency=cached", "?consistency=latest"] {
+            check(query).unwrap();
+        }
+        for query in ["?consistency=eventual", "?generation=3", "?consistency"] {
+            assert_eq!(check(query).unwrap_err().kind, Kind::InvalidParameter, "{query}");
+        }
+    }
+}

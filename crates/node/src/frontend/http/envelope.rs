@@ -1,0 +1,138 @@
+//! What a read says: the value, what kind of number it is, and the moment it is true for.
+//!
+//! The headers say the same in the words of HTTP, so that a cache in front of Tally works untouched.
+
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use serde::Serialize;
+
+const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
+const TALLY_STALENESS_MS: HeaderName = HeaderName::from_static("tally-staleness-ms");
+const CACHE_ONE_SECOND: HeaderValue = HeaderValue::from_static("max-age=1");
+
+/// One counter as a reader sees it.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    #[schema(example = "views:v42")]
+    pub id: String,
+    pub value: i64,
+    pub kind: ReadKind,
+    /// The number of the last correction that touched the counter; 0 is none.
+    pub generation: u64,
+    /// The moment for which the value is true.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    pub as_of: String,
+    pub staleness_ms: u64,
+    /// Only when the counter does not exist, and then `false`: its value is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exists: Option<bool>,
+}
+
+/// What kind of number a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ReadKind {
+    Exact,
+}
+
+impl Envelope {
+    /// `value` is `None` for a counter that does not exist.
+    pub fn exact(id: String, value: Option<i64>, as_of_ms: u64) -> Envelope {
+        Envelope {
+            id,
+            value: value.unwrap_or(0),
+            kind: ReadKind::Exact,
+            generation: 0,
+            as_of: rfc3339(as_of_ms),
+            staleness_ms: 0,
+            exists: value.is_none().then_some(false),
+        }
+    }
+
+    /// Changes whenever the value or the generation does; says nothing about when it was read.
+    fn etag(&self) -> String {
+        match self.exists {
+            Some(false) => format!("\"{}-none\"", self.generation),
+            _ => format!("\"{}-{}\"", self.generation, self.value),
+        }
+    }
+
+    /// The answer to a read, or 304 if the reader has it already.
+    pub fn respond(self, request: &HeaderMap) -> Response {
+        let etag = self.etag();
+        let known = request.get_all(IF_NONE_MATCH).iter().any(|known| matches(known, &etag));
+        let headers = [
+            (CACHE_CONTROL, CACHE_ONE_SECOND),
+            (ETAG, HeaderValue::try_from(etag).expect("digits and quotes are a header value")),
+            (TALLY_GENERATION, HeaderValue::from(self.generation)),
+            (TALLY_STALENESS_MS, HeaderValue::from(self.staleness_ms)),
+        ];
+        if known {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        (headers, axum::Json(self)).into_response()
+    }
+}
+
+/// Whether an `If-None-Match` names the tag; compared weakly, as RFC 9110 wants it for reads.
+fn matches(known: &HeaderValue, etag: &str) -> bool {
+    let Ok(known) = known.to_str() else { return false };
+    known.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+/// Milliseconds since 1970 as people and programs read them, such as `2026-11-15T18:00:00.000Z`.
+pub fn rfc3339(ms: u64) -> String {
+    let timestamp = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    format!("{:.3}", timestamp.unwrap_or(Timestamp::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn respond(value: Option<i64>, if_none_match: &'static str) -> Response {
+        let mut headers = HeaderMap::new();
+        headers.insert(IF_NONE_MATCH, HeaderValue::from_static(if_none_match));
+        Envelope::exact("a".to_owned(), value, 0).respond(&headers)
+    }
+
+    #[test]
+    fn an_envelope_says_what_its_value_is_worth() {
+        let envelope = Envelope::exact("views:v42".to_owned(), Some(123), 1_794_765_600_007);
+        assert_eq!(
+            serde_json::to_string(&envelope).unwrap(),
+            r#"{"id":"views:v42","value":123,"kind":"exact","generation":0,"asOf":"2026-11-15T18:00:00.007Z","stalenessMs":0}"#
+        );
+        let absent = serde_json::to_value(Envelope::exact("x".to_owned(), None, 0)).unwrap();
+        assert_eq!((&absent["value"], &absent["exists"]), (&0.into(), &false.into()));
+    }
+
+    #[test]
+    fn a_cache_can_work_with_the_headers() {
+        let response = respond(Some(-5), "\"0-7\"");
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()[CACHE_CONTROL], "max-age=1");
+        assert_eq!(response.headers()[ETAG], "\"0--5\"");
+        assert_eq!(response.headers()["tally-generation"], "0");
+        assert_eq!(response.headers()["tally-staleness-ms"], "0");
+    }
+
+    #[test]
+    fn who_knows_the_value_is_not_told_it_again() {
+        for known in ["\"0-5\"", "W/\"0-5\"", "\"x\", \"0-5\"", "*"] {
+            let response = respond(Some(5), known);
+            assert_eq!(response.status(), 304, "{known}");
+            assert_eq!(response.headers()[ETAG], "\"0-5\"");
+        }
+        assert_eq!(respond(Some(5), "\"0-55\"").status(), 200);
+    }
+
+    #[test]
+    fn an_absent_counter_and_a_zero_are_told_apart() {
+        assert_eq!(respond(None, "\"0-0\"").status(), 200);
+        assert_eq!(respond(Some(0), "\"0-none\"").status(), 200);
+    }
+}

@@ -1,0 +1,260 @@
+//! The events of one request on their way to one commit, and what became of each of their entries.
+//!
+//! The boxes add up by construction: an entry is either an operation of the submission, which has exactly one answer, or
+//! was rejected before.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tally_core::counter::{Declarations, Rejection, Stager};
+use tally_core::event::body::Sink;
+use tally_core::event::{Event, EventError};
+use tally_core::id::CellHasher;
+use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX};
+use tally_core::op::{Answer, Op, Submission};
+use tally_core::position::Position;
+
+/// Room that is made in advance for what the sender promises to send; a promise is no reason to make more.
+const EXPECTED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What became of the events of a request.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Events in the request, good and bad.
+    pub events: u64,
+    /// Events that could not be read. They make no entries.
+    pub invalid: u64,
+    /// Good events that no counter listens to. They are kept in the log and make no entries.
+    pub unmatched: u64,
+    /// Entries: one for each counter that a good event feeds.
+    pub received: u64,
+    pub counted: u64,
+    pub duplicate: u64,
+    pub conflict: u64,
+    /// Rejected entries. Together with `invalid`, what `rejected` spells out.
+    pub rejected_count: u64,
+    pub ignored: u64,
+    pub late: u64,
+    /// The first rejected entries and invalid events, up to 100.
+    pub rejected: Vec<Rejected>,
+    /// The position in the log behind the events; only if there were good ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1-0-4711")]
+    pub token: Option<String>,
+}
+
+/// Why something was not counted.
+#[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Rejected {
+    /// Which event of the request; the first is 0, and blank lines do not count.
+    pub index: usize,
+    /// The counter that does not count it; none if the event could not be read at all.
+    pub counter: Option<String>,
+    pub reason: String,
+}
+
+/// Where an operation comes from.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    event: u32,
+    counter: u16,
+}
+
+/// Takes the events of one body.
+#[derive(Debug)]
+pub struct Batch {
+    stager: Stager,
+    submission: Submission,
+    /// One for each operation.
+    origins: Vec<Origin>,
+    outcome: Outcome,
+}
+
+impl Batch {
+    pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Batch {
+        let stager = Stager::new(declarations, hasher);
+        Batch { stager, submission: Submission::default(), origins: Vec::new(), outcome: Outcome::default() }
+    }
+
+    /// Makes room for a body of so many bytes.
+    pub fn expect(&mut self, body_bytes: u64) {
+        let bytes = body_bytes.min(EXPECTED_BYTES_MAX) as usize;
+        self.submission.records.reserve(bytes);
+        self.submission.ops.reserve(bytes / 128);
+        self.origins.reserve(bytes / 128);
+    }
+
+    pub fn entries(&self) -> usize {
+        self.origins.len()
+    }
+
+    /// What it holds in memory, about.
+    pub fn bytes(&self) -> usize {
+        self.submission.records.len() + self.entries() * (size_of::<Op>() + size_of::<Origin>() + size_of::<Answer>())
+    }
+
+    pub fn take_submission(&mut self) -> Submission {
+        std::mem::take(&mut self.submission)
+    }
+
+    /// What became of it all, when each operation has been answered.
+    pub fn outcome(mut self, answers: &[Answer], position: Option<Position>) -> Outcome {
+        assert_eq!(answers.len(), self.origins.len(), "each operation has one answer");
+        let overflows = answers.iter().filter(|answer| !is_counted(answer)).count() as u64;
+        self.outcome.counted = answers.len() as u64 - overflows;
+        self.outcome.rejected_count += overflows;
+        self.outcome.received = self.outcome.counted + self.outcome.rejected_count;
+        self.outcome.token = position.map(|position| position.to_string());
+        if overflows > 0 {
+            self.show_overflows(answers);
+        }
+        self.outcome
+    }
+
+    #[cold]
+    fn show_overflows(&mut self, answers: &[Answer]) {
+        let declarations = Arc::clone(self.stager.declarations());
+        for (origin, _) in self.origins.iter().zip(answers).filter(|(_, answer)| !is_counted(answer)) {
+            let name = &declarations.counter(origin.counter).name;
+            let reason = format!("the value of counter {name:?} would not fit into 64 bits; send a smaller delta");
+            show(&mut self.outcome.rejected, origin.event as usize, Some(name), reason);
+        }
+        self.outcome.rejected.sort_by_key(|rejected| rejected.index);
+    }
+
+    #[cold]
+    fn invalid(&mut self, index: usize, error: &EventError) {
+        self.outcome.invalid += 1;
+        if self.outcome.rejected.len() < REJECTIONS_SHOWN_MAX {
+            show(&mut self.outcome.rejected, index, None, error.to_string());
+        }
+    }
+}
+
+impl Sink for Batch {
+    #[inline]
+    fn event(&mut self, index: usize, event: Result<&Event<'_>, EventError>) {
+        self.outcome.events += 1;
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return self.invalid(index, &error),
+        };
+        // The request will be refused; what else is in it need not be kept.
+        if self.entries() > ENTRIES_PER_REQUEST_MAX {
+            return;
+        }
+        let Batch { stager, submission, origins, outcome } = self;
+        let declarations = Arc::clone(stager.declarations());
+        let record_at = submission.event(event);
+        let mut reject = |counter: u16, rejection: Rejection<'_>| {
+            if outcome.rejected.len() < REJECTIONS_SHOWN_MAX {
+                let name = &declarations.counter(counter).name;
+                show(&mut outcome.rejected, index, Some(name), rejection.to_string());
+            }
+        };
+        let staged = stager.stage(event, record_at, submission, &mut reject);
+        outcome.rejected_count += u64::from(staged.rejected);
+        outcome.unmatched += u64::from(staged.entries + staged.rejected == 0);
+        let ops = &submission.ops[origins.len()..];
+        origins.extend(ops.iter().map(|op| Origin { event: index as u32, counter: op.counter }));
+    }
+}
+
+fn is_counted(answer: &Answer) -> bool {
+    matches!(answer, Answer::Value(_))
+}
+
+fn show(rejected: &mut Vec<Rejected>, index: usize, counter: Option<&str>, reason: String) {
+    if rejected.len() < REJECTIONS_SHOWN_MAX {
+        rejected.push(Rejected { index, counter: counter.map(str::to_owned), reason });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::event::body::BodyReader;
+
+    const YAML: &str = "
+counters:
+  - counterName: views
+    mode: display
+    dimensions: [video]
+    rules: [{on: viewed, op: increment}]
+  - counterName: countries
+    mode: display
+    dimensions: [country]
+    rules: [{on: viewed, op: increment}]
+";
+
+    fn batch(body: &str) -> Batch {
+        let declarations = Arc::new(Declarations::parse(YAML).unwrap());
+        let mut batch = Batch::new(declarations, CellHasher::new(1));
+        let mut reader = BodyReader::new(None, 0);
+        reader.feed(body.as_bytes(), &mut batch).unwrap();
+        reader.finish(&mut batch).unwrap();
+        batch
+    }
+
+    fn counted(mut batch: Batch) -> Outcome {
+        let answers = vec![Answer::Value(1); batch.take_submission().ops.len()];
+        batch.outcome(&answers, Some(Position { epoch: 1, log: 0, offset: 7 }))
+    }
+
+    fn check_balance(outcome: &Outcome) {
+        let o = outcome;
+        assert_eq!(o.received, o.counted + o.duplicate + o.conflict + o.rejected_count + o.ignored + o.late);
+    }
+
+    #[test]
+    fn every_entry_ends_in_one_box_and_bad_events_are_named() {
+        let outcome = counted(batch(concat!(
+            r#"{"type":"viewed","dimensions":{"video":"a","country":"DE"}}"#,
+            "\n",
+            r#"{"type":"viewed","dimensions":{"video":"a"}}"#,
+            "\nnonsense\n\n",
+            r#"{"type":"heard"}"#,
+        )));
+        check_balance(&outcome);
+        assert_eq!((outcome.events, outcome.invalid, outcome.unmatched), (4, 1, 1));
+        assert_eq!((outcome.received, outcome.counted, outcome.rejected_count), (4, 3, 1));
+        assert_eq!(outcome.token.as_deref(), Some("1-0-7"));
+        let [missing, bad] = outcome.rejected.as_slice() else { panic!("{:?}", outcome.rejected) };
+        assert_eq!((missing.index, missing.counter.as_deref()), (1, Some("countries")));
+        assert!(missing.reason.contains("country"), "{}", missing.reason);
+        assert_eq!((bad.index, &bad.counter), (2, &None));
+    }
+
+    #[test]
+    fn an_overflow_rejects_its_entry_alone() {
+        let mut batch = batch(
+            r#"[{"type":"viewed","dimensions":{"video":"a"}},{"type":"viewed","dimensions":{"video":"b","country":"DE"}}]"#,
+        );
+        assert_eq!(batch.take_submission().ops.len(), 3);
+        let outcome = batch.outcome(&[Answer::Value(1), Answer::Value(2), Answer::Overflow], None);
+        check_balance(&outcome);
+        assert_eq!((outcome.counted, outcome.rejected_count), (2, 2));
+        let shown: Vec<_> = outcome.rejected.iter().map(|r| (r.index, r.counter.as_deref())).collect();
+        assert_eq!(shown, [(0, Some("countries")), (1, Some("countries"))]);
+    }
+
+    #[test]
+    fn rejections_are_counted_in_full_and_shown_in_part() {
+        let outcome = counted(batch(&"{\"type\":\"viewed\"}\nx\n".repeat(1000)));
+        check_balance(&outcome);
+        assert_eq!((outcome.events, outcome.invalid, outcome.rejected_count), (2000, 1000, 2000));
+        assert_eq!(outcome.rejected.len(), REJECTIONS_SHOWN_MAX);
+    }
+
+    #[test]
+    fn the_answer_is_pinned() {
+        let outcome = counted(batch(r#"{"type":"viewed","dimensions":{"video":"a"}}"#));
+        let expected = serde_json::json!({
+            "events": 1, "invalid": 0, "unmatched": 0, "received": 2, "counted": 1, "duplicate": 0, "conflict": 0,
+            "rejectedCount": 1, "ignored": 0, "late": 0, "token": "1-0-7",
+            "rejected": [{"index": 0, "counter": "countries", "reason": outcome.rejected[0].reason}],
+        });
+        assert_eq!(serde_json::to_value(&outcome).unwrap(), expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! From the path of a request to a counter.
+//!
+//! A path is percent-decoded once, as every path is; what comes out is the id. The id of a declared counter has an
+//! encoding of its own for `:` and `%` inside a key. So if `views` counts by video and a video is called `a:b`, its
+//! id is `views:a%3Ab`, and its path is `/v1/counters/views:a%253Ab`.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use tally_core::counter::{Declarations, Target};
+use tally_core::id::{CellHasher, CellKey, decode_part};
+
+use super::problem::{Kind, Problem, quoted};
+
+const COUNTERS: &str = "/v1/counters/";
+
+/// The id, or the pattern, in the path of a request.
+#[derive(Debug)]
+pub struct IdPath(pub String);
+
+impl<S: Sync> FromRequestParts<S> for IdPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<IdPath, Problem> {
+        let path = parts.uri.path();
+        let rest = path.strip_prefix(COUNTERS).unwrap_or(path);
+        let segment = rest.split('/').next().unwrap_or(rest);
+        decoded(segment).map(IdPath)
+    }
+}
+
+fn decoded(segment: &str) -> Result<String, Problem> {
+    let refused = |what: &str| {
+        let path = quoted(segment);
+        Problem::new(Kind::InvalidId, format!("{path} in the path {what}")).with("value", path)
+    };
+    let id = decode_part(segment.as_bytes())
+        .map_err(|_| refused("has a % without two hexadecimal digits behind it; write a % in a path as %25"))?;
+    String::from_utf8(id.into_owned()).map_err(|_| refused("is not UTF-8 when decoded; ids over HTTP are UTF-8 text"))
+}
+
+/// A counter that a request names.
+#[derive(Debug)]
+pub struct Named {
+    /// In its canonical form.
+    pub id: String,
+    pub cell: CellKey,
+    /// Which declared counter it is a cell of; `None` if it is ad hoc.
+    pub declared: Option<u16>,
+}
+
+impl Named {
+    pub fn resolve(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Named, Problem> {
+        let target = declarations
+            .resolve(id.as_bytes())
+            .map_err(|error| Problem::new(Kind::InvalidId, error.to_string()).with("value", quoted(id)))?;
+        let declared = match target {
+            Target::Declared { counter, .. } => Some(counter),
+            Target::AdHoc(_) => None,
+        };
+        let cell = hasher.key(target.id());
+        // A canonical id is text if its id was.
+        Ok(Named { id: String::from_utf8_lossy(target.id()).into_owned(), cell, declared })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    async fn id_of(path: &str) -> Result<String, Problem> {
+        let mut parts = Request::get(path).body(()).unwrap().into_parts().0;
+        IdPath::from_request_parts(&mut parts, &()).await.map(|IdPath(id)| id)
+    }
+
+    #[tokio::test]
+    async fn a_path_is_decoded_once() {
+        for (path, id) in [
+            ("/v1/counters/views:v42", "views:v42"),
+            ("/v1/counters/views:v42/increment", "views:v42"),
+            ("/v1/counters/get", "get"),
+            ("/v1/counters/a%2Fb%20c/aggregate", "a/b c"),
+            ("/v1/counters/views:a%253Ab", "views:a%3Ab"),
+            ("/v1/counters/%C3%A9?consistency=latest", "é"),
+            ("/v1/counters/a+b", "a+b"),
+        ] {
+            assert_eq!(id_of(path).await.unwrap(), id, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_is_refused() {
+        for path in ["/v1/counters/%FF", "/v1/counters/%C3", "/v1/counters/50%"] {
+            assert_eq!(id_of(path).await.unwrap_err().kind, Kind::InvalidId, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_a_declared_counter_or_an_ad_hoc_one() {
+        let yaml = "counters:\n  - {counterName: views, mode: display, dimensions: [video], rules: [{on: v, op: increment}]}\n";
+        let declarations = Declarations::parse(yaml).unwrap();
+        let hasher = CellHasher::new(1);
+        let resolve = |id| Named::resolve(&declarations, &hasher, id);
+        let declared = resolve("views:%41%3a").unwrap();
+        assert_eq!((declared.id.as_str(), declared.declared), ("views:A%3A", Some(0)));
+        assert_eq!(declared.cell, hasher.key(b"views:A%3A"));
+        assert_eq!(resolve("viewers:%41").unwrap().id, "viewers:%41");
+        assert_eq!(resolve("views").unwrap_err().kind, Kind::InvalidId);
+        assert_eq!(resolve(&"x".repeat(5000)).unwrap_err().kind, Kind::InvalidId);
+    }
+}

@@ -1,0 +1,40 @@
+//! The routes, and their description: made from the same lines, so that they cannot disagree.
+
+use axum::Router;
+use axum::routing;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::{Api, counters, events, health, pattern};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Tally", description = "Counts events and answers how many."),
+    tags(
+        (name = "events", description = "What happened"),
+        (name = "counters", description = "How many"),
+        (name = "node", description = "The node itself"),
+    )
+)]
+struct Description;
+
+/// Every path there is.
+pub fn routes() -> Router<Api> {
+    let (router, description) = OpenApiRouter::<Api>::with_openapi(Description::openapi())
+        .routes(routes!(events::events))
+        .routes(routes!(counters::get, counters::delete))
+        .routes(routes!(counters::increment))
+        .routes(routes!(counters::decrement))
+        .routes(routes!(counters::get_many))
+        .routes(routes!(pattern::aggregate))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .split_for_parts();
+    router
+        // A counter may be called `get`.
+        .route("/v1/counters/get", routing::get(counters::get).delete(counters::delete))
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", description))
+}

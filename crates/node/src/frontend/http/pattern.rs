@@ -1,0 +1,177 @@
+//! Reads over many counters: `*` in an id stands for any text, also for none.
+//!
+//! The walk is an ordered scan behind the literal beginning of the pattern, page by page, and never longer than a bound.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use tally_core::limits::SCAN_NAMES_MAX;
+
+use super::Api;
+use super::envelope::{ReadKind, rfc3339};
+use super::id::IdPath;
+use super::problem::{Kind, Problem, ProblemBody};
+use crate::clock;
+
+/// Names that one step of a walk asks for.
+const PAGE_NAMES: usize = 4096;
+
+/// The sum over all counters that match a pattern.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Aggregate {
+    #[schema(example = "page_views_article_*")]
+    pub pattern: String,
+    /// The sum.
+    pub value: i64,
+    /// How many counters matched.
+    pub counters: u64,
+    pub kind: ReadKind,
+    pub generation: u64,
+    /// When the walk began: no part of the sum is older.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    pub as_of: String,
+    /// How long the walk took.
+    pub staleness_ms: u64,
+}
+
+/// Adds up all counters whose id matches a pattern
+///
+/// `*` stands for any text, also for none. What stands before the first `*` narrows the walk, so put it late.
+#[utoipa::path(get, path = "/v1/counters/{id}/aggregate", tag = "counters",
+    params(("id" = String, Path, description = "A pattern", example = "page_views_article_*")),
+    responses((status = 200, body = Aggregate), (status = "default", body = ProblemBody)))]
+pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath) -> Result<Json<Aggregate>, Problem> {
+    let as_of_ms = clock::now_ms();
+    let sum = walk(&api, &Pattern::new(&pattern)).await?;
+    let value = i64::try_from(sum.value).map_err(|_| {
+        let sum = sum.value.to_string();
+        Problem::new(Kind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
+            .with("value", sum)
+    })?;
+    Ok(Json(Aggregate {
+        pattern,
+        value,
+        counters: sum.counters,
+        kind: ReadKind::Exact,
+        generation: 0,
+        as_of: rfc3339(as_of_ms),
+        staleness_ms: clock::now_ms().saturating_sub(as_of_ms),
+    }))
+}
+
+#[derive(Default)]
+struct Sum {
+    /// Wide enough for [`SCAN_NAMES_MAX`] counters of any value.
+    value: i128,
+    counters: u64,
+}
+
+async fn walk(api: &Api, pattern: &Pattern<'_>) -> Result<Sum, Problem> {
+    let mut sum = Sum::default();
+    let mut after = None;
+    for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
+        let page = api.engine.scan(pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
+        for (_, value) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
+            sum.value += i128::from(*value);
+            sum.counters += 1;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(sum);
+        }
+    }
+    let detail = format!(
+        "there are more than {SCAN_NAMES_MAX} ids before the first * of the pattern; write more of the id before it"
+    );
+    Err(Problem::new(Kind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
+}
+
+/// An id with `*` in it.
+#[derive(Debug)]
+pub struct Pattern<'a> {
+    /// The literals around the stars: one more than there are stars.
+    literals: Vec<&'a [u8]>,
+}
+
+impl<'a> Pattern<'a> {
+    pub fn new(text: &'a str) -> Pattern<'a> {
+        Pattern { literals: text.as_bytes().split(|&byte| byte == b'*').collect() }
+    }
+
+    /// Every id that matches begins with this.
+    pub fn prefix(&self) -> &'a [u8] {
+        self.literals[0]
+    }
+
+    pub fn matches(&self, id: &[u8]) -> bool {
+        let Some(mut rest) = id.strip_prefix(self.prefix()) else { return false };
+        let [_, middle @ .., last] = self.literals.as_slice() else { return rest.is_empty() };
+        // The earliest place of each literal leaves the most room for the next, so nothing is ever tried twice.
+        for literal in middle {
+            let Some(at) = find(rest, literal) else { return false };
+            rest = &rest[at + literal.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    if needle.is_empty() {
+        return Some(0);
+    }
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(pattern: &str, id: &str, expected: bool) {
+        assert_eq!(Pattern::new(pattern).matches(id.as_bytes()), expected, "{pattern} on {id}");
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        check("views:*", "views:v42", true);
+        check("views:*", "views:", true);
+        check("views:*", "view", false);
+        check("*:DE", "views:v42:DE", true);
+        check("*:DE", "views:v42:DEX", false);
+        check("a*b*c", "abc", true);
+        check("a*b*c", "aXbXbXc", true);
+        check("a*b*c", "acb", false);
+        check("**", "", true);
+    }
+
+    #[test]
+    fn without_a_star_a_pattern_is_an_id() {
+        check("views", "views", true);
+        check("views", "views2", false);
+    }
+
+    #[test]
+    fn the_parts_around_a_star_do_not_overlap() {
+        check("aba*ba", "aba", false);
+        check("aba*ba", "ababa", true);
+        check("*ab*ab*", "abab", true);
+        check("*ab*ab*", "aba", false);
+    }
+
+    /// The definition, tried in every way.
+    fn naive(pattern: &[u8], id: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => id.is_empty(),
+            Some((b'*', rest)) => (0..=id.len()).any(|skip| naive(rest, &id[skip..])),
+            Some((first, rest)) => id.first() == Some(first) && naive(rest, &id[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_is_what_its_definition_says(pattern in "[ab*]{0,7}", id in "[ab]{0,9}") {
+            prop_assert_eq!(Pattern::new(&pattern).matches(id.as_bytes()), naive(pattern.as_bytes(), id.as_bytes()));
+        }
+    }
+}

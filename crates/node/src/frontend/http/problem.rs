@@ -1,0 +1,218 @@
+//! Every error of the HTTP interface: RFC 9457 problem details, and the one place where they get their status.
+//!
+//! A client decides by `type`, which never changes; a human reads `detail`, which names the field, its value and the fix.
+//! Further members carry the same facts for programs.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::engine::Refusal;
+
+pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
+
+/// How much of a wrong value an error repeats, in bytes.
+const QUOTED_BYTES_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    InvalidBody,
+    InvalidField,
+    UnknownField,
+    InvalidId,
+    InvalidParameter,
+    NoValidEvent,
+    NotFound,
+    MethodNotAllowed,
+    Timeout,
+    CountsEvents,
+    DeclaredCounter,
+    Overflow,
+    TooLarge,
+    UnsupportedEncoding,
+    TooManyCounters,
+    NotImplemented,
+    Busy,
+    DiskFull,
+    LogFailed,
+    StoreFailed,
+    ShuttingDown,
+    /// A status that the framework chose.
+    Other(StatusCode),
+}
+
+impl Kind {
+    pub fn status(self) -> StatusCode {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, StatusCode, &'static str) {
+        use StatusCode as S;
+        match self {
+            Kind::InvalidBody => ("invalid-body", S::BAD_REQUEST, "The body cannot be read"),
+            Kind::InvalidField => ("invalid-field", S::BAD_REQUEST, "A field has a value that it cannot have"),
+            Kind::UnknownField => ("unknown-field", S::BAD_REQUEST, "A field is not known"),
+            Kind::InvalidId => ("invalid-id", S::BAD_REQUEST, "This is no counter id"),
+            Kind::InvalidParameter => ("invalid-parameter", S::BAD_REQUEST, "A query parameter cannot be used"),
+            Kind::NoValidEvent => ("no-valid-event", S::BAD_REQUEST, "None of the events can be read"),
+            Kind::NotFound => ("not-found", S::NOT_FOUND, "There is nothing here"),
+            Kind::MethodNotAllowed => ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods"),
+            Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The body came too slowly"),
+            Kind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
+            Kind::DeclaredCounter => ("declared-counter", S::CONFLICT, "This counter is declared"),
+            Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
+            Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
+            Kind::UnsupportedEncoding => {
+                ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
+            }
+            Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "The pattern is too wide"),
+            Kind::NotImplemented => ("not-implemented", S::NOT_IMPLEMENTED, "Not in this version"),
+            Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
+            Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
+            Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
+            Kind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),
+            Kind::ShuttingDown => ("shutting-down", S::SERVICE_UNAVAILABLE, "Tally is shutting down"),
+            Kind::Other(status) => ("http", status, status.canonical_reason().unwrap_or("The request failed")),
+        }
+    }
+}
+
+/// An error answer.
+#[derive(Debug)]
+pub struct Problem {
+    pub kind: Kind,
+    detail: String,
+    members: Map<String, Value>,
+    retry_after_s: Option<u64>,
+}
+
+/// A [`Problem`] as it is written; `type` is a stable relative reference such as `/problems/unknown-field`.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    /// What else there is to say, by name: `field`, `value`, `limit`, `rejected` and so on.
+    #[serde(flatten)]
+    members: &'a Map<String, Value>,
+}
+
+impl Problem {
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
+        Problem { kind, detail: detail.into(), members: Map::new(), retry_after_s: None }
+    }
+
+    /// A value that a field cannot have, what was found there, and what would be right.
+    pub fn field(field: &str, value: &str, fix: &str) -> Problem {
+        let value = quoted(value);
+        Problem::new(Kind::InvalidField, format!("{field} is {value}; {fix}")).with("field", field).with("value", value)
+    }
+
+    /// A limit that the request went beyond.
+    pub fn too_large(what: &str, limit: usize, fix: &str) -> Problem {
+        Problem::new(Kind::TooLarge, format!("{what}: the limit is {limit}; {fix}")).with("limit", limit)
+    }
+
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Problem {
+        self.members.insert(member.to_owned(), value.into());
+        self
+    }
+
+    pub fn retry_after(self, seconds: u64) -> Problem {
+        Problem { retry_after_s: Some(seconds), ..self }
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let (slug, status, title) = self.kind.row();
+        let body = ProblemBody {
+            r#type: format!("/problems/{slug}"),
+            title,
+            status: status.as_u16(),
+            detail: &self.detail,
+            members: &self.members,
+        };
+        serde_json::to_vec(&body).expect("strings and numbers are JSON")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.kind.status(), self.body()).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE_PROBLEM));
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        let detail = refusal.to_string();
+        match refusal {
+            // Rounded up: a client that comes back early is refused again.
+            Refusal::Busy { retry_after } => {
+                Problem::new(Kind::Busy, detail).retry_after(retry_after.as_millis().div_ceil(1000).max(1) as u64)
+            }
+            Refusal::DiskFull(_) => Problem::new(Kind::DiskFull, detail),
+            Refusal::TooLarge(_) => Problem::new(Kind::TooLarge, detail),
+            Refusal::LogFailed(_) => Problem::new(Kind::LogFailed, detail),
+            Refusal::ShuttingDown => Problem::new(Kind::ShuttingDown, detail).retry_after(1),
+            Refusal::StoreFailed(_) => Problem::new(Kind::StoreFailed, detail),
+        }
+    }
+}
+
+/// A strange value as an error repeats it: never long.
+pub fn quoted(value: &str) -> String {
+    if value.len() <= QUOTED_BYTES_MAX {
+        return value.to_owned();
+    }
+    let end = value.floor_char_boundary(QUOTED_BYTES_MAX);
+    format!("{}… ({} bytes)", &value[..end], value.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_problem_says_what_is_wrong_and_how_to_mend_it() {
+        let problem = Problem::field("delta", "1.5", "send an integer such as 1");
+        let body: Value = serde_json::from_slice(&problem.body()).unwrap();
+        assert_eq!(
+            body,
+            serde_json::json!({
+                "type": "/problems/invalid-field", "title": "A field has a value that it cannot have", "status": 400,
+                "detail": "delta is 1.5; send an integer such as 1", "field": "delta", "value": "1.5",
+            })
+        );
+        let response = problem.into_response();
+        assert_eq!(response.status(), 400);
+        assert_eq!(response.headers()[CONTENT_TYPE], CONTENT_TYPE_PROBLEM);
+    }
+
+    #[test]
+    fn a_refusal_for_lack_of_room_says_when_to_come_back() {
+        let refusal = Refusal::Busy { retry_after: Duration::from_millis(1200) };
+        let response = Problem::from(refusal).into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], "2");
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        let text = quoted(&"ä".repeat(1_000_000));
+        assert!(text.len() < 100, "{text}");
+        assert!(text.ends_with("(2000000 bytes)"), "{text}");
+    }
+}
