@@ -5,17 +5,16 @@
 //! `acknowledged ≤ value ≤ attempted`. Keys that belong to one connection are held to more: they must be in the state
 //! after some first part of that connection's commands. What was found is the base of the next round.
 
-mod client;
 mod commands;
 mod events;
 mod random;
 mod range;
 
+use crate::client::RespClient;
 use crate::server::{self, Server, Starting};
 use crate::shell;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use client::RespClient;
 use commands::CommandLane;
 use events::EventLane;
 use random::Random;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod client;
 mod crash;
 mod server;
 mod shell;

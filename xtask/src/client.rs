@@ -1,4 +1,4 @@
-//! The least of the Redis protocol and of HTTP that the oracle needs, written without a look at the server's own.
+//! The least of the Redis protocol and of HTTP that tests from outside need, written without a look at the server's own.
 
 use anyhow::{Context, Result, bail};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};

@@ -1,0 +1,82 @@
+//! The page that is printed and kept as `docs/benchmarks.md`.
+
+use super::load::Figure;
+use super::requirement::amount;
+use super::rows::{Line, Results};
+use std::fmt::Write;
+
+pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Results) -> String {
+    let mut page = String::from("# Benchmarks\n\n");
+    let date = jiff::Zoned::now().strftime("%Y-%m-%d");
+    push(&mut page, format_args!("Measured on {date}: {machine}.\n"));
+    push(
+        &mut page,
+        format_args!(
+            "\nOne generator (`tally bench`, one thread) loads each server alone, over loopback, from the same machine. Every\n\
+         figure is the median of {repetitions} runs of {seconds} s, each figure by itself. 50 connections for the Redis protocol, 8 for\n\
+         events. A latency is that of a whole question: all commands of a pipeline, all events of a request. Repeat it with\n\
+         `cargo xtask bench` (`--long` for 100 million counters; `cargo xtask bench p64 mix` for some rows).\n"
+        ),
+    );
+    if !results.lines.is_empty() {
+        push_lines(&mut page, &results.lines);
+    }
+    push_requirements(&mut page, results);
+    if !results.notes.is_empty() {
+        page.push_str("\n## Also measured\n\n");
+        results.notes.iter().for_each(|note| push(&mut page, format_args!("- {note}\n")));
+    }
+    page
+}
+
+fn push_lines(page: &mut String, lines: &[Line]) {
+    page.push_str(
+        "\n## Throughput and latency\n\n\
+         | load | server | operations/s | per server CPU-second | p50 ms | p99 ms | p999 ms | ratio |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    let mut sorted: Vec<&Line> = lines.iter().collect();
+    sorted.sort_by_key(|line| line.row);
+    for line in &sorted {
+        let Figure { per_second, per_cpu_second, latency } = line.figure;
+        // Lines of one load stand together, Tally first.
+        let first = sorted.iter().find(|other| other.row == line.row).expect("it finds at least itself");
+        push(
+            page,
+            format_args!(
+                "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {} |\n",
+                line.row.title(),
+                line.peer,
+                amount(per_second),
+                amount(per_cpu_second),
+                latency.p50 / 1000.0,
+                latency.p99 / 1000.0,
+                latency.p999 / 1000.0,
+                if first.peer == line.peer {
+                    String::new()
+                } else {
+                    format!("{:.2}×", first.figure.per_second / per_second)
+                }
+            ),
+        );
+    }
+    page.push_str("\nThe ratio is Tally's operations per second over those of the line's server.\n");
+}
+
+fn push_requirements(page: &mut String, results: &Results) {
+    page.push_str("\n## What is required\n\n| what | required | measured | |\n|---|---:|---:|---|\n");
+    for requirement in &results.requirements {
+        let verdict = if requirement.met { "met" } else { "**missed**" };
+        push(
+            page,
+            format_args!(
+                "| {} | {} | {} | {verdict} |\n",
+                requirement.what, requirement.required, requirement.measured
+            ),
+        );
+    }
+}
+
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    page.write_fmt(text).expect("writing to a string cannot fail");
+}
