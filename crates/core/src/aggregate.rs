@@ -71,6 +71,10 @@ impl State {
         self.configure(declarations);
     }
 
+    pub fn hasher(&self) -> CellHasher {
+        self.hasher
+    }
+
     pub fn log_time_ms(&self) -> u64 {
         self.log_time_ms
     }

@@ -1,6 +1,8 @@
 //! A running Tally node, in the order in which data flows through it.
 
+pub mod assemble;
 pub mod clock;
+pub mod data_dir;
 pub mod engine;
 pub mod frontend;
 pub mod metrics;

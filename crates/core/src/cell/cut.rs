@@ -139,7 +139,9 @@ impl Changes {
     pub fn abort(&mut self) -> impl Fn(u64) -> Option<u64> + use<> {
         self.collecting = None;
         let (lost, era) = (self.in_flight.take(), self.era);
-        move |low| (lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA | era << flag::ERA_SHIFT)
+        move |low| {
+            (lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA | era << flag::ERA_SHIFT)
+        }
     }
 
     pub fn forget_all(&mut self) {

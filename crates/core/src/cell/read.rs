@@ -33,8 +33,8 @@ impl Cells {
         }
     }
 
-    /// What memory knows about a counter at `now_ms`.
-    pub fn read(&self, key: CellKey, now_ms: u64) -> Hot {
+    /// What memory knows about a counter now; the time is asked for only if the counter expires.
+    pub fn read(&self, key: CellKey, now_ms: impl FnOnce() -> u64) -> Hot {
         let evictions = self.evictions.load(Ordering::Acquire);
         let all_in_memory = self.cold.load(Ordering::Acquire) == 0;
         if let Some(hot) = self.find(key, now_ms) {
@@ -57,7 +57,7 @@ impl Cells {
         self.cold.load(Ordering::Acquire)
     }
 
-    fn find(&self, key: CellKey, now_ms: u64) -> Option<Hot> {
+    fn find(&self, key: CellKey, now_ms: impl FnOnce() -> u64) -> Option<Hot> {
         let segment = self.segments[segment_of(key)].load();
         let Place::Found(index) = segment.place(key, SEGMENT_BITS) else {
             return None;
@@ -66,7 +66,7 @@ impl Cells {
         let low = slot.low();
         let value = slot.value();
         slot.mark_referenced(low);
-        let gone = low & flag::ABSENT != 0 || low & flag::EXPIRES != 0 && self.is_due(key, now_ms);
+        let gone = low & flag::ABSENT != 0 || low & flag::EXPIRES != 0 && self.is_due(key, now_ms());
         Some(if gone { Hot::Absent } else { Hot::Value(value) })
     }
 

@@ -166,7 +166,7 @@ impl World {
         assert_eq!(self.table.cells().len(), self.model.len() as u64);
         for n in 0..=255 {
             let expected = self.model.get(&key(n));
-            let row = match self.table.cells().read(key(n), 0) {
+            let row = match self.table.cells().read(key(n), || 0) {
                 Hot::Value(value) => {
                     let expiry = self.table.deadline(key(n)).map(|at_ms| expiry(n, at_ms));
                     Some(Row { value, expiry })
@@ -218,7 +218,7 @@ fn readers_on_other_threads_never_see_a_counter_go_back_or_vanish() {
         scope.spawn(|| {
             let mut last = 1;
             while !stop.load(Ordering::Relaxed) {
-                let Hot::Value(value) = cells.read(watched, 0) else {
+                let Hot::Value(value) = cells.read(watched, || 0) else {
                     panic!("the counter vanished");
                 };
                 assert!(value >= last, "{value} after {last}");

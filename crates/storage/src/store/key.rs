@@ -110,8 +110,8 @@ mod tests {
         };
         let bytes = checkpoint.encode();
         let expected = [
-            1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0,
-            0, 0, 0, b'a', b':', b' ', b'b',
+            1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0,
+            0, 0, 0, 0, b'a', b':', b' ', b'b',
         ];
         assert_eq!(bytes, expected);
         assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);

@@ -68,7 +68,11 @@ impl Store for MemoryStore {
             }
         }
         for (id, exists) in cut.names.sorted() {
-            if exists { next.names.insert(id.to_vec()) } else { next.names.remove(id) };
+            if exists {
+                next.names.insert(id.to_vec())
+            } else {
+                next.names.remove(id)
+            };
         }
         next.checkpoint = Some(cut.to.clone());
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = next;

@@ -28,8 +28,7 @@ struct Changes {
 }
 
 fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
-    let mut rows: Collected =
-        changes.rows.into_iter().map(|(n, row)| RowChange { key: key(n), row }).collect();
+    let mut rows: Collected = changes.rows.into_iter().map(|(n, row)| RowChange { key: key(n), row }).collect();
     rows.sort_by_key(|change| change.key);
     // One chunk per row: chunks are no boundary of anything.
     let mut chunks = rows.into_iter().map(|row| vec![row]);
@@ -152,7 +151,8 @@ fn a_replacing_cut_forgets_everything_else() {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
         let first = Changes { from: None, to: 1, replace: false, rows, names: vec![("a", true), ("b", true)] };
         commit(&*store, first).unwrap();
-        let second = Changes { from: Some(1), to: 2, replace: true, rows: vec![(7, plain(8))], names: vec![("c", true)] };
+        let second =
+            Changes { from: Some(1), to: 2, replace: true, rows: vec![(7, plain(8))], names: vec![("c", true)] };
         commit(&*store, second).unwrap();
         let store = reopen(store);
         assert_eq!(all_rows(&*store), [(key(7), 8)]);

@@ -1,0 +1,259 @@
+//! Puts a node together: opens the seams, starts the threads, and takes it apart again.
+
+use crate::clock;
+use crate::data_dir::{DataDir, DataDirError};
+use crate::engine::{self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal};
+use crate::frontend::{http, resp};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tally_core::counter::{ConfigError, Declarations};
+use tally_core::id::CellHasher;
+use tally_storage::log::LogHandle;
+use tally_storage::log::local::{self, LocalHandle, LocalLog};
+use tally_storage::store::local::LocalStore;
+use tokio::sync::watch;
+
+/// What queues, log buffers and a checkpoint in progress may take of a node's memory.
+const RESERVED_BYTES: u64 = 128 << 20;
+/// The least memory a node can do with.
+pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
+/// How often spare log segments are topped up.
+const SPARES_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Clone)]
+pub struct Options {
+    pub data_dir: PathBuf,
+    /// `None` leaves a protocol out.
+    pub http: Option<SocketAddr>,
+    pub resp: Option<SocketAddr>,
+    pub http_threads: usize,
+    /// Declarations, as YAML; `None` keeps those that the data directory has.
+    pub config: Option<String>,
+    /// Bounds the table of counters, the queues and the store's caches together.
+    pub memory_bytes: u64,
+    pub durability: Durability,
+    pub checkpoint_log_bytes: u64,
+    pub log: local::Options,
+    pub resp_options: resp::RespOptions,
+    pub http_options: http::Options,
+}
+
+impl Options {
+    /// A node in `data_dir` that listens nowhere.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Options {
+        Options {
+            data_dir: data_dir.into(),
+            http: None,
+            resp: None,
+            http_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            config: None,
+            memory_bytes: 1 << 30,
+            durability: Durability::Sync,
+            checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
+            log: local::Options { spares_max: 2, ..local::Options::default() },
+            resp_options: resp::RespOptions::default(),
+            http_options: http::Options::default(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    DataDir(#[from] DataDirError),
+    #[error("--memory is {given}: Tally needs at least {} MiB", MEMORY_BYTES_MIN >> 20)]
+    TooLittleMemory { given: u64 },
+    #[error("cannot listen on {address}: {error}")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("{0}")]
+    Recovery(#[from] RecoveryError),
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A running node.
+pub struct Node {
+    engine: Engine,
+    recovered: Recovered,
+    http: Option<http::Server>,
+    resp_addr: Option<SocketAddr>,
+    shutdown: watch::Sender<bool>,
+    writer: JoinHandle<io::Result<()>>,
+    spares: JoinHandle<()>,
+    /// Released last.
+    _data_dir: DataDir,
+}
+
+impl Node {
+    pub fn start(options: Options) -> Result<Node, StartError> {
+        if options.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(StartError::TooLittleMemory { given: options.memory_bytes });
+        }
+        let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
+        let data_dir = DataDir::open(&options.data_dir, random)?;
+        let resp_listener = options.resp.map(listen).transpose()?;
+        let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (thread, recovered, log) = open_engine(&options, &data_dir, declarations)?;
+        let engine = thread.engine();
+        let (shutdown, stopping) = watch::channel(false);
+        let http = options.http.map(|address| {
+            let listening = http::serve(
+                address,
+                options.http_threads,
+                engine.clone(),
+                options.http_options.clone(),
+                stopping.clone(),
+            );
+            listening.map_err(|error| StartError::Listen { address, error })
+        });
+        let http = http.transpose()?;
+        let spares = spawn("tally-spares", {
+            let stopping = stopping.clone();
+            move || prepare_spares(&log, &stopping)
+        })?;
+        let resp_options = resp::RespOptions {
+            commands: engine.metrics().resp_commands.clone(),
+            appendfsync: appendfsync(options.durability),
+            ..options.resp_options
+        };
+        let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
+        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, spares, _data_dir: data_dir })
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(http::Server::address)
+    }
+
+    pub fn resp_addr(&self) -> Option<SocketAddr> {
+        self.resp_addr
+    }
+
+    /// Stops accepting, finishes what was accepted, takes a checkpoint.
+    pub fn stop(self) -> Result<(), Refusal> {
+        self.shutdown.send_replace(true);
+        if let Some(http) = self.http {
+            http.join();
+        }
+        let stopped = pollster::block_on(self.engine.stop());
+        let _ = self.writer.join();
+        let _ = self.spares.join();
+        stopped
+    }
+}
+
+/// What Redis calls it.
+fn appendfsync(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "always",
+        Durability::Interval(_) => "everysec",
+        Durability::None => "no",
+    }
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    #[expect(clippy::disallowed_methods, reason = "this is where randomness comes in")]
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error| StartError::Listen { address, error })
+}
+
+fn open_engine(
+    options: &Options,
+    data_dir: &DataDir,
+    declarations: Option<Declarations>,
+) -> Result<(EngineThread, Recovered, LocalHandle), StartError> {
+    let cache_bytes = options.memory_bytes / 4;
+    let store = LocalStore::open(&data_dir.store(), cache_bytes).map_err(RecoveryError::from)?;
+    let engine_options = EngineOptions {
+        durability: options.durability,
+        table_bytes: (options.memory_bytes - cache_bytes).saturating_sub(RESERVED_BYTES) as usize,
+        checkpoint_log_bytes: options.checkpoint_log_bytes,
+        ..EngineOptions::default()
+    };
+    let mut handle = None;
+    let open_log = |from_offset| {
+        let log_options = local::Options { from_offset, new_log_id: data_dir.identity.log_id, ..options.log.clone() };
+        let (log, recovered) = LocalLog::open(&data_dir.log(), log_options)?;
+        if let Some(cut) = &recovered.cut {
+            tracing::warn!(
+                file = cut.file,
+                at = cut.at,
+                bytes = cut.bytes,
+                "the log ended in an unfinished write, which was cut: {}",
+                cut.what
+            );
+        }
+        handle = Some(tally_storage::log::Log::handle(&log));
+        Ok(log)
+    };
+    let hasher = CellHasher::new(data_dir.identity.hash_seed);
+    let (thread, recovered) =
+        engine::open(Arc::new(store), open_log, hasher, declarations, engine_options, clock::now_ms())?;
+    Ok((thread, recovered, handle.expect("the log was opened")))
+}
+
+/// The writer's thread: the engine and, beside it, the RESP connections.
+fn run_writer(
+    thread: EngineThread,
+    resp_listener: Option<TcpListener>,
+    resp_options: resp::RespOptions,
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let connections = async move |local| {
+        let Some(listener) = resp_listener else { return };
+        let stopped = async {
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        let served = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => resp::serve(listener, local, resp_options, stopped).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            tracing::error!(%error, "the Redis protocol is not served any more");
+        }
+    };
+    tokio::task::LocalSet::new().block_on(&runtime, thread.run(connections));
+    Ok(())
+}
+
+/// Keeps zero-filled segments ahead of the log, so that no commit has to wait for one.
+fn prepare_spares(log: &LocalHandle, stopping: &watch::Receiver<bool>) {
+    while !*stopping.borrow() {
+        match log.prepare() {
+            Ok(true) => {}
+            Ok(false) => std::thread::park_timeout(SPARES_EVERY),
+            Err(error) => {
+                tracing::warn!(%error, "cannot prepare a log segment ahead");
+                std::thread::park_timeout(SPARES_EVERY * 20);
+            }
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}

@@ -1,0 +1,58 @@
+//! The thread that writes cuts to the store while the writer goes on.
+
+use flume::{Receiver, Sender};
+use std::sync::Arc;
+use tally_core::cell::Collected;
+use tally_core::names::Names;
+use tally_core::position::Position;
+use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store};
+use tokio::sync::oneshot;
+
+/// Segments that wait to be written: enough to keep the thread busy, few enough to cost no memory.
+const CHUNKS_MAX: usize = 4;
+
+/// One cut on its way.
+pub(super) struct Job {
+    pub from: Option<Position>,
+    pub to: Checkpoint,
+    pub replace: bool,
+    pub names: Names,
+    chunks: Receiver<Option<Collected>>,
+    done: oneshot::Sender<Written>,
+}
+
+/// How a cut ended.
+pub(super) struct Written {
+    pub result: Result<(), Error>,
+    pub to: Checkpoint,
+    pub replace: bool,
+    /// Given back, since they are needed again if the cut failed.
+    pub names: Names,
+}
+
+/// The writer's end of a job.
+pub(super) struct Handover {
+    /// `None` says that all segments are through; a drop without it abandons the cut.
+    pub chunks: Sender<Option<Collected>>,
+    pub written: oneshot::Receiver<Written>,
+}
+
+pub(super) fn job(from: Option<Position>, to: Checkpoint, replace: bool, names: Names) -> (Job, Handover) {
+    let (send_chunks, chunks) = flume::bounded(CHUNKS_MAX);
+    let (done, written) = oneshot::channel();
+    (Job { from, to, replace, names, chunks, done }, Handover { chunks: send_chunks, written })
+}
+
+/// Writes cuts until the writer is gone.
+pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
+    for job in jobs {
+        let result = store.commit(Cut {
+            from: job.from,
+            to: &job.to,
+            replace: job.replace,
+            names: &job.names,
+            rows: &mut || job.chunks.recv().map_err(|_| Abandoned),
+        });
+        let _ = job.done.send(Written { result, to: job.to, replace: job.replace, names: job.names });
+    }
+}

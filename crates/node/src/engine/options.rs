@@ -1,0 +1,40 @@
+//! How an engine should behave.
+
+use std::time::Duration;
+
+/// When an acknowledged write is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is acknowledged.
+    #[default]
+    Sync,
+    /// At most this much later: a power cut may take the last writes, the death of the process does not.
+    Interval(Duration),
+    /// Whenever the operating system likes.
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    pub durability: Durability,
+    /// Memory for cells; what does not fit is read from the store.
+    pub table_bytes: usize,
+    /// A checkpoint is due after so many bytes of log, which bounds the replay after a crash.
+    pub checkpoint_log_bytes: u64,
+    /// A checkpoint is due after so many changed cells, which bounds the memory it needs.
+    pub checkpoint_cells: u64,
+    /// A checkpoint is due after so many bytes of new ids.
+    pub checkpoint_names_bytes: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            durability: Durability::Sync,
+            table_bytes: 1 << 30,
+            checkpoint_log_bytes: 1 << 30,
+            checkpoint_cells: 4_000_000,
+            checkpoint_names_bytes: 32 << 20,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! From what is on disk to a running engine: the store's last cut, then the log behind it.
+
+use super::lookup::{self, LOOKUP_THREADS, LOOKUPS_MAX};
+use super::shared::Shared;
+use super::thread::EngineThread;
+use super::writer::Writer;
+use super::{EngineOptions, checkpoint};
+use crate::metrics::Metrics;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
+use tally_core::cell::Row;
+use tally_core::counter::{ConfigError, Declarations};
+use tally_core::id::{CellHasher, CellKey};
+use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
+use tally_core::op::{Answer, Submission};
+use tally_core::position::Position;
+use tally_storage::log::{Log, LogError, LogHandle, LogReader};
+use tally_storage::store::{self, Checkpoint, Store};
+
+/// Rows handed from a loading thread to the table at a time.
+const LOAD_CHUNK_ROWS: usize = 4096;
+const LOAD_CHUNKS_MAX: usize = 16;
+/// Threads that read the store at start, each its part of the keys.
+const LOAD_THREADS: u128 = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("{0}")]
+    Store(#[from] store::Error),
+    #[error("record {offset} of the log: {error}")]
+    Replay { offset: u64, error: ReplayError },
+    #[error("the store has a configuration that this version of Tally does not accept: {0}")]
+    Config(#[from] ConfigError),
+    #[error("a thread of the engine cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("{0}")]
+    Refused(#[from] super::Refusal),
+}
+
+/// What a start found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    pub counters: u64,
+    pub in_memory: u64,
+    pub replayed_records: u64,
+}
+
+/// Opens an engine: loads the store's cut, replays the log behind it, puts `declarations` in force if they are new.
+/// `open_log` gets the offset from which the log will be read.
+pub fn open<L: Log + 'static>(
+    store: Arc<dyn Store>,
+    open_log: impl FnOnce(u64) -> Result<L, LogError>,
+    hasher: CellHasher,
+    declarations: Option<Declarations>,
+    options: EngineOptions,
+    now_ms: u64,
+) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
+    let stored = store.checkpoint()?;
+    let log = open_log(stored.as_ref().map_or(0, |checkpoint| checkpoint.position.offset))?;
+    let mut state = State::new(hasher);
+    if let Some(checkpoint) = &stored {
+        restore(&mut state, &*store, checkpoint, options.table_bytes)?;
+    }
+    let stored = stored.map(|checkpoint| checkpoint.position);
+    let replayed_records = replay(&mut state, &*store, &log, stored)?;
+    let cells = state.table.cells();
+    let recovered = Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records };
+    let mut thread = start(store, log, state, stored, options)?;
+    if let Some(declarations) = declarations {
+        declare(&mut thread.writer, declarations, now_ms)?;
+    }
+    Ok((thread, recovered))
+}
+
+/// Takes the store's cut into memory, as much of it as there is room for.
+fn restore(
+    state: &mut State,
+    store: &dyn Store,
+    checkpoint: &Checkpoint,
+    table_bytes: usize,
+) -> Result<(), RecoveryError> {
+    let declarations = Declarations::parse(&checkpoint.config)?.with_version(checkpoint.config_version);
+    state.resume(checkpoint.log_time_ms, declarations);
+    state.table.set_cold(checkpoint.counters);
+    // Leave room for what comes next, or the first new cell would drive out an old one.
+    let table_bytes = table_bytes - table_bytes / 8;
+    let fits = usize::try_from(checkpoint.counters).unwrap_or(usize::MAX).min(table_bytes / 32);
+    state.table.reserve(fits);
+    std::thread::scope(|scope| {
+        let (chunks, loaded) = flume::bounded::<Vec<(CellKey, Row)>>(LOAD_CHUNKS_MAX);
+        let readers: Vec<_> = (0..LOAD_THREADS)
+            .map(|part| {
+                let chunks = chunks.clone();
+                scope.spawn(move || read_part(store, part, &chunks))
+            })
+            .collect();
+        drop(chunks);
+        for rows in loaded {
+            for (key, row) in rows {
+                state.table.load(key, row);
+            }
+            if state.table.bytes() > table_bytes {
+                // Nobody listens any more: the readers end.
+                break;
+            }
+        }
+        let read = readers.into_iter().map(|reader| reader.join().expect("a reader does not panic"));
+        read.collect::<Result<(), store::Error>>().map_err(RecoveryError::from)
+    })
+}
+
+fn read_part(store: &dyn Store, part: u128, chunks: &flume::Sender<Vec<(CellKey, Row)>>) -> Result<(), store::Error> {
+    let bound = |part: u128| CellKey::from_bytes((u128::MAX / LOAD_THREADS * part).to_be_bytes());
+    let end = (part + 1 < LOAD_THREADS).then(|| bound(part + 1));
+    let mut chunk = Vec::with_capacity(LOAD_CHUNK_ROWS);
+    store.rows(bound(part), &mut |key, row| {
+        if end.is_some_and(|end| key >= end) {
+            return ControlFlow::Break(());
+        }
+        chunk.push((key, row));
+        if chunk.len() < LOAD_CHUNK_ROWS {
+            return ControlFlow::Continue(());
+        }
+        let full = std::mem::replace(&mut chunk, Vec::with_capacity(LOAD_CHUNK_ROWS));
+        if chunks.send(full).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let _ = chunks.send(chunk);
+    Ok(())
+}
+
+/// Applies the log from the store's position on. Answers how many records that were.
+fn replay<L: Log>(
+    state: &mut State,
+    store: &dyn Store,
+    log: &L,
+    stored: Option<Position>,
+) -> Result<u64, RecoveryError> {
+    let handle = log.handle();
+    let mut reader = handle.reader(stored.unwrap_or_default())?;
+    let (mut ops, mut answers) = (Submission::default(), Vec::<Answer>::new());
+    let mut records = 0;
+    while let Some(batch) = reader.next()? {
+        let offset = batch.position.offset;
+        let in_batch = |error| RecoveryError::Replay { offset, error };
+        match state.decode(batch.records, &mut ops).map_err(in_batch)? {
+            Replayed::Config { version, yaml } => {
+                let declarations = Declarations::parse(&yaml).map_err(|error| in_batch(error.into()))?;
+                state.configure(declarations.with_version(version));
+            }
+            Replayed::Ops => {
+                load_missing(state, store, &ops)?;
+                let batch = Batch { records: batch.records, ops: &ops.ops, log_time_ms: batch.log_time_ms };
+                state.apply(&batch, &mut answers);
+            }
+        }
+        records += u64::from(batch.count);
+    }
+    Ok(records)
+}
+
+fn load_missing(state: &mut State, store: &dyn Store, ops: &Submission) -> Result<(), RecoveryError> {
+    if state.table.cells().cold() == 0 {
+        return Ok(());
+    }
+    for op in &ops.ops {
+        if !state.knows(op)
+            && let Some(row) = store.get(op.cell)?
+        {
+            state.load(op.cell, row);
+        }
+    }
+    Ok(())
+}
+
+/// Starts the threads beside the writer's own.
+fn start<L: Log + 'static>(
+    store: Arc<dyn Store>,
+    log: L,
+    state: State,
+    stored: Option<Position>,
+    options: EngineOptions,
+) -> Result<EngineThread<L>, RecoveryError> {
+    let (send_message, messages) = flume::bounded(QUEUE_SUBMISSIONS_MAX);
+    let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
+    let (jobs, jobs_received) = flume::bounded(1);
+    let shared = Arc::new(Shared::new(
+        state.table.cells().clone(),
+        state.hasher(),
+        state.declarations().clone(),
+        Arc::new(Metrics::new()),
+        store.clone(),
+        send_message,
+        send_lookup,
+    ));
+    for _ in 0..LOOKUP_THREADS {
+        let (shared, lookups) = (Arc::downgrade(&shared), lookups.clone());
+        spawn("tally-lookup", move || lookup::run(&shared, &lookups))?;
+    }
+    spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
+    let durability = options.durability;
+    let writer = Writer::new(log, state, stored, shared.clone(), options);
+    Ok(EngineThread { writer, shared, messages, jobs, durability })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(run).map(|_| ())
+}
+
+/// Puts declarations in force unless they are already.
+fn declare<L: Log>(writer: &mut Writer<L>, declarations: Declarations, now_ms: u64) -> Result<(), RecoveryError> {
+    let current = writer.state().declarations();
+    if current.yaml() == declarations.yaml() {
+        return Ok(());
+    }
+    let version = current.version() + 1;
+    writer.configure(declarations.with_version(version), now_ms)?;
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! The writer's thread: tasks that stage, commit and cut, and connections beside them, all taking turns.
+//!
+//! Tasks on this thread never run at the same time, so the writer is a plain `RefCell`, borrowed between two awaits and
+//! never across one. Blocking in the log's sync is what gathers the next commit.
+
+use super::checkpoint::Job;
+use super::lookup::Found;
+use super::shared::{Done, Message, Reply, Shared};
+use super::writer::Writer;
+use super::{Committed, Durability, Engine, Hot, Refusal, Wanted};
+use crate::clock;
+use flume::{Receiver, Sender};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tally_core::id::CellKey;
+use tally_core::op::{Answer, Submission};
+use tally_storage::log::Log;
+use tally_storage::log::local::LocalLog;
+use tokio::sync::{Notify, oneshot};
+
+/// How long writes wait for room before they are turned away.
+const BUSY_AFTER: Duration = Duration::from_secs(5);
+/// How often the writer looks at the clock when nothing else wakes it.
+const TICK: Duration = Duration::from_millis(50);
+/// A checkpoint that failed is not tried again at once.
+const CUT_RETRY: Duration = Duration::from_secs(5);
+
+/// Everything the writer's thread is started with.
+pub struct EngineThread<L: Log = LocalLog> {
+    pub(super) writer: Writer<L>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) messages: Receiver<Message>,
+    pub(super) jobs: Sender<Job>,
+    pub(super) durability: Durability,
+}
+
+/// A handle to the engine on the writer's own thread.
+pub struct LocalEngine<L: Log = LocalLog> {
+    engine: Engine,
+    desk: Rc<Desk<L>>,
+}
+
+struct Desk<L: Log> {
+    writer: RefCell<Writer<L>>,
+    commit_due: Notify,
+    cut_due: Notify,
+    cut_ended: Notify,
+    /// Who waits for the next cut to begin and end.
+    cut_waiters: RefCell<Vec<Done>>,
+}
+
+impl<L: Log + 'static> EngineThread<L> {
+    pub fn engine(&self) -> Engine {
+        Engine { shared: self.shared.clone() }
+    }
+
+    /// Runs the writer on this thread, inside a `LocalSet`, until it is told to stop. `connections` is given the local
+    /// handle and runs beside it.
+    pub async fn run<F: Future<Output = ()>>(self, connections: impl FnOnce(LocalEngine<L>) -> F) {
+        let engine = self.engine();
+        let desk = Rc::new(Desk {
+            writer: RefCell::new(self.writer),
+            commit_due: Notify::new(),
+            cut_due: Notify::new(),
+            cut_ended: Notify::new(),
+            cut_waiters: RefCell::default(),
+        });
+        let local = LocalEngine { engine, desk: desk.clone() };
+        tokio::task::spawn_local(desk.clone().commit_loop());
+        tokio::task::spawn_local(desk.clone().cut_loop(self.jobs));
+        tokio::task::spawn_local(desk.clone().tick_loop(self.durability));
+        let connections = connections(local.clone());
+        tokio::select! {
+            biased;
+            done = local.receive(self.messages) => {
+                let _ = done.send(Ok(()));
+            }
+            () = async { connections.await; std::future::pending().await } => {}
+        }
+    }
+}
+
+impl<L: Log + 'static> Desk<L> {
+    async fn commit_loop(self: Rc<Self>) {
+        loop {
+            self.commit_due.notified().await;
+            // Whoever is ready gets into this commit.
+            tokio::task::yield_now().await;
+            self.wait_for_room().await;
+            let mut writer = self.writer.borrow_mut();
+            if writer.has_staged() {
+                writer.commit(clock::now_ms());
+            }
+            if writer.is_cut_due() {
+                self.cut_due.notify_one();
+            }
+        }
+    }
+
+    /// Memory is bounded: when changed cells fill it, writes wait for the cut that lets them leave.
+    async fn wait_for_room(&self) {
+        let started = clock::Stopwatch::start();
+        while self.writer.borrow().is_crowded() {
+            self.cut_due.notify_one();
+            let Some(left) = BUSY_AFTER.checked_sub(started.elapsed()) else {
+                self.writer.borrow_mut().refuse(&Refusal::busy());
+                return;
+            };
+            let _ = tokio::time::timeout(left, self.cut_ended.notified()).await;
+            self.writer.borrow_mut().make_room();
+        }
+    }
+
+    async fn tick_loop(self: Rc<Self>, durability: Durability) {
+        let mut last_sync = clock::Stopwatch::start();
+        loop {
+            tokio::time::sleep(TICK).await;
+            let mut writer = self.writer.borrow_mut();
+            writer.tick(clock::now_ms());
+            writer.observe();
+            if let Durability::Interval(interval) = durability
+                && last_sync.elapsed() + TICK > interval
+            {
+                last_sync = clock::Stopwatch::start();
+                // A failure is remembered, and every later write is told.
+                let _ = writer.sync();
+            }
+        }
+    }
+
+    async fn cut_loop(self: Rc<Self>, jobs: Sender<Job>) {
+        loop {
+            self.cut_due.notified().await;
+            let waiters = self.cut_waiters.take();
+            if waiters.is_empty() && !self.writer.borrow().is_cut_due() {
+                continue;
+            }
+            let result = self.cut(&jobs).await;
+            self.cut_ended.notify_waiters();
+            for waiter in waiters {
+                let _ = waiter.send(result.clone());
+            }
+            if result.is_err() {
+                tokio::time::sleep(CUT_RETRY).await;
+            }
+        }
+    }
+
+    /// One cut, from its beginning until the store has it.
+    async fn cut(&self, jobs: &Sender<Job>) -> Result<(), Refusal> {
+        let (job, handover) = self.writer.borrow_mut().begin_cut()?;
+        jobs.send_async(job).await.map_err(|_| Refusal::ShuttingDown)?;
+        loop {
+            let Some(rows) = self.writer.borrow_mut().collect() else { break };
+            if !rows.is_empty() {
+                // If the store gives up it stops listening, and says so below.
+                let _ = handover.chunks.send_async(Some(rows)).await;
+            }
+            // Commits come first; a cut takes what time they leave.
+            tokio::task::yield_now().await;
+        }
+        if !self.writer.borrow().is_cut_abandoned() {
+            let _ = handover.chunks.send_async(None).await;
+        }
+        drop(handover.chunks);
+        let written = handover.written.await.map_err(|_| Refusal::ShuttingDown)?;
+        self.writer.borrow_mut().finish_cut(written)
+    }
+
+    /// Answers once the store has what is wanted.
+    fn request_cut(&self, wanted: Wanted, done: Done) {
+        if self.writer.borrow().is_cut_useful(wanted) {
+            self.cut_waiters.borrow_mut().push(done);
+            self.cut_due.notify_one();
+        } else {
+            let _ = done.send(Ok(()));
+        }
+    }
+
+    /// Stages a submission as soon as everything it needs is known.
+    async fn stage(&self, shared: &Shared, submission: &Submission, reply: Reply) {
+        let mut found = Found::default();
+        loop {
+            let missing = self.writer.borrow().missing(submission, &found);
+            if missing.is_empty() {
+                self.writer.borrow_mut().stage(submission, found, reply);
+                self.commit_due.notify_one();
+                return;
+            }
+            // Ask for what was found before as well: it may have come from an older cut.
+            let keys = found.rows.iter().map(|(key, _)| *key).chain(missing).collect();
+            match shared.lookup(keys).await {
+                Ok(rows) => found = rows,
+                Err(refusal) => {
+                    let _ = reply.send(Err(refusal));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl<L: Log + 'static> LocalEngine<L> {
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Memory's answer, at once; the caller must have no uncommitted write of its own.
+    pub fn read(&self, cell: CellKey) -> Hot {
+        self.engine.read(cell)
+    }
+
+    /// The time to live of a counter: `Value(ms)`, `No` (never expires), `Absent`, or `None` if only the store knows.
+    pub fn ttl(&self, cell: CellKey) -> Option<Answer> {
+        self.desk.writer.borrow().ttl(cell, clock::now_ms())
+    }
+
+    /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
+    pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<(), Refusal> {
+        self.engine.health()?;
+        let (reply, answer) = oneshot::channel();
+        self.desk.stage(&self.engine.shared, submission, reply).await;
+        submission.clear();
+        let committed: Committed = answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
+        *answers = committed.answers;
+        Ok(())
+    }
+
+    /// Takes messages from other threads until one of them says stop, which is answered by the caller.
+    async fn receive(&self, messages: Receiver<Message>) -> Done {
+        let shared = &self.engine.shared;
+        loop {
+            match messages.recv_async().await.expect("the engine holds a sender itself") {
+                Message::Submit { submission, reply } => {
+                    shared.left_queue(&submission);
+                    self.stage_aside(submission, reply);
+                }
+                Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
+                Message::Stop { done } => {
+                    self.finish().await;
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next message need not wait.
+    fn stage_aside(&self, submission: Submission, reply: Reply) {
+        let nothing_missing = self.desk.writer.borrow().missing(&submission, &Found::default()).is_empty();
+        if nothing_missing {
+            self.desk.writer.borrow_mut().stage(&submission, Found::default(), reply);
+            self.desk.commit_due.notify_one();
+            return;
+        }
+        let (desk, shared) = (self.desk.clone(), self.engine.shared.clone());
+        tokio::task::spawn_local(async move { desk.stage(&shared, &submission, reply).await });
+    }
+
+    /// Commits what is staged and takes the last checkpoint.
+    async fn finish(&self) {
+        self.desk.writer.borrow_mut().commit(clock::now_ms());
+        let (done, waits) = oneshot::channel();
+        self.desk.request_cut(Wanted::Everything, done);
+        if let Ok(Err(refusal)) = waits.await {
+            tracing::error!(%refusal, "the last checkpoint failed; the next start replays the log");
+        }
+    }
+}
+
+impl<L: Log> Clone for LocalEngine<L> {
+    fn clone(&self) -> LocalEngine<L> {
+        LocalEngine { engine: self.engine.clone(), desk: self.desk.clone() }
+    }
+}
