@@ -117,11 +117,7 @@ impl Node {
             let stopping = stopping.clone();
             move || prepare_spares(&log, &stopping)
         })?;
-        let resp_options = resp::RespOptions {
-            commands: engine.metrics().resp_commands.clone(),
-            appendfsync: appendfsync(options.durability),
-            ..options.resp_options
-        };
+        let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
         let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
         Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, spares, _data_dir: data_dir })
     }
@@ -152,15 +148,6 @@ impl Node {
         let _ = self.writer.join();
         let _ = self.spares.join();
         stopped
-    }
-}
-
-/// What Redis calls it.
-fn appendfsync(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "always",
-        Durability::Interval(_) => "everysec",
-        Durability::None => "no",
     }
 }
 

@@ -1,1 +1,4 @@
 //! What clients talk to.
+
+pub mod http;
+pub mod resp;

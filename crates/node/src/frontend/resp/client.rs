@@ -1,0 +1,147 @@
+//! What the server knows about one connection. Connections and the server share a thread, so all of it is in cells.
+
+use super::encode::Protocol;
+use crate::clock;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::task::AbortHandle;
+
+/// Which replies a client wants to hear (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hearing {
+    #[default]
+    All,
+    None,
+    /// Not the reply to the next command.
+    SkipNext,
+    /// Not the reply to the current command.
+    SkipThis,
+}
+
+impl Hearing {
+    /// Whether the reply to the current command is dropped.
+    pub fn is_muted(self) -> bool {
+        matches!(self, Hearing::None | Hearing::SkipThis)
+    }
+
+    /// Whether it changes with the next command.
+    #[inline]
+    pub fn is_skipping(self) -> bool {
+        matches!(self, Hearing::SkipNext | Hearing::SkipThis)
+    }
+}
+
+pub struct Client {
+    pub id: u64,
+    pub address: SocketAddr,
+    pub local_address: SocketAddr,
+    pub connected_ms: u64,
+    pub active_ms: Cell<u64>,
+    pub authenticated: Cell<bool>,
+    pub protocol: Cell<Protocol>,
+    pub hearing: Cell<Hearing>,
+    pub name: RefCell<Vec<u8>>,
+    pub library: RefCell<Library>,
+    pub evictable: Cell<bool>,
+    pub last_command: Cell<&'static str>,
+    /// Has commands under way or replies to send, so a shutdown must let it finish.
+    pub busy: Cell<bool>,
+}
+
+/// How a client library introduced itself (`CLIENT SETINFO`).
+#[derive(Default)]
+pub struct Library {
+    pub name: Vec<u8>,
+    pub version: Vec<u8>,
+}
+
+impl Client {
+    pub fn new(id: u64, address: SocketAddr, local_address: SocketAddr, authenticated: bool) -> Client {
+        let now_ms = clock::now_ms();
+        Client {
+            id,
+            address,
+            local_address,
+            connected_ms: now_ms,
+            active_ms: Cell::new(now_ms),
+            authenticated: Cell::new(authenticated),
+            protocol: Cell::default(),
+            hearing: Cell::default(),
+            name: RefCell::default(),
+            library: RefCell::default(),
+            evictable: Cell::new(true),
+            last_command: Cell::new("NULL"),
+            busy: Cell::new(false),
+        }
+    }
+
+    /// One line of `CLIENT LIST`.
+    pub fn describe(&self, now_ms: u64) -> String {
+        let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
+        let library = self.library.borrow();
+        format!(
+            "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi=-1 cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            self.id,
+            self.address,
+            self.local_address,
+            String::from_utf8_lossy(&self.name.borrow()),
+            seconds(self.connected_ms),
+            seconds(self.active_ms.get()),
+            if self.evictable.get() { "N" } else { "e" },
+            self.last_command.get(),
+            self.protocol.get() as u8,
+            String::from_utf8_lossy(&library.name),
+            String::from_utf8_lossy(&library.version),
+        )
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+pub struct Clients {
+    open: RefCell<BTreeMap<u64, Task>>,
+    last_id: Cell<u64>,
+}
+
+struct Task {
+    client: Rc<Client>,
+    handle: AbortHandle,
+}
+
+impl Clients {
+    pub fn len(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// In the order in which they came.
+    pub fn all(&self) -> Vec<Rc<Client>> {
+        self.open.borrow().values().map(|task| task.client.clone()).collect()
+    }
+
+    pub fn get(&self, id: u64) -> Option<Rc<Client>> {
+        self.open.borrow().get(&id).map(|task| task.client.clone())
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.last_id.set(self.last_id.get() + 1);
+        self.last_id.get()
+    }
+
+    /// Must be called before the task runs for the first time: it removes itself when it ends.
+    pub fn add(&self, client: Rc<Client>, handle: AbortHandle) {
+        self.open.borrow_mut().insert(client.id, Task { client, handle });
+    }
+
+    pub fn remove(&self, id: u64) {
+        self.open.borrow_mut().remove(&id);
+    }
+
+    /// Ends the connections that have nothing under way.
+    pub fn end_idle(&self) {
+        for task in self.open.borrow().values().filter(|task| !task.client.busy.get()) {
+            task.handle.abort();
+        }
+    }
+}

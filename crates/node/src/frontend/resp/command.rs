@@ -1,0 +1,174 @@
+//! The commands: one table with everything that is known about each, and one file per family.
+//!
+//! The table is what dispatch looks in and what `COMMAND` answers from. Arities, flags and categories are Redis', so
+//! that clients which route or check commands by them treat Tally like Redis.
+
+mod config;
+mod counter;
+mod expiry;
+mod help;
+mod info;
+mod keyspace;
+mod session;
+mod table;
+
+use super::fault::Fault;
+use super::parse::Args;
+use super::pass::{Outcome, Pass};
+
+/// The Redis whose answers these are; clients ask for it to know what they may use.
+const REDIS_VERSION: &str = "7.0.15";
+
+pub struct Command {
+    /// In small letters; that of a subcommand with its container: `client|id`.
+    pub name: &'static str,
+    /// How many arguments it takes, itself included; if negative, at least as many.
+    arity: i32,
+    pub run: fn(&mut Pass<'_>, Args<'_>) -> Outcome,
+    /// Words with spaces between them, as are the categories and tips.
+    flags: &'static str,
+    categories: &'static str,
+    tips: &'static str,
+    keys: Keys,
+    group: &'static str,
+    summary: &'static str,
+    subcommands: &'static [Command],
+}
+
+/// Which arguments are ids, and what is done with them in Redis' words.
+#[derive(Clone, Copy)]
+enum Keys {
+    None,
+    First { flags: &'static str, note: &'static str },
+    All { flags: &'static str },
+}
+
+impl Command {
+    const fn new(name: &'static str, arity: i32, run: fn(&mut Pass<'_>, Args<'_>) -> Outcome) -> Command {
+        Command {
+            name,
+            arity,
+            run,
+            flags: "",
+            categories: "",
+            tips: "",
+            keys: Keys::None,
+            group: "",
+            summary: "",
+            subcommands: &[],
+        }
+    }
+
+    const fn flags(self, flags: &'static str, categories: &'static str) -> Command {
+        Command { flags, categories, ..self }
+    }
+
+    const fn keys(self, keys: Keys) -> Command {
+        Command { keys, ..self }
+    }
+
+    const fn tips(self, tips: &'static str) -> Command {
+        Command { tips, ..self }
+    }
+
+    const fn about(self, group: &'static str, summary: &'static str) -> Command {
+        Command { group, summary, ..self }
+    }
+
+    const fn with(self, subcommands: &'static [Command]) -> Command {
+        Command { subcommands, ..self }
+    }
+
+    /// Whether it may be used before `AUTH`.
+    pub fn is_for_strangers(&self) -> bool {
+        self.flags.contains("no_auth")
+    }
+
+    /// The name without the container's.
+    fn short_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, short)| short)
+    }
+
+    fn takes(&self, len: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exactly) => len == exactly,
+            Err(_) => len >= self.arity.unsigned_abs() as usize,
+        }
+    }
+
+    fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+        self.subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.short_name().as_bytes()))
+    }
+}
+
+/// Finds the command, or the subcommand of a container, that `args` asks for.
+pub fn find(args: Args<'_>) -> Result<&'static Command, Fault> {
+    let mut command = by_name(args.get(0)).ok_or_else(|| Fault::unknown_command(args.get(0), args.from(1)))?;
+    if !command.subcommands.is_empty() && args.len() > 1 {
+        let name = args.get(1);
+        command = command.subcommand(name).ok_or_else(|| Fault::unknown_subcommand(command.name, name))?;
+    }
+    if command.takes(args.len()) { Ok(command) } else { Err(Fault::arity(command.name)) }
+}
+
+fn by_name(name: &[u8]) -> Option<&'static Command> {
+    let packed = pack(name);
+    PACKED.iter().position(|&known| known == packed).map(|index| &table::COMMANDS[index])
+}
+
+/// The names as numbers, in the order of the table: looking through them all takes a few nanoseconds.
+static PACKED: [u128; table::COMMANDS.len()] = {
+    let mut packed = [0; table::COMMANDS.len()];
+    let mut index = 0;
+    while index < packed.len() {
+        packed[index] = pack(table::COMMANDS[index].name.as_bytes());
+        index += 1;
+    }
+    packed
+};
+
+/// A name of up to 16 letters as a number, the same for capitals; names that are no command may be anything.
+const fn pack(name: &[u8]) -> u128 {
+    if name.len() > 16 {
+        return 0;
+    }
+    let mut packed = 0;
+    let mut index = 0;
+    while index < name.len() {
+        // Only letters become small letters by this.
+        packed = packed << 8 | (name[index] | 0x20) as u128;
+        index += 1;
+    }
+    packed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for command in &table::COMMANDS {
+            assert!(std::ptr::eq(by_name(command.name.as_bytes()).unwrap(), command), "{}", command.name);
+            assert!(
+                std::ptr::eq(by_name(command.name.to_uppercase().as_bytes()).unwrap(), command),
+                "{}",
+                command.name
+            );
+            assert!(command.name.bytes().all(|byte| byte.is_ascii_lowercase()), "{} packs ambiguously", command.name);
+            for subcommand in command.subcommands {
+                assert!(subcommand.name.starts_with(&format!("{}|", command.name)), "{}", subcommand.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_not_found() {
+        for name in ["", "inc", "incrr", "incr\0", "\0incr", "GE4", "seventeen-letters", "\u{0}\u{0}\u{0}"] {
+            assert!(by_name(name.as_bytes()).is_none(), "{name:?}");
+        }
+        for byte in (0..=255u8).filter(|byte| !byte.is_ascii_alphabetic()) {
+            assert!(by_name(&[b'g', byte, b't']).is_none());
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `CONFIG GET`: the settings that Redis and Tally share, with the values that are true of Tally.
+
+use super::super::fault::Fault;
+use super::super::glob;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass};
+use super::super::server::Server;
+use crate::engine::Durability;
+use tally_core::limits;
+
+pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let mut settings = settings(pass.server);
+    settings
+        .retain(|(name, _)| args.from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes())));
+    pass.replies.say(|reply| {
+        reply.map(settings.len());
+        for (name, value) in settings {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+    });
+    Ok(Flow::Next)
+}
+
+pub fn set(_: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    Err(Fault::of("ERR Tally takes its settings at start: change them there and restart it"))
+}
+
+fn settings(server: &Server) -> Vec<(&'static str, String)> {
+    let options = &server.options;
+    let appendonly = if options.durability == Durability::None { "no" } else { "yes" };
+    vec![
+        ("appendfsync", appendfsync(options.durability).to_owned()),
+        ("appendonly", appendonly.to_owned()),
+        ("bind", server.address.ip().to_string()),
+        ("databases", "1".to_owned()),
+        ("maxclients", options.clients_max.to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", server.address.port().to_string()),
+        ("proto-max-bulk-len", limits::RESP_BULK_BYTES_MAX.to_string()),
+        ("save", String::new()),
+        ("tcp-keepalive", "300".to_owned()),
+        ("timeout", "0".to_owned()),
+    ]
+}
+
+/// Redis' word for what Tally promises.
+pub fn appendfsync(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "always",
+        Durability::Interval(_) => "everysec",
+        Durability::None => "no",
+    }
+}

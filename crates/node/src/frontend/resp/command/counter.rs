@@ -1,0 +1,148 @@
+//! Counting and reading: `INCR INCRBY DECR DECRBY GET MGET STRLEN SET GETSET GETDEL`.
+
+use super::super::fault::{self, Fault};
+use super::super::integer::parse_i64;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::super::reply::Shape;
+use super::super::target::Intent;
+use crate::clock;
+use tally_core::record::{Expiry, SetCondition};
+
+pub fn incr(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.add(args.get(1), 1)
+}
+
+pub fn decr(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.add(args.get(1), -1)
+}
+
+pub fn incr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.add(args.get(1), integer(args.get(2))?)
+}
+
+pub fn decr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let delta = integer(args.get(2))?.checked_neg().ok_or(Fault::of("ERR decrement would overflow"))?;
+    pass.add(args.get(1), delta)
+}
+
+pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.read(args.get(1), Shape::Bulk)
+}
+
+pub fn strlen(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.read(args.get(1), Shape::Length)
+}
+
+pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let cells = pass.locate_all(args, Intent::Read)?;
+    let now: Option<Vec<_>> = cells.iter().map(|(cell, _)| pass.value_now(*cell)).collect();
+    match now {
+        Some(answers) => pass.replies.say(|reply| {
+            reply.array(answers.len());
+            answers.into_iter().for_each(|answer| Shape::Bulk.write(reply, answer));
+        }),
+        None => {
+            cells.iter().for_each(|(cell, _)| pass.pending.get(*cell));
+            pass.replies.expect_values(cells.len());
+        }
+    }
+    Ok(Flow::Next)
+}
+
+pub fn set(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let options = SetOptions::parse(args)?;
+    let shape = if options.previous { Shape::Previous } else { Shape::Stored };
+    put(pass, args, options.condition, options.expiry, shape)
+}
+
+pub fn getset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    put(pass, args, SetCondition::Always, Expiry::Clear, Shape::Previous)
+}
+
+fn put(pass: &mut Pass<'_>, args: Args<'_>, condition: SetCondition, expiry: Expiry, shape: Shape) -> Outcome {
+    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let value = parse_i64(args.get(2)).ok_or_else(|| Fault::not_a_counter_value(args.get(2)))?;
+    pass.pending.set(cell, &id, value, condition, expiry);
+    pass.replies.expect(shape);
+    Ok(Flow::Next)
+}
+
+pub fn getdel(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    pass.pending.delete(cell, &id);
+    pass.replies.expect(Shape::Bulk);
+    Ok(Flow::Next)
+}
+
+/// What stands behind the value of a `SET`.
+struct SetOptions {
+    condition: SetCondition,
+    expiry: Expiry,
+    /// The reply is the value before.
+    previous: bool,
+}
+
+/// How an expiry was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Milliseconds,
+    AtSeconds,
+    AtMilliseconds,
+}
+
+impl SetOptions {
+    fn parse(args: Args<'_>) -> Result<SetOptions, Fault> {
+        let mut options = SetOptions { condition: SetCondition::Always, expiry: Expiry::Clear, previous: false };
+        let mut time: Option<(Unit, &[u8])> = None;
+        let mut words = args.from(3);
+        while let Some(word) = words.next() {
+            if is(word, "NX") && options.condition != SetCondition::IfPresent {
+                options.condition = SetCondition::IfAbsent;
+            } else if is(word, "XX") && options.condition != SetCondition::IfAbsent {
+                options.condition = SetCondition::IfPresent;
+            } else if is(word, "GET") {
+                options.previous = true;
+            } else if is(word, "KEEPTTL") && time.is_none() {
+                options.expiry = Expiry::Keep;
+            } else if let Some(unit) = Unit::parse(word)
+                && options.expiry != Expiry::Keep
+                && time.is_none_or(|(other, _)| other == unit)
+                && let Some(value) = words.next()
+            {
+                time = Some((unit, value));
+            } else {
+                return Err(fault::SYNTAX);
+            }
+        }
+        if let Some((unit, value)) = time {
+            options.expiry = Expiry::At(unit.at_ms(integer(value)?).ok_or_else(|| Fault::expire_time("set"))?);
+        }
+        Ok(options)
+    }
+}
+
+impl Unit {
+    fn parse(word: &[u8]) -> Option<Unit> {
+        [("EX", Unit::Seconds), ("PX", Unit::Milliseconds), ("EXAT", Unit::AtSeconds), ("PXAT", Unit::AtMilliseconds)]
+            .into_iter()
+            .find_map(|(name, unit)| is(word, name).then_some(unit))
+    }
+
+    /// Milliseconds since 1970, unless the time is not positive or beyond what 63 bits hold.
+    fn at_ms(self, time: i64) -> Option<u64> {
+        if time <= 0 {
+            return None;
+        }
+        let ms = match self {
+            Unit::Seconds | Unit::AtSeconds => time.checked_mul(1000)?,
+            Unit::Milliseconds | Unit::AtMilliseconds => time,
+        };
+        let at_ms = match self {
+            Unit::Seconds | Unit::Milliseconds => ms.checked_add_unsigned(clock::now_ms())?,
+            Unit::AtSeconds | Unit::AtMilliseconds => ms,
+        };
+        u64::try_from(at_ms).ok()
+    }
+}

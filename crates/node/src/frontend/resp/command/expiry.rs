@@ -1,0 +1,91 @@
+//! Times to live: `EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL PERSIST`.
+//!
+//! The log holds the moment at which a counter ends, never a duration, so that a replay agrees.
+
+use super::super::fault::Fault;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::super::reply::Shape;
+use super::super::target::Intent;
+use crate::clock;
+use tally_core::record::ExpireCondition;
+
+pub fn expire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    expire_at(pass, args, "expire", 1000, clock::now_ms())
+}
+
+pub fn pexpire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    expire_at(pass, args, "pexpire", 1, clock::now_ms())
+}
+
+pub fn expireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    expire_at(pass, args, "expireat", 1000, 0)
+}
+
+pub fn pexpireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    expire_at(pass, args, "pexpireat", 1, 0)
+}
+
+fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64, since_ms: u64) -> Outcome {
+    let condition = condition(args)?;
+    let at_ms = integer(args.get(2))?
+        .checked_mul(unit_ms)
+        .and_then(|ms| ms.checked_add_unsigned(since_ms))
+        .ok_or_else(|| Fault::expire_time(name))?;
+    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    // A moment before 1970 has passed like any other.
+    pass.pending.expire(cell, &id, u64::try_from(at_ms).unwrap_or(0), condition);
+    pass.replies.expect(Shape::Done);
+    Ok(Flow::Next)
+}
+
+/// Reads `NX`, `XX`, `GT` and `LT`.
+fn condition(args: Args<'_>) -> Result<ExpireCondition, Fault> {
+    let [mut none, mut some, mut greater, mut less] = [false; 4];
+    for word in args.from(3) {
+        let option = [("NX", &mut none), ("XX", &mut some), ("GT", &mut greater), ("LT", &mut less)]
+            .into_iter()
+            .find_map(|(name, option)| is(word, name).then_some(option));
+        *option.ok_or_else(|| Fault::unsupported_option(word))? = true;
+    }
+    match (none, some, greater, less) {
+        (true, some, greater, less) if some || greater || less => {
+            Err(Fault::of("ERR NX and XX, GT or LT options at the same time are not compatible"))
+        }
+        (_, _, true, true) => Err(Fault::of("ERR GT and LT options at the same time are not compatible")),
+        (true, ..) => Ok(ExpireCondition::IfNone),
+        (_, true, true, _) => Ok(ExpireCondition::IfSomeAndGreater),
+        (_, true, _, true) => Ok(ExpireCondition::IfSomeAndLess),
+        (_, true, ..) => Ok(ExpireCondition::IfSome),
+        (_, _, true, _) => Ok(ExpireCondition::IfGreater),
+        (_, _, _, true) => Ok(ExpireCondition::IfLess),
+        _ => Ok(ExpireCondition::Always),
+    }
+}
+
+pub fn ttl(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    time_to_live(pass, args, Shape::TtlSeconds)
+}
+
+pub fn pttl(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    time_to_live(pass, args, Shape::TtlMilliseconds)
+}
+
+fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
+    let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
+    match pass.ttl_now(cell) {
+        Some(answer) => pass.replies.say(|reply| shape.write(reply, answer)),
+        None => {
+            pass.pending.ttl(cell);
+            pass.replies.expect(shape);
+        }
+    }
+    Ok(Flow::Next)
+}
+
+pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    pass.pending.persist(cell, &id);
+    pass.replies.expect(Shape::Done);
+    Ok(Flow::Next)
+}

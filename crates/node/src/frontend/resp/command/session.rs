@@ -1,0 +1,234 @@
+//! The connection itself: `PING ECHO QUIT SELECT AUTH HELLO RESET CLIENT`.
+
+use super::super::client::Hearing;
+use super::super::encode::Protocol;
+use super::super::fault::{self, Fault};
+use super::super::integer::parse_i64;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::REDIS_VERSION;
+use crate::clock;
+
+const WRONG_PASSWORD: Fault = Fault::of("WRONGPASS invalid username-password pair or user is disabled.");
+
+pub fn ping(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    match args.len() {
+        1 => pass.replies.say(|reply| reply.simple("PONG")),
+        2 => pass.replies.say(|reply| reply.bulk(args.get(1))),
+        _ => return Err(Fault::arity("ping")),
+    }
+    Ok(Flow::Next)
+}
+
+pub fn echo(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.replies.say(|reply| reply.bulk(args.get(1)));
+    Ok(Flow::Next)
+}
+
+pub fn quit(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    pass.ok()?;
+    Ok(Flow::Close)
+}
+
+pub fn select(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let index = i32::try_from(integer(args.get(1))?)
+        .map_err(|_| Fault::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
+    if index == 0 { pass.ok() } else { Err(Fault::of("ERR DB index is out of range")) }
+}
+
+pub fn auth(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let (user, password) = match args.len() {
+        2 if pass.server.options.password.is_none() => {
+            return Err(Fault::of(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], args.get(1)),
+        3 => (args.get(1), args.get(2)),
+        _ => return Err(fault::SYNTAX),
+    };
+    authenticate(pass, user, password)?;
+    pass.ok()
+}
+
+fn authenticate(pass: &mut Pass<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
+    let welcome = match &pass.server.options.password {
+        None => true,
+        Some(secret) => secret.is(password),
+    };
+    if !welcome || user != b"default" {
+        return Err(WRONG_PASSWORD);
+    }
+    pass.client.authenticated.set(true);
+    Ok(())
+}
+
+pub fn hello(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    // It changes how replies are written, so those before it are written first.
+    if !pass.is_settled() {
+        return Ok(Flow::Settle);
+    }
+    let protocol = if args.len() > 1 { Some(version(args.get(1))?) } else { None };
+    let mut words = args.from(2);
+    while let Some(word) = words.next() {
+        if is(word, "AUTH") && words.len() >= 2 {
+            let (user, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            authenticate(pass, user, password)?;
+        } else if is(word, "SETNAME") && words.len() >= 1 {
+            set_name(pass, words.next().unwrap_or_default())?;
+        } else {
+            return Err(Fault::join(&[b"ERR Syntax error in HELLO option '", word, b"'"]));
+        }
+    }
+    if !pass.client.authenticated.get() {
+        return Err(Fault::of(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    speak(pass, protocol.unwrap_or(pass.client.protocol.get()));
+    introduce(pass);
+    Ok(Flow::Next)
+}
+
+fn version(argument: &[u8]) -> Result<Protocol, Fault> {
+    match parse_i64(argument) {
+        Some(2) => Ok(Protocol::Resp2),
+        Some(3) => Ok(Protocol::Resp3),
+        Some(_) => Err(Fault::of("NOPROTO unsupported protocol version")),
+        None => Err(Fault::of("ERR Protocol version is not an integer or out of range")),
+    }
+}
+
+/// Only while everything is settled: it holds for all that is pending.
+fn speak(pass: &mut Pass<'_>, protocol: Protocol) {
+    debug_assert!(pass.is_settled());
+    pass.client.protocol.set(protocol);
+    pass.replies.protocol = protocol;
+}
+
+fn introduce(pass: &mut Pass<'_>) {
+    let (id, protocol) = (pass.client.id, pass.client.protocol.get());
+    pass.replies.say(|reply| {
+        reply.map(7);
+        reply.bulk(b"server");
+        reply.bulk(b"redis");
+        reply.bulk(b"version");
+        reply.bulk(REDIS_VERSION.as_bytes());
+        reply.bulk(b"proto");
+        reply.integer(protocol as i64);
+        reply.bulk(b"id");
+        reply.integer(id as i64);
+        reply.bulk(b"mode");
+        reply.bulk(b"standalone");
+        reply.bulk(b"role");
+        reply.bulk(b"master");
+        reply.bulk(b"modules");
+        reply.array(0);
+    });
+}
+
+pub fn reset(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    if !pass.is_settled() {
+        return Ok(Flow::Settle);
+    }
+    speak(pass, Protocol::Resp2);
+    pass.set_hearing(Hearing::All);
+    pass.client.name.borrow_mut().clear();
+    pass.client.evictable.set(true);
+    pass.client.authenticated.set(pass.server.options.password.is_none());
+    pass.replies.say(|reply| reply.simple("RESET"));
+    Ok(Flow::Next)
+}
+
+pub fn client_id(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    let id = pass.client.id;
+    pass.replies.say(|reply| reply.integer(id as i64));
+    Ok(Flow::Next)
+}
+
+pub fn client_getname(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    let name = pass.client.name.borrow();
+    pass.replies.say(|reply| if name.is_empty() { reply.null() } else { reply.bulk(&name) });
+    Ok(Flow::Next)
+}
+
+pub fn client_setname(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    set_name(pass, args.get(2))?;
+    pass.ok()
+}
+
+fn set_name(pass: &mut Pass<'_>, name: &[u8]) -> Result<(), Fault> {
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err(Fault::of("ERR Client names cannot contain spaces, newlines or special characters."));
+    }
+    *pass.client.name.borrow_mut() = name.to_vec();
+    Ok(())
+}
+
+/// Newer than the Redis whose answers these are, but client libraries introduce themselves with it.
+pub fn client_setinfo(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let (attribute, value) = (args.get(2), args.get(3));
+    if !value.iter().all(u8::is_ascii_graphic) {
+        let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();
+        return Err(Fault::from(format!("ERR {attribute} cannot contain spaces, newlines or special characters.")));
+    }
+    let mut library = pass.client.library.borrow_mut();
+    match attribute {
+        _ if is(attribute, "LIB-NAME") => library.name = value.to_vec(),
+        _ if is(attribute, "LIB-VER") => library.version = value.to_vec(),
+        _ => return Err(Fault::join(&[b"ERR Unrecognized option '", attribute, b"'"])),
+    }
+    pass.ok()
+}
+
+pub fn client_info(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    let line = pass.client.describe(clock::now_ms());
+    pass.replies.say(|reply| reply.verbatim(&line));
+    Ok(Flow::Next)
+}
+
+pub fn client_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let clients = match args.len() {
+        2 => pass.server.clients.all(),
+        4 if is(args.get(2), "TYPE") => match args.get(3) {
+            normal if is(normal, "NORMAL") => pass.server.clients.all(),
+            other if ["MASTER", "REPLICA", "SLAVE", "PUBSUB"].iter().any(|name| is(other, name)) => Vec::new(),
+            unknown => return Err(Fault::join(&[b"ERR Unknown client type '", unknown, b"'"])),
+        },
+        4.. if is(args.get(2), "ID") => {
+            let ids: Option<Vec<i64>> = args.from(3).map(parse_i64).collect();
+            let ids = ids.ok_or(Fault::of("ERR Invalid client ID"))?;
+            ids.iter().filter_map(|&id| pass.server.clients.get(u64::try_from(id).ok()?)).collect()
+        }
+        _ => return Err(fault::SYNTAX),
+    };
+    let now_ms = clock::now_ms();
+    let lines: String = clients.iter().map(|client| client.describe(now_ms)).collect();
+    pass.replies.say(|reply| reply.verbatim(&lines));
+    Ok(Flow::Next)
+}
+
+pub fn client_no_evict(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let evictable = match args.get(2) {
+        on if is(on, "ON") => false,
+        off if is(off, "OFF") => true,
+        _ => return Err(fault::SYNTAX),
+    };
+    pass.client.evictable.set(evictable);
+    pass.ok()
+}
+
+pub fn client_reply(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let hearing = match args.get(2) {
+        on if is(on, "ON") => Hearing::All,
+        off if is(off, "OFF") => Hearing::None,
+        skip if is(skip, "SKIP") && pass.client.hearing.get() == Hearing::None => return Ok(Flow::Next),
+        skip if is(skip, "SKIP") => Hearing::SkipNext,
+        _ => return Err(fault::SYNTAX),
+    };
+    if !pass.is_settled() {
+        return Ok(Flow::Settle);
+    }
+    pass.set_hearing(hearing);
+    if hearing == Hearing::All { pass.ok() } else { Ok(Flow::Next) }
+}

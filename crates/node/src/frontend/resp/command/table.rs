@@ -1,0 +1,235 @@
+//! Everything that is known about each command. The frequent ones come first.
+
+use super::Keys::{All, First};
+use super::{Command, config, counter, expiry, help, info, keyspace, session};
+
+const READ: super::Keys = First { flags: "RO access", note: "" };
+const ADD: super::Keys = First { flags: "RW access update", note: "" };
+const EXPIRE: super::Keys = First { flags: "RW update", note: "" };
+const NO_AUTH: &str = "noscript loading stale fast no_auth allow_busy";
+
+pub static COMMANDS: [Command; 37] = [
+    Command::new("incr", 2, counter::incr)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Adds one to a counter and answers its new value"),
+    Command::new("get", 2, counter::get)
+        .flags("readonly fast", "@read @string @fast")
+        .keys(READ)
+        .about("string", "Answers the value of a counter"),
+    Command::new("incrby", 3, counter::incr_by)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Adds to a counter and answers its new value"),
+    Command::new("decr", 2, counter::decr)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Subtracts one from a counter and answers its new value"),
+    Command::new("decrby", 3, counter::decr_by)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Subtracts from a counter and answers its new value"),
+    Command::new("mget", -2, counter::mget)
+        .flags("readonly fast", "@read @string @fast")
+        .keys(All { flags: "RO access" })
+        .tips("request_policy:multi_shard")
+        .about("string", "Answers the values of several counters"),
+    Command::new("set", -3, counter::set)
+        .flags("write denyoom", "@write @string @slow")
+        .keys(First {
+            flags: "RW access update variable_flags",
+            note: "RW and ACCESS due to the optional `GET` argument",
+        })
+        .about("string", "Gives a counter a value"),
+    Command::new("getset", 3, counter::getset)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Gives a counter a value and answers the one before"),
+    Command::new("getdel", 2, counter::getdel)
+        .flags("write fast", "@write @string @fast")
+        .keys(First { flags: "RW access delete", note: "" })
+        .about("string", "Answers the value of a counter and deletes it"),
+    Command::new("strlen", 2, counter::strlen)
+        .flags("readonly fast", "@read @string @fast")
+        .keys(First { flags: "RO", note: "" })
+        .about("string", "Answers how many characters the value of a counter has"),
+    Command::new("del", -2, keyspace::del)
+        .flags("write", "@keyspace @write @slow")
+        .keys(All { flags: "RM delete" })
+        .tips("request_policy:multi_shard response_policy:agg_sum")
+        .about("generic", "Deletes counters and answers how many there were"),
+    Command::new("unlink", -2, keyspace::del)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(All { flags: "RM delete" })
+        .tips("request_policy:multi_shard response_policy:agg_sum")
+        .about("generic", "Deletes counters and answers how many there were"),
+    Command::new("exists", -2, keyspace::exists)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(All { flags: "RO" })
+        .tips("request_policy:multi_shard response_policy:agg_sum")
+        .about("generic", "Answers how many of the counters there are"),
+    Command::new("expire", -3, expiry::expire)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(EXPIRE)
+        .about("generic", "Lets a counter end in so many seconds"),
+    Command::new("pexpire", -3, expiry::pexpire)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(EXPIRE)
+        .about("generic", "Lets a counter end in so many milliseconds"),
+    Command::new("expireat", -3, expiry::expireat)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(EXPIRE)
+        .about("generic", "Lets a counter end at a time in seconds since 1970"),
+    Command::new("pexpireat", -3, expiry::pexpireat)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(EXPIRE)
+        .about("generic", "Lets a counter end at a time in milliseconds since 1970"),
+    Command::new("ttl", 2, expiry::ttl)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(READ)
+        .tips("nondeterministic_output")
+        .about("generic", "Answers how many seconds a counter has left"),
+    Command::new("pttl", 2, expiry::pttl)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(READ)
+        .tips("nondeterministic_output")
+        .about("generic", "Answers how many milliseconds a counter has left"),
+    Command::new("persist", 2, expiry::persist)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(EXPIRE)
+        .about("generic", "Lets a counter stay that would have ended"),
+    Command::new("type", 2, keyspace::type_of)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(First { flags: "RO", note: "" })
+        .about("generic", "Answers whether there is such a counter: string or none"),
+    Command::new("scan", -2, keyspace::scan)
+        .flags("readonly", "@keyspace @read @slow")
+        .tips("nondeterministic_output request_policy:special")
+        .about("generic", "Walks through the names of all counters in steps"),
+    Command::new("keys", 2, keyspace::keys)
+        .flags("readonly", "@keyspace @read @slow @dangerous")
+        .tips("request_policy:all_shards nondeterministic_output_order")
+        .about("generic", "Lists the names of the counters that match a pattern"),
+    Command::new("dbsize", 1, keyspace::dbsize)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .tips("request_policy:all_shards response_policy:agg_sum")
+        .about("server", "Answers how many counters there are"),
+    Command::new("flushall", -1, keyspace::flush)
+        .flags("write", "@keyspace @write @slow @dangerous")
+        .tips("request_policy:all_shards response_policy:all_succeeded")
+        .about("server", "Deletes all ad-hoc counters"),
+    Command::new("flushdb", -1, keyspace::flush)
+        .flags("write", "@keyspace @write @slow @dangerous")
+        .tips("request_policy:all_shards response_policy:all_succeeded")
+        .about("server", "Deletes all ad-hoc counters"),
+    Command::new("ping", -1, session::ping)
+        .flags("fast", "@fast @connection")
+        .tips("request_policy:all_shards response_policy:all_succeeded")
+        .about("connection", "Answers that the server is there"),
+    Command::new("echo", 2, session::echo)
+        .flags("fast", "@fast @connection")
+        .about("connection", "Answers what it was told"),
+    Command::new("quit", -1, session::quit)
+        .flags(NO_AUTH, "@fast @connection")
+        .about("connection", "Closes the connection"),
+    Command::new("select", 2, session::select)
+        .flags("loading stale fast", "@fast @connection")
+        .about("connection", "Chooses the database; there is one, number 0"),
+    Command::new("auth", -2, session::auth)
+        .flags(NO_AUTH, "@fast @connection")
+        .about("connection", "Tells the server the password"),
+    Command::new("hello", -1, session::hello)
+        .flags(NO_AUTH, "@fast @connection")
+        .about("connection", "Chooses the version of the protocol and introduces both sides"),
+    Command::new("reset", 1, session::reset)
+        .flags(NO_AUTH, "@fast @connection")
+        .about("connection", "Makes the connection like a new one"),
+    Command::new("client", -2, help::none)
+        .flags("", "@slow")
+        .about("connection", "What the server knows about its connections")
+        .with(&CLIENT),
+    Command::new("command", -1, info::command)
+        .flags("loading stale", "@slow @connection")
+        .tips("nondeterministic_output_order")
+        .about("server", "What the server knows about its commands")
+        .with(&COMMAND),
+    Command::new("config", -2, help::none)
+        .flags("", "@slow")
+        .about("server", "The settings of the server")
+        .with(&CONFIG),
+    Command::new("info", -1, info::info)
+        .flags("loading stale", "@slow @dangerous")
+        .tips("nondeterministic_output request_policy:all_shards response_policy:special")
+        .about("server", "What the server says about itself"),
+];
+
+const CONNECTION: &str = "noscript loading stale";
+
+static CLIENT: [Command; 9] = [
+    Command::new("client|getname", 2, session::client_getname)
+        .flags(CONNECTION, "@slow @connection")
+        .about("connection", "Answers the name of the connection"),
+    Command::new("client|help", 2, help::client)
+        .flags("loading stale", "@slow @connection")
+        .about("connection", "Lists the subcommands"),
+    Command::new("client|id", 2, session::client_id)
+        .flags(CONNECTION, "@slow @connection")
+        .about("connection", "Answers the number of the connection"),
+    Command::new("client|info", 2, session::client_info)
+        .flags(CONNECTION, "@slow @connection")
+        .tips("nondeterministic_output")
+        .about("connection", "Describes the connection"),
+    Command::new("client|list", -2, session::client_list)
+        .flags("admin noscript loading stale", "@admin @slow @dangerous @connection")
+        .tips("nondeterministic_output")
+        .about("connection", "Describes all connections"),
+    Command::new("client|no-evict", 3, session::client_no_evict)
+        .flags("admin noscript loading stale", "@admin @slow @dangerous @connection")
+        .about("connection", "Accepted for compatibility: Tally evicts no connection"),
+    Command::new("client|reply", 3, session::client_reply)
+        .flags(CONNECTION, "@slow @connection")
+        .about("connection", "Chooses which replies the server sends"),
+    Command::new("client|setinfo", 4, session::client_setinfo)
+        .flags(CONNECTION, "@slow @connection")
+        .about("connection", "Tells the server the name or the version of the client library"),
+    Command::new("client|setname", 3, session::client_setname)
+        .flags(CONNECTION, "@slow @connection")
+        .about("connection", "Gives the connection a name"),
+];
+
+static COMMAND: [Command; 6] = [
+    Command::new("command|count", 2, info::command_count)
+        .flags("loading stale", "@slow @connection")
+        .about("server", "Answers how many commands there are"),
+    Command::new("command|docs", -2, info::command_docs)
+        .flags("loading stale", "@slow @connection")
+        .tips("nondeterministic_output_order")
+        .about("server", "Explains commands"),
+    Command::new("command|getkeys", -4, info::command_getkeys)
+        .flags("loading stale", "@slow @connection")
+        .about("server", "Answers which arguments of a command are ids"),
+    Command::new("command|help", 2, help::command)
+        .flags("loading stale", "@slow @connection")
+        .about("server", "Lists the subcommands"),
+    Command::new("command|info", -2, info::command_info)
+        .flags("loading stale", "@slow @connection")
+        .tips("nondeterministic_output_order")
+        .about("server", "Describes commands"),
+    Command::new("command|list", -2, info::command_list)
+        .flags("loading stale", "@slow @connection")
+        .tips("nondeterministic_output_order")
+        .about("server", "Lists the names of the commands"),
+];
+
+static CONFIG: [Command; 3] = [
+    Command::new("config|get", -3, config::get)
+        .flags("admin noscript loading stale", "@admin @slow @dangerous")
+        .about("server", "Answers settings"),
+    Command::new("config|help", 2, help::config)
+        .flags("loading stale", "@slow")
+        .about("server", "Lists the subcommands"),
+    Command::new("config|set", -4, config::set)
+        .flags("admin noscript loading stale", "@admin @slow @dangerous")
+        .tips("request_policy:all_nodes response_policy:all_succeeded")
+        .about("server", "Refused: Tally takes its settings at start"),
+];

@@ -1,0 +1,118 @@
+//! What goes wrong with one command, in the words that the client gets. The connection goes on.
+//!
+//! Wherever Redis has the same error, the text is Redis', because clients match on it.
+
+use crate::engine::Refusal;
+use std::borrow::Cow;
+use tally_core::limits;
+
+/// An error reply: its code and its words.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault(Cow<'static, [u8]>);
+
+pub const SYNTAX: Fault = Fault::of("ERR syntax error");
+pub const NOT_AN_INTEGER: Fault = Fault::of("ERR value is not an integer or out of range");
+
+impl Fault {
+    pub const fn of(text: &'static str) -> Fault {
+        Fault(Cow::Borrowed(text.as_bytes()))
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> Fault {
+        let mut listed = Vec::new();
+        for argument in arguments {
+            if listed.len() >= limits::RESP_ECHO_BYTES_MAX {
+                break;
+            }
+            let room = limits::RESP_ECHO_BYTES_MAX - listed.len();
+            listed.extend_from_slice(&[b"'", echo(argument, room), b"' "].concat());
+        }
+        let name = echo(name, limits::RESP_ECHO_BYTES_MAX);
+        Fault::join(&[b"ERR unknown command '", name, b"', with args beginning with: ", &listed])
+    }
+
+    pub fn unknown_subcommand(container: &str, name: &[u8]) -> Fault {
+        let name = echo(name, limits::RESP_ECHO_BYTES_MAX);
+        let container = container.to_ascii_uppercase();
+        Fault::join(&[b"ERR unknown subcommand '", name, b"'. Try ", container.as_bytes(), b" HELP."])
+    }
+
+    pub fn arity(command: &str) -> Fault {
+        Fault::from(format!("ERR wrong number of arguments for '{command}' command"))
+    }
+
+    pub fn expire_time(command: &str) -> Fault {
+        Fault::from(format!("ERR invalid expire time in '{command}' command"))
+    }
+
+    pub fn unsupported_option(option: &[u8]) -> Fault {
+        Fault::join(&[b"ERR Unsupported option ", echo(option, usize::MAX)])
+    }
+
+    pub fn not_a_counter_value(value: &[u8]) -> Fault {
+        let value = echo(value, limits::RESP_ECHO_BYTES_MAX);
+        Fault::join(&[
+            b"ERR Tally keeps integers: '",
+            value,
+            b"' is not a whole number from -9223372036854775808 to 9223372036854775807 in its shortest form",
+        ])
+    }
+
+    /// Joins texts of which some come from a client.
+    pub fn join(parts: &[&[u8]]) -> Fault {
+        Fault(parts.concat().into())
+    }
+}
+
+impl From<String> for Fault {
+    fn from(text: String) -> Fault {
+        Fault(text.into_bytes().into())
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Fault {
+        let code = match refusal {
+            Refusal::Busy { .. } => "BUSY",
+            Refusal::LogFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => "MISCONF",
+            Refusal::TooLarge(_) => "ERR",
+            Refusal::ShuttingDown => "SHUTDOWN",
+        };
+        Fault::from(format!("{code} {refusal}"))
+    }
+}
+
+/// A client's text for an error: Redis prints it as a C string, up to its first NUL.
+fn echo(text: &[u8], len_max: usize) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    &text[..end.min(len_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_unknown_command_is_echoed_within_bounds() {
+        let long = vec![b'x'; 1000];
+        let fault = Fault::unknown_command(&long, [long.as_slice(), b"next"].into_iter());
+        let x = "x".repeat(128);
+        assert_eq!(
+            String::from_utf8_lossy(fault.bytes()),
+            format!("ERR unknown command '{x}', with args beginning with: '{x}' ")
+        );
+    }
+
+    #[test]
+    fn a_refusal_has_a_code_that_clients_can_tell_apart() {
+        let fault = Fault::from(Refusal::Busy { retry_after: Duration::from_secs(2) });
+        assert_eq!(fault.bytes(), b"BUSY Tally is catching up; try again in 2 s");
+        let fault = Fault::from(Refusal::LogFailed("disk full".into()));
+        assert!(fault.bytes().starts_with(b"MISCONF the log has failed"));
+    }
+}

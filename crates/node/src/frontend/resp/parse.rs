@@ -1,0 +1,295 @@
+//! Requests out of bytes: an array of bulk strings, or a line of words as a person types it.
+//!
+//! The parser borrows: a command is a list of spans over the input, and the list is reused. It reads each byte once,
+//! however the network cuts the stream: what it knows of an unfinished command stays with it, so a command that
+//! arrives in a million pieces costs no more than one that arrives whole. Errors are worded as Redis words them, and
+//! after one the connection must be closed, because nobody knows where the next command begins.
+
+use super::inline;
+use super::integer::parse_i64;
+use tally_core::limits;
+
+/// Where one argument stands.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+/// One command and its arguments, the name first.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline]
+    pub fn get(&self, index: usize) -> &'a [u8] {
+        let Span { start, len } = self.spans[index];
+        &self.bytes[start as usize..][..len as usize]
+    }
+
+    /// The arguments from `index` on.
+    pub fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.spans[index.min(self.spans.len())..]
+            .iter()
+            .map(move |span| &bytes[span.start as usize..][..span.len as usize])
+    }
+}
+
+/// What stood at the front of the input.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The input ends before the command does.
+    Incomplete,
+    /// A command of that many bytes; [`Parser::args`] has it until the next call.
+    Command(usize),
+    /// That many bytes without a command in them, such as an empty line.
+    Nothing(usize),
+}
+
+/// What is allowed on this connection now.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    arguments: i64,
+    bulk_bytes: i64,
+    authenticated: bool,
+}
+
+impl Allowance {
+    /// Strangers may send just enough to introduce themselves.
+    pub fn new(authenticated: bool) -> Allowance {
+        match authenticated {
+            true => Allowance {
+                arguments: limits::RESP_ARGUMENTS_MAX,
+                bulk_bytes: limits::RESP_BULK_BYTES_MAX,
+                authenticated,
+            },
+            false => Allowance {
+                arguments: limits::RESP_ARGUMENTS_STRANGER_MAX,
+                bulk_bytes: limits::RESP_BULK_BYTES_STRANGER_MAX,
+                authenticated,
+            },
+        }
+    }
+
+    fn too_many_arguments(self, count: i64) -> ProtocolError {
+        match self.authenticated || count > limits::RESP_ARGUMENTS_MAX {
+            true => ProtocolError::InvalidMultibulkLength,
+            false => ProtocolError::StrangersMultibulkLength,
+        }
+    }
+
+    fn too_long_a_bulk(self, len: i64) -> ProtocolError {
+        match self.authenticated || len > limits::RESP_BULK_BYTES_MAX {
+            true => ProtocolError::InvalidBulkLength,
+            false => ProtocolError::StrangersBulkLength,
+        }
+    }
+}
+
+/// The stream makes no sense. The texts are Redis'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    #[error("invalid multibulk length")]
+    InvalidMultibulkLength,
+    #[error("unauthenticated multibulk length")]
+    StrangersMultibulkLength,
+    #[error("too big mbulk count string")]
+    TooBigCountLine,
+    #[error("invalid bulk length")]
+    InvalidBulkLength,
+    #[error("unauthenticated bulk length")]
+    StrangersBulkLength,
+    #[error("too big bulk count string")]
+    TooBigLengthLine,
+    #[error("expected '$', got '{}'", char::from(*.0))]
+    ExpectedBulk(u8),
+    #[error("too big inline request")]
+    TooBigInline,
+    #[error("unbalanced quotes in request")]
+    UnbalancedQuotes,
+    #[error("too big request: the arguments of one command must fit into {} bytes", limits::RESP_QUERY_BYTES_MAX)]
+    TooBigRequest,
+}
+
+#[derive(Default)]
+pub struct Parser {
+    spans: Vec<Span>,
+    /// Arguments of the current command that are still to come.
+    missing: usize,
+    /// How far the current command has been read, from its first byte on.
+    at: usize,
+    /// The length of the argument at `at`, if its length line has been read.
+    bulk: Option<usize>,
+    /// The words of an inline command, unquoted; unused by arrays.
+    words: Vec<u8>,
+    is_inline: bool,
+}
+
+impl Parser {
+    /// Reads on in `input`, which begins with the first byte of the current command.
+    #[inline]
+    pub fn step(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+        if self.missing > 0 {
+            return self.arguments(input, allowance);
+        }
+        match input.first() {
+            None => Ok(Step::Incomplete),
+            Some(b'*') => self.array(input, allowance),
+            Some(_) => self.line(input),
+        }
+    }
+
+    /// The command that the last [`Step::Command`] found in `input`.
+    #[inline]
+    pub fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
+        Args { bytes: if self.is_inline { &self.words } else { input }, spans: &self.spans }
+    }
+
+    /// Whether nothing of a command has been read yet.
+    pub fn is_idle(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Gives back memory that only an unusually large command needed.
+    pub fn shrink(&mut self) {
+        self.spans.clear();
+        self.spans.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+        self.words.clear();
+        self.words.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+    }
+
+    #[inline]
+    fn array(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+        let (count, len) = match length_line(input) {
+            Line::Number(count, len) => (count, len),
+            Line::Incomplete => return Ok(Step::Incomplete),
+            Line::TooLong => return Err(ProtocolError::TooBigCountLine),
+            Line::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
+        };
+        if count <= 0 {
+            return Ok(Step::Nothing(len));
+        }
+        if count > allowance.arguments {
+            return Err(allowance.too_many_arguments(count));
+        }
+        self.spans.clear();
+        self.is_inline = false;
+        self.missing = count as usize;
+        self.at = len;
+        self.bulk = None;
+        self.arguments(input, allowance)
+    }
+
+    #[inline]
+    fn arguments(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+        while self.missing > 0 {
+            let len = match self.bulk {
+                Some(len) => len,
+                None => match self.bulk_length(input, allowance)? {
+                    Some(len) => len,
+                    None => return Ok(Step::Incomplete),
+                },
+            };
+            // As in Redis, the two bytes behind an argument are not looked at.
+            if input.len() < self.at + len + 2 {
+                self.bulk = Some(len);
+                return Ok(Step::Incomplete);
+            }
+            self.spans.push(Span { start: self.at as u32, len: len as u32 });
+            self.bulk = None;
+            self.at += len + 2;
+            self.missing -= 1;
+        }
+        Ok(Step::Command(self.at))
+    }
+
+    /// Reads the line before an argument, `$7`, and moves behind it.
+    #[inline]
+    fn bulk_length(&mut self, input: &[u8], allowance: Allowance) -> Result<Option<usize>, ProtocolError> {
+        let rest = &input[self.at..];
+        let line = length_line(rest);
+        match line {
+            Line::Incomplete => return Ok(None),
+            Line::TooLong => return Err(ProtocolError::TooBigLengthLine),
+            Line::Number(..) | Line::Invalid => {}
+        }
+        if rest[0] != b'$' {
+            return Err(ProtocolError::ExpectedBulk(rest[0]));
+        }
+        match line {
+            Line::Number(len @ 0.., line_len) if len <= allowance.bulk_bytes => {
+                self.at += line_len;
+                Ok(Some(len as usize))
+            }
+            Line::Number(len @ 0.., _) => Err(allowance.too_long_a_bulk(len)),
+            _ => Err(ProtocolError::InvalidBulkLength),
+        }
+    }
+
+    fn line(&mut self, input: &[u8]) -> Result<Step, ProtocolError> {
+        let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
+            return match input.len() > limits::RESP_INLINE_BYTES_MAX {
+                true => Err(ProtocolError::TooBigInline),
+                false => Ok(Step::Incomplete),
+            };
+        };
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        self.words.clear();
+        self.spans.clear();
+        self.is_inline = true;
+        let spans = &mut self.spans;
+        let balanced = inline::split(line, &mut self.words, |start, end| {
+            spans.push(Span { start: start as u32, len: (end - start) as u32 });
+        });
+        match (balanced, self.spans.is_empty()) {
+            (false, _) => Err(ProtocolError::UnbalancedQuotes),
+            (true, true) => Ok(Step::Nothing(end + 1)),
+            (true, false) => Ok(Step::Command(end + 1)),
+        }
+    }
+}
+
+enum Line {
+    /// The number, and the length of its line with its end.
+    Number(i64, usize),
+    Incomplete,
+    Invalid,
+    TooLong,
+}
+
+/// Reads a marker byte, a number and a line end.
+#[inline]
+fn length_line(input: &[u8]) -> Line {
+    match *input {
+        [_, digit @ b'0'..=b'9', b'\r', _, ..] => Line::Number(i64::from(digit - b'0'), 4),
+        [_, tens @ b'1'..=b'9', units @ b'0'..=b'9', b'\r', _, ..] => {
+            Line::Number(i64::from(tens - b'0') * 10 + i64::from(units - b'0'), 5)
+        }
+        _ => long_length_line(input),
+    }
+}
+
+#[cold]
+fn long_length_line(input: &[u8]) -> Line {
+    match input.iter().position(|&byte| byte == b'\r') {
+        None if input.len() > limits::RESP_INLINE_BYTES_MAX => Line::TooLong,
+        None => Line::Incomplete,
+        Some(end) if end + 1 == input.len() => Line::Incomplete,
+        Some(end) => match input.get(1..end).and_then(parse_i64) {
+            Some(number) => Line::Number(number, end + 2),
+            None => Line::Invalid,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The replies of one pass, in the order of their commands.
+//!
+//! A command that knows its answer writes it at once. One that must wait for a commit leaves a *shape* instead: how
+//! its reply is made from the answers of its operations. From then on every reply of the pass waits its turn, the
+//! finished ones as literal bytes. Shapes are run-length encoded, so 64 pipelined `INCR`s are one entry.
+
+use super::encode::{Encoder, Protocol};
+use super::integer::decimal_len;
+use tally_core::limits;
+use tally_core::op::Answer;
+
+/// How a reply is made from one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `INCR`: the new value, or the overflow.
+    Integer,
+    /// `GET`, `GETDEL`: the value as text, or nothing.
+    Bulk,
+    /// `SET`: OK, or nothing if its condition did not hold.
+    Stored,
+    /// `GETSET`, `SET … GET`: the value before.
+    Previous,
+    /// `EXPIRE`, `PERSIST`: 1 if it was done.
+    Done,
+    TtlSeconds,
+    TtlMilliseconds,
+    Type,
+    /// `STRLEN`: how long the value is as text.
+    Length,
+    /// `FLUSHALL`: OK, whatever was there.
+    Ok,
+}
+
+impl Shape {
+    #[inline]
+    pub fn write(self, encoder: &mut Encoder<'_>, answer: Answer) {
+        match (self, answer) {
+            (Shape::Integer, Answer::Value(value)) => encoder.integer(value),
+            (_, Answer::Overflow) => encoder.error(b"ERR increment or decrement would overflow"),
+            (Shape::Bulk, _) => encoder.bulk_or_null(value_of(answer)),
+            (Shape::Stored, Answer::Set { applied: false, .. }) => encoder.null(),
+            (Shape::Stored | Shape::Ok, _) => encoder.simple("OK"),
+            (Shape::Previous, Answer::Set { previous, .. }) => encoder.bulk_or_null(previous),
+            (Shape::Done, _) => encoder.integer(i64::from(answer == Answer::Yes)),
+            (Shape::TtlSeconds, Answer::Value(ms)) => encoder.integer(ms.saturating_add(500) / 1000),
+            (Shape::TtlMilliseconds, Answer::Value(ms)) => encoder.integer(ms),
+            (Shape::TtlSeconds | Shape::TtlMilliseconds, Answer::Absent) => encoder.integer(-2),
+            (Shape::TtlSeconds | Shape::TtlMilliseconds, _) => encoder.integer(-1),
+            (Shape::Type, _) => encoder.simple(if value_of(answer).is_some() { "string" } else { "none" }),
+            (Shape::Length, _) => encoder.integer(value_of(answer).map_or(0, decimal_len) as i64),
+            (Shape::Integer | Shape::Previous, _) => unreachable!("{self:?} is not made from {answer:?}"),
+        }
+    }
+}
+
+fn value_of(answer: Answer) -> Option<i64> {
+    match answer {
+        Answer::Value(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// A run of replies that are made alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// That many bytes, ready.
+    Literal(usize),
+    /// That many replies, one answer each.
+    Each(Shape, usize),
+    /// One reply, an array of the values, from that many answers.
+    Values(usize),
+    /// One reply, the number of counters that were there, from that many answers.
+    Present(usize),
+}
+
+#[derive(Default)]
+pub struct Replies {
+    /// What goes to the client.
+    out: Vec<u8>,
+    /// What comes behind it once the answers are there.
+    runs: Vec<Run>,
+    literals: Vec<u8>,
+    pub protocol: Protocol,
+    /// Nobody wants to hear them (`CLIENT REPLY OFF`). This and the protocol change only while all is settled.
+    pub muted: bool,
+}
+
+impl Replies {
+    /// Whether nothing waits for an answer.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Adds a reply that is known now.
+    #[inline]
+    pub fn say(&mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        if self.muted {
+            return;
+        }
+        if self.runs.is_empty() {
+            return write(&mut Encoder::new(&mut self.out, self.protocol));
+        }
+        let before = self.literals.len();
+        write(&mut Encoder::new(&mut self.literals, self.protocol));
+        let len = self.literals.len() - before;
+        match self.runs.last_mut() {
+            Some(Run::Literal(run)) => *run += len,
+            _ => self.runs.push(Run::Literal(len)),
+        }
+    }
+
+    /// Adds a reply that is made from the next answer.
+    #[inline]
+    pub fn expect(&mut self, shape: Shape) {
+        match self.runs.last_mut() {
+            Some(Run::Each(last, replies)) if *last == shape => *replies += 1,
+            _ => self.runs.push(Run::Each(shape, 1)),
+        }
+    }
+
+    /// Adds a reply that lists the next `count` answers.
+    pub fn expect_values(&mut self, count: usize) {
+        self.runs.push(Run::Values(count));
+    }
+
+    /// Adds a reply that says how many of the next `count` answers found a counter.
+    pub fn expect_present(&mut self, count: usize) {
+        self.runs.push(Run::Present(count));
+    }
+
+    /// Writes the replies that waited.
+    pub fn settle(&mut self, answers: &[Answer]) {
+        let mut answers = answers;
+        let mut literals = self.literals.as_slice();
+        let mut encoder = Encoder::new(&mut self.out, self.protocol);
+        let runs = if self.muted { &[] } else { self.runs.as_slice() };
+        for &run in runs {
+            match run {
+                Run::Literal(len) => encoder.raw(take(&mut literals, len)),
+                Run::Each(Shape::Integer, replies) => {
+                    for &answer in take(&mut answers, replies) {
+                        Shape::Integer.write(&mut encoder, answer);
+                    }
+                }
+                Run::Each(shape, replies) => {
+                    take(&mut answers, replies).iter().for_each(|&answer| shape.write(&mut encoder, answer));
+                }
+                Run::Values(count) => {
+                    encoder.array(count);
+                    take(&mut answers, count).iter().for_each(|&answer| Shape::Bulk.write(&mut encoder, answer));
+                }
+                Run::Present(count) => {
+                    encoder.integer(take(&mut answers, count).iter().filter_map(|&a| value_of(a)).count() as i64)
+                }
+            }
+        }
+        assert!(self.muted || answers.is_empty(), "{} answers that no reply asked for", answers.len());
+        self.runs.clear();
+        self.literals.clear();
+    }
+
+    /// Writes the replies that waited, when none of their operations has happened.
+    pub fn refuse(&mut self, error: &[u8]) {
+        let mut literals = self.literals.as_slice();
+        let mut encoder = Encoder::new(&mut self.out, self.protocol);
+        let runs = if self.muted { &[] } else { self.runs.as_slice() };
+        for &run in runs {
+            match run {
+                Run::Literal(len) => encoder.raw(take(&mut literals, len)),
+                Run::Each(_, replies) => (0..replies).for_each(|_| encoder.error(error)),
+                Run::Values(_) | Run::Present(_) => encoder.error(error),
+            }
+        }
+        self.runs.clear();
+        self.literals.clear();
+    }
+
+    /// The bytes for the client. Whatever is sent is drained from its front.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Bytes that are on their way to the client or will be.
+    pub fn len(&self) -> usize {
+        self.out.len() + self.literals.len()
+    }
+
+    /// Gives back memory that only an unusually large reply needed.
+    pub fn shrink(&mut self) {
+        debug_assert!(self.is_settled());
+        self.out.shrink_to(limits::RESP_BUFFER_BYTES_KEPT);
+        self.literals.shrink_to(limits::RESP_BUFFER_BYTES_KEPT);
+        self.runs.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+    }
+}
+
+/// Splits `count` items off the front.
+#[inline]
+fn take<'a, T>(items: &mut &'a [T], count: usize) -> &'a [T] {
+    let (front, rest) = items.split_at(count);
+    *items = rest;
+    front
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(replies: &mut Replies) -> String {
+        String::from_utf8(std::mem::take(replies.out())).unwrap()
+    }
+
+    #[test]
+    fn replies_keep_the_order_of_their_commands_whatever_they_wait_for() {
+        let mut replies = Replies::default();
+        replies.say(|e| e.simple("first"));
+        replies.expect(Shape::Integer);
+        replies.expect(Shape::Integer);
+        replies.say(|e| e.simple("PONG"));
+        replies.say(|e| e.null());
+        replies.expect(Shape::Integer);
+        replies.expect_present(3);
+        replies.expect_values(2);
+        replies.say(|e| e.simple("last"));
+        assert_eq!(text(&mut replies), "+first\r\n");
+        use Answer::*;
+        replies.settle(&[Value(1), Overflow, Value(-3), Value(9), Absent, Value(9), Value(42), Absent]);
+        assert_eq!(
+            text(&mut replies),
+            ":1\r\n-ERR increment or decrement would overflow\r\n+PONG\r\n$-1\r\n:-3\r\n:2\r\n*2\r\n$2\r\n42\r\n$-1\r\n+last\r\n"
+        );
+        assert!(replies.is_settled());
+    }
+
+    #[test]
+    fn a_refused_commit_is_one_error_for_each_command_that_took_part() {
+        let mut replies = Replies::default();
+        replies.expect(Shape::Integer);
+        replies.expect(Shape::Integer);
+        replies.say(|e| e.simple("PONG"));
+        replies.expect_values(1000);
+        replies.expect_present(1000);
+        replies.refuse(b"BUSY");
+        assert_eq!(text(&mut replies), "-BUSY\r\n-BUSY\r\n+PONG\r\n-BUSY\r\n-BUSY\r\n");
+    }
+
+    #[test]
+    fn muted_replies_are_not_written() {
+        let mut replies = Replies { muted: true, ..Replies::default() };
+        replies.say(|e| e.simple("PONG"));
+        replies.expect(Shape::Integer);
+        replies.say(|e| e.simple("PONG"));
+        replies.settle(&[Answer::Value(1)]);
+        replies.expect(Shape::Bulk);
+        replies.refuse(b"BUSY");
+        assert_eq!(text(&mut replies), "");
+        assert!(replies.is_settled());
+    }
+
+    #[test]
+    fn every_shape_reads_its_answers_as_redis_words_them() {
+        use Answer::*;
+        let check = |shape: Shape, answer, expected: &str| {
+            let mut replies = Replies::default();
+            replies.expect(shape);
+            replies.settle(&[answer]);
+            assert_eq!(text(&mut replies), expected, "{shape:?} {answer:?}");
+        };
+        check(Shape::Integer, Value(i64::MIN), ":-9223372036854775808\r\n");
+        check(Shape::Bulk, Value(-5), "$2\r\n-5\r\n");
+        check(Shape::Bulk, Absent, "$-1\r\n");
+        check(Shape::Stored, Set { previous: None, applied: true }, "+OK\r\n");
+        check(Shape::Stored, Set { previous: Some(1), applied: false }, "$-1\r\n");
+        check(Shape::Previous, Set { previous: Some(1), applied: false }, "$1\r\n1\r\n");
+        check(Shape::Previous, Set { previous: None, applied: true }, "$-1\r\n");
+        check(Shape::Done, Yes, ":1\r\n");
+        check(Shape::Done, No, ":0\r\n");
+        check(Shape::Done, Absent, ":0\r\n");
+        check(Shape::TtlSeconds, Value(1499), ":1\r\n");
+        check(Shape::TtlSeconds, Value(1500), ":2\r\n");
+        check(Shape::TtlMilliseconds, Value(1500), ":1500\r\n");
+        check(Shape::TtlSeconds, No, ":-1\r\n");
+        check(Shape::TtlMilliseconds, Absent, ":-2\r\n");
+        check(Shape::Type, Value(0), "+string\r\n");
+        check(Shape::Type, Absent, "+none\r\n");
+        check(Shape::Length, Value(-10), ":3\r\n");
+        check(Shape::Length, Absent, ":0\r\n");
+        check(Shape::Ok, Yes, "+OK\r\n");
+    }
+}

@@ -1,0 +1,161 @@
+//! The RESP server: accepts connections and holds what they share.
+//!
+//! Everything runs on the writer's thread, each connection as a local task, so nothing here is locked. A shutdown stops
+//! accepting, ends connections that have nothing under way, and lets the others finish the pass they are in.
+
+use super::client::{Client, Clients};
+use super::connection::Connection;
+use super::cursor::Cursors;
+use super::password::Password;
+use super::work::Pool;
+use crate::clock;
+use crate::engine::{Durability, LocalEngine};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tally_core::id::CellHasher;
+use tally_core::limits;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// How long connections may take to finish when the server stops.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long to wait when the system has no more sockets to give.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug)]
+pub struct RespOptions {
+    /// What `AUTH` must say; without one everybody may do everything.
+    pub password: Option<Password>,
+    pub clients_max: usize,
+    /// What `INFO` and `CONFIG GET` say about the node.
+    pub durability: Durability,
+}
+
+impl Default for RespOptions {
+    fn default() -> RespOptions {
+        RespOptions { password: None, clients_max: limits::RESP_CLIENTS_MAX, durability: Durability::Sync }
+    }
+}
+
+/// What all connections share.
+pub struct Server {
+    pub local: LocalEngine,
+    pub hasher: CellHasher,
+    pub options: RespOptions,
+    pub address: SocketAddr,
+    pub started_ms: u64,
+    pub clients: Clients,
+    pub cursors: RefCell<Cursors>,
+    pub stats: Stats,
+    pub pool: Pool,
+    /// Bytes of unfinished commands and unread replies.
+    pub held_bytes: Cell<usize>,
+    draining: Cell<bool>,
+}
+
+/// What `INFO` counts.
+#[derive(Default)]
+pub struct Stats {
+    pub connections: Cell<u64>,
+    pub connections_refused: Cell<u64>,
+    pub commands: Cell<u64>,
+}
+
+/// Serves RESP on `listener` until `shutdown` is ready. Must run on the writer's thread, inside a `LocalSet`.
+pub async fn serve(
+    listener: TcpListener,
+    local: LocalEngine,
+    options: RespOptions,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let server = Rc::new(Server::new(listener.local_addr()?, local, options));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => server.welcome(stream, address, &mut connections),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a RESP connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    server.drain(connections).await;
+    Ok(())
+}
+
+impl Server {
+    fn new(address: SocketAddr, local: LocalEngine, options: RespOptions) -> Server {
+        Server {
+            hasher: local.engine().hasher(),
+            local,
+            address,
+            started_ms: clock::now_ms(),
+            clients: Clients::default(),
+            cursors: RefCell::default(),
+            stats: Stats::default(),
+            pool: Pool::default(),
+            held_bytes: Cell::new(0),
+            draining: Cell::new(false),
+            options,
+        }
+    }
+
+    pub fn count_commands(&self, count: u64) {
+        self.stats.commands.set(self.stats.commands.get() + count);
+        self.local.engine().metrics().resp_commands.inc_by(count);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    fn welcome(self: &Rc<Server>, stream: TcpStream, address: SocketAddr, connections: &mut JoinSet<()>) {
+        self.stats.connections.set(self.stats.connections.get() + 1);
+        if self.clients.len() >= self.options.clients_max {
+            self.stats.connections_refused.set(self.stats.connections_refused.get() + 1);
+            turn_away(stream);
+            return;
+        }
+        if let Err(error) = tune(&stream) {
+            tracing::debug!(%address, %error, "cannot set the options of a RESP connection");
+        }
+        let local_address = stream.local_addr().unwrap_or(self.address);
+        let authenticated = self.options.password.is_none();
+        let client = Rc::new(Client::new(self.clients.next_id(), address, local_address, authenticated));
+        let task = connections.spawn_local(Connection::new(self.clone(), client.clone(), stream).run());
+        self.clients.add(client, task);
+    }
+
+    async fn drain(&self, mut connections: JoinSet<()>) {
+        self.draining.set(true);
+        self.clients.end_idle();
+        let finish = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, finish).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+}
+
+/// Small replies must not wait for each other, and dead peers must be noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    socket2::SockRef::from(stream).set_keepalive(true)
+}
+
+fn turn_away(stream: TcpStream) {
+    // A new socket takes these few bytes at once; if it does not, closing it says enough.
+    let Ok(stream) = stream.into_std() else { return };
+    let _ = io::Write::write_all(&mut &stream, b"-ERR max number of clients reached\r\n");
+}

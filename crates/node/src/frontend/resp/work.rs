@@ -1,0 +1,123 @@
+//! The buffers that a connection needs while it has something to do.
+//!
+//! An idle connection holds none of them: it takes a set when bytes arrive and gives it back when everything is
+//! answered. So ten thousand idle connections cost next to nothing, those at work share buffers that are still in the
+//! cache, and a buffer that one burst made large does not stay.
+
+use super::parse::Parser;
+use super::reply::Replies;
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tally_core::limits;
+use tally_core::op::{Answer, Submission};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+
+#[derive(Default)]
+pub struct Work {
+    pub input: Input,
+    pub parser: Parser,
+    pub pending: Submission,
+    pub answers: Vec<Answer>,
+    pub replies: Replies,
+}
+
+impl Work {
+    /// Whether nothing of the connection is in it.
+    pub fn is_blank(&mut self) -> bool {
+        self.input.unread().is_empty()
+            && self.parser.is_idle()
+            && self.replies.is_settled()
+            && self.replies.out().is_empty()
+    }
+
+    /// Bytes of the connection that are in it: an unfinished command, and replies that the client has not taken.
+    pub fn held_bytes(&mut self) -> usize {
+        self.input.unread().len() + self.replies.len()
+    }
+
+    fn shrink(&mut self) {
+        self.input.shrink();
+        self.parser.shrink();
+        self.replies.shrink();
+        self.pending.clear();
+        self.pending.records.shrink_to(limits::RESP_BUFFER_BYTES_KEPT);
+        self.pending.ops.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+        self.answers.clear();
+        self.answers.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+    }
+}
+
+/// Sets of buffers that nobody needs right now.
+#[derive(Default)]
+pub struct Pool {
+    works: RefCell<Vec<Work>>,
+}
+
+impl Pool {
+    pub fn take(&self) -> Work {
+        self.works.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub fn give(&self, mut work: Work) {
+        debug_assert!(work.is_blank());
+        let mut works = self.works.borrow_mut();
+        if works.len() < limits::RESP_BUFFERS_KEPT {
+            work.shrink();
+            works.push(work);
+        }
+    }
+}
+
+/// Bytes from the network that have not become commands yet.
+#[derive(Default)]
+pub struct Input {
+    /// Initialised to its full length; only `start..end` means something.
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    #[inline]
+    pub fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    #[inline]
+    pub fn consume(&mut self, len: usize) {
+        self.start += len;
+        debug_assert!(self.start <= self.end);
+    }
+
+    /// Reads what is there, up to a bound, behind what is unread. Answers 0 when the client has closed its side.
+    pub fn poll_fill(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.make_room();
+        let mut free = ReadBuf::new(&mut self.bytes[self.end..]);
+        ready!(Pin::new(stream).poll_read(context, &mut free))?;
+        let len = free.filled().len();
+        self.end += len;
+        Poll::Ready(Ok(len))
+    }
+
+    /// Moves what is unread to the front, and grows when it fills the buffer: a command that is larger than it arrives.
+    fn make_room(&mut self) {
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.bytes.is_empty() {
+            self.bytes.resize(limits::RESP_READ_BYTES, 0);
+        } else if self.end > self.bytes.len() / 2 {
+            self.bytes.resize(self.bytes.len() * 2, 0);
+        }
+    }
+
+    fn shrink(&mut self) {
+        debug_assert!(self.unread().is_empty());
+        (self.start, self.end) = (0, 0);
+        self.bytes.truncate(limits::RESP_READ_BYTES);
+        self.bytes.shrink_to(limits::RESP_READ_BYTES);
+    }
+}
