@@ -5,6 +5,7 @@
 //! log's id, so that neither another log's bytes nor a record that imitates a header is ever taken for a batch of this one.
 
 use crc32fast::Hasher;
+use std::borrow::Cow;
 
 pub const HEADER_BYTES: usize = 56;
 pub const MAGIC: [u8; 4] = *b"TBAT";
@@ -86,6 +87,17 @@ impl Header {
         let payload = bytes.get(HEADER_BYTES..HEADER_BYTES + self.payload_bytes as usize)?;
         (payload_crc(payload) == self.payload_crc).then_some(payload)
     }
+
+    /// The records behind the header at the front of `bytes`, if they are there and unharmed.
+    pub fn records<'a>(&self, bytes: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let payload = self.payload(bytes)?;
+        if !self.lz4 {
+            return Some(payload.into());
+        }
+        let mut records = Vec::new();
+        decompress(payload, self.records_bytes as usize, &mut records)?;
+        Some(records.into())
+    }
 }
 
 /// What a payload takes up in the file.
@@ -127,4 +139,74 @@ fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_are_pinned() {
+        let header = Header {
+            payload_crc: payload_crc(b"tally"),
+            payload_bytes: 5,
+            records_bytes: 5,
+            lz4: false,
+            epoch: 3,
+            count: 2,
+            base_offset: 1000,
+            log_time_ms: 1_700_000_000_000,
+            synced: 998,
+        };
+        let pinned = concat!(
+            "54424154528bcf8f03feb6e805000000",
+            "05000000000000000300000002000000",
+            "e8030000000000000068e5cf8b010000",
+            "e603000000000000",
+        );
+        assert_eq!(hex(&header.encode(0x0123_4567_89ab_cdef)), pinned);
+    }
+
+    fn header() -> impl Strategy<Value = Header> {
+        let sizes = (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<u32>(), 1..=u32::MAX);
+        let places = (0..=u64::MAX - u64::from(u32::MAX), any::<u64>(), any::<u64>());
+        (sizes, places).prop_map(
+            |((payload_crc, payload_bytes, records_bytes, lz4, epoch, count), (base_offset, log_time_ms, synced))| {
+                Header {
+                    payload_crc,
+                    payload_bytes,
+                    records_bytes,
+                    lz4,
+                    epoch,
+                    count,
+                    base_offset,
+                    log_time_ms,
+                    synced,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_survives_its_bytes_and_no_flipped_bit_does(header in header(), log_id: u64, bit in 0..HEADER_BYTES * 8) {
+            let mut bytes = header.encode(log_id);
+            prop_assert_eq!(Header::decode(log_id, &bytes), Some(header));
+            prop_assert_eq!(Header::decode(log_id ^ 1, &bytes), None);
+            prop_assert_eq!(Header::decode(log_id, &bytes[..HEADER_BYTES - 1]), None);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Header::decode(log_id, &bytes), None);
+        }
+
+        #[test]
+        fn strange_bytes_are_no_batch_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(Header::decode(0, &bytes), None);
+            let _ = decompress(&bytes, 1000, &mut Vec::new());
+        }
+    }
 }

@@ -149,3 +149,54 @@ fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
 fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        log_id: 0x0123_4567_89ab_cdef,
+        sequence: 7,
+        base_offset: 1000,
+        epoch: 3,
+        segment_bytes: 64 << 20,
+        log_time_ms: 1_700_000_000_000,
+    };
+
+    #[test]
+    fn the_bytes_of_a_header_are_pinned() {
+        let bytes = HEADER.encode();
+        let front: String = bytes[..64].iter().map(|byte| format!("{byte:02x}")).collect();
+        let pinned = concat!(
+            "54414c4c594c4f47010000004de9000b",
+            "efcdab89674523010700000000000000",
+            "e8030000000000000300000000000000",
+            "00000004000000000068e5cf8b010000",
+        );
+        assert_eq!(front, pinned);
+        assert!(bytes[64..].iter().all(|byte| *byte == 0));
+        assert_eq!(Header::decode(&bytes), Ok(HEADER));
+    }
+
+    #[test]
+    fn a_header_with_any_bit_flipped_is_refused_with_a_reason() {
+        let bytes = HEADER.encode();
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let reason = Header::decode(&flipped).unwrap_err();
+            assert!(bit < 12 * 8 || reason.contains("checksum"), "bit {bit}: {reason}");
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        assert!(Header::decode(&newer).unwrap_err().contains("version 2"));
+    }
+
+    #[test]
+    fn only_names_that_we_give_are_segments() {
+        assert_eq!(parse_file_name(&file_name(42)), Some(42));
+        for name in ["42.seg", "000000000042.spare", "000000000042.seg.discarded", "+00000000042.seg", ".seg"] {
+            assert_eq!(parse_file_name(name), None, "{name}");
+        }
+    }
+}

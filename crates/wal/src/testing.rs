@@ -18,8 +18,8 @@ pub enum Fault {
     CrashDuring,
     /// The power fails when the call is done, before anybody hears of it.
     CrashAfter,
-    /// The call fails with an I/O error. After a failed sync what it should have written is clean but not durable, as on
-    /// Linux: reads show it, and no later sync writes it.
+    /// The call fails with an I/O error. After a failed sync of a file what it should have written is clean but not durable,
+    /// as on Linux: reads show it, and no later sync writes it. Names are journalled, and stay unsynced until a sync succeeds.
     Error,
 }
 
@@ -208,10 +208,8 @@ impl State {
 
     fn sync_dir(&mut self) -> io::Result<()> {
         let fault = self.strike()?;
-        match fault {
-            Some(Fault::CrashDuring) => {}
-            Some(Fault::Error) => self.lose_renames(),
-            _ => self.renames.drain(..).for_each(|rename| rename.apply(&mut self.durable_names)),
+        if !matches!(fault, Some(Fault::CrashDuring | Fault::Error)) {
+            self.renames.drain(..).for_each(|rename| rename.apply(&mut self.durable_names));
         }
         outcome(fault)
     }

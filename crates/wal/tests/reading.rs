@@ -1,0 +1,180 @@
+//! Readers: from any record, while the log is written and trimmed, on a real disk, and round trips of any batches.
+
+mod common;
+
+use common::{Attempt, read_all};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tally_wal::testing::FaultDisk;
+use tally_wal::{Disk, Error, Handle, Log, Options, RealDisk};
+
+/// The records that stand at an offset: told by the offset alone.
+fn records_at(offset: u64) -> (u32, Vec<u8>) {
+    let mixed = (offset + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let length = 1 + (mixed >> 33) as usize % 3000;
+    (1 + (mixed >> 60) as u32, mixed.to_le_bytes().iter().cycle().take(length).copied().collect())
+}
+
+#[test]
+fn readers_follow_while_the_log_is_written_trimmed_and_recycled() {
+    const RECORDS: u64 = 30_000;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = RealDisk::open(directory.path().join("log")).unwrap();
+    let options = Options { segment_bytes: 128 << 10, spares_max: 2, new_log_id: 3, ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    let handle = log.handle();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|_| scope.spawn(|| follow(&handle, RECORDS))).collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                handle.prepare_spare().unwrap();
+                handle.retain_from(handle.synced_end().saturating_sub(500)).unwrap();
+            }
+        });
+        while log.end() < RECORDS {
+            for _ in 0..4 {
+                let (count, records) = records_at(log.end());
+                log.append(0, count, &records).unwrap();
+            }
+            log.sync().unwrap();
+        }
+        let batches: Vec<u64> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        done.store(true, Ordering::Release);
+        assert!(batches.iter().all(|batches| *batches > 0), "{batches:?}");
+    });
+    let first = log.first_offset();
+    assert!(first > 0);
+    drop(log);
+    let (log, recovered) = Log::open(disk, options).unwrap();
+    assert_eq!((log.first_offset(), recovered.cut), (first, None));
+    assert!(read_all(&log).iter().all(|batch| (batch.count, batch.records.clone()) == records_at(batch.base_offset)));
+}
+
+/// Reads until `end`, starting over where the log was trimmed; answers how many batches came.
+fn follow<D: Disk>(handle: &Handle<D>, end: u64) -> u64 {
+    let mut reader = handle.reader(handle.first_offset()).or_else(|_| handle.reader(handle.first_offset())).unwrap();
+    let (mut next, mut batches) = (0, 0);
+    while next < end {
+        match reader.next() {
+            Ok(Some(batch)) => {
+                assert!(batch.base_offset >= next, "{} after {next}", batch.base_offset);
+                assert_eq!((batch.count, batch.records.to_vec()), records_at(batch.base_offset));
+                next = batch.base_offset + u64::from(batch.count);
+                batches += 1;
+            }
+            Ok(None) => std::thread::yield_now(),
+            Err(Error::Trimmed { wanted, first }) => {
+                assert!(first > wanted);
+                next = next.max(first);
+                reader = match handle.reader(first) {
+                    Ok(reader) => reader,
+                    Err(Error::Trimmed { .. }) => continue,
+                    Err(error) => panic!("{error}"),
+                };
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    batches
+}
+
+#[test]
+fn a_reader_starts_anywhere_also_in_the_middle_of_large_segments() {
+    let disk = FaultDisk::new(0);
+    let options = Options { segment_bytes: 4 << 20, new_log_id: 3, ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    while log.end() < 60_000 {
+        let (count, records) = records_at(log.end());
+        log.append(0, count, &records).unwrap();
+    }
+    log.sync().unwrap();
+    check_starts(&log);
+    drop(log);
+    let (log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    check_starts(&log);
+    let from_the_end = Options { from_offset: log.end(), ..options };
+    drop(log);
+    check_starts(&Log::open(disk, from_the_end).unwrap().0);
+}
+
+fn check_starts<D: Disk>(log: &Log<D>) {
+    for from in (0..log.end()).step_by(1009).chain([0, 1, log.end() - 1]) {
+        let mut reader = log.handle().reader(from).unwrap();
+        let batch = reader.next().unwrap().unwrap();
+        let end = batch.base_offset + u64::from(batch.count);
+        assert!((batch.base_offset..end).contains(&from), "{from} is not in {}..{end}", batch.base_offset);
+        assert_eq!((batch.count, batch.records.to_vec()), records_at(batch.base_offset));
+    }
+    assert_eq!(log.handle().reader(log.end()).unwrap().next().unwrap(), None);
+}
+
+#[test]
+fn a_batch_that_compresses_takes_less_room_and_reads_the_same() {
+    let disk = FaultDisk::new(0);
+    let options = Options { segment_bytes: 1 << 20, compress: true, new_log_id: 3, ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options).unwrap();
+    let texts: Vec<u8> = (0..8000u32).flat_map(|n| format!("views:video-{:06};", n % 500).into_bytes()).collect();
+    let noise: Vec<u8> = (0..800).flat_map(|n: u64| records_at(n).1).take(20_000).collect();
+    for records in [&texts, &noise, &texts[..100].to_vec()] {
+        log.append(0, 1, records).unwrap();
+    }
+    log.sync().unwrap();
+    assert_eq!(
+        read_all(&log).into_iter().map(|batch| batch.records).collect::<Vec<_>>(),
+        [&texts, &noise, &texts[..100]]
+    );
+    let (_, stored) = tally_wal::segment::batches(&disk.contents("000000000001.seg").unwrap()).unwrap();
+    assert!(stored[0].1.lz4 && (stored[0].1.payload_bytes as usize) < texts.len() / 2);
+    assert!(!stored[2].1.lz4, "a small batch is left alone");
+}
+
+#[test]
+fn segments_keep_their_size_when_the_option_changes() {
+    let disk = FaultDisk::new(0);
+    let mut all = Vec::new();
+    for segment_bytes in [16 << 10, 32 << 10, 8 << 10, 16 << 10] {
+        let (mut log, _) = Log::open(disk.clone(), Options { segment_bytes, ..common::options() }).unwrap();
+        assert_eq!(read_all(&log), all);
+        while log.handle().prepare_spare().unwrap() {}
+        for n in 0..12u8 {
+            log.append(0, 1, &vec![n; log.batch_bytes_max() / 3]).unwrap();
+        }
+        log.sync().unwrap();
+        all = read_all(&log);
+    }
+    assert_eq!(all.len(), 48);
+}
+
+#[test]
+fn wrong_options_are_refused_by_name() {
+    for segment_bytes in [0, 4096, 10_000, 1 << 31] {
+        let error = Log::open(FaultDisk::new(0), Options { segment_bytes, ..Options::default() }).err().unwrap();
+        assert!(error.to_string().starts_with(&format!("segment_bytes is {segment_bytes}: it must be")), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_batches_are_read_back_as_they_were_appended_also_after_a_restart(
+        batches in prop::collection::vec((1u32..50, prop::collection::vec(0u8..4, 1..9000), any::<bool>()), 1..40),
+        compress: bool,
+    ) {
+        let disk = FaultDisk::new(0);
+        let options = Options { compress, ..common::options() };
+        let mut log = Log::open(disk.clone(), options.clone()).unwrap().0;
+        let mut expected = Vec::new();
+        for (count, records, restart) in batches {
+            let base_offset = log.append(0, count, &records).unwrap().base_offset;
+            expected.push(Attempt { base_offset, epoch: log.epoch(), count, records });
+            log.sync().unwrap();
+            if restart {
+                drop(log);
+                log = Log::open(disk.clone(), options.clone()).unwrap().0;
+            }
+        }
+        prop_assert_eq!(read_all(&log), expected);
+    }
+}
