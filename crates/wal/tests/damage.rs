@@ -1,6 +1,8 @@
 //! The log with damaged files: every bit flipped, every truncation, files missing or exchanged.
 //! Either everything is read as it was, or opening is refused by name, or the very last batch is cut and reported.
 
+#![allow(clippy::unwrap_used, reason = "in tests, helpers included")]
+
 mod common;
 
 use common::{Attempt, Model, read_all};

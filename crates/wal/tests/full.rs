@@ -1,5 +1,7 @@
 //! The log on a disk that runs full: at every byte, and with room again later.
 
+#![allow(clippy::unwrap_used, reason = "in tests, helpers included")]
+
 mod common;
 
 use common::{Model, check_recovery, read_all};

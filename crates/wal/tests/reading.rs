@@ -1,5 +1,7 @@
 //! Readers: from any record, while the log is written and trimmed, on a real disk, and round trips of any batches.
 
+#![allow(clippy::unwrap_used, reason = "in tests, helpers included")]
+
 mod common;
 
 use common::{Attempt, read_all};
