@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -114,16 +114,15 @@ fn explained(response: Response, method: &Method) -> Response {
     if !is_error || response.headers().get(CONTENT_TYPE).is_some_and(|found| found == CONTENT_TYPE_PROBLEM) {
         return response;
     }
-    let allowed = response.headers().get(ALLOW);
-    let problem = match (status, allowed.and_then(|methods| methods.to_str().ok())) {
-        (StatusCode::METHOD_NOT_ALLOWED, Some(methods)) => {
-            Problem::new(Kind::MethodNotAllowed, format!("this path does not take {method}; it takes {methods}"))
+    let problem = match status {
+        // Which methods the path does take is in the `Allow` header, which the router adds.
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let detail = format!("this path does not take {method}; the header Allow says what it takes");
+            Problem::new(Kind::MethodNotAllowed, detail)
         }
         _ => Problem::new(Kind::Other(status), "the request cannot be answered; /docs shows what can be asked"),
     };
-    let mut explained = problem.into_response();
-    explained.headers_mut().extend(allowed.map(|methods| (ALLOW, methods.clone())));
-    explained
+    problem.into_response()
 }
 
 /// A fixed set, because anybody may invent a method.

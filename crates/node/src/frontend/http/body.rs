@@ -348,6 +348,6 @@ mod tests {
         headers.insert(CONTENT_ENCODING, "br".parse().unwrap());
         let problem = decoder(&headers).err().expect("br is not known");
         assert_eq!(problem.kind, Kind::UnsupportedEncoding);
-        assert!(problem.detail().contains("br"), "{}", problem.detail());
+        assert!(problem.detail.contains("br"), "{}", problem.detail);
     }
 }

@@ -271,8 +271,8 @@ mod tests {
         ] {
             let problem = parse_delta(body.as_bytes()).unwrap_err();
             assert_eq!(problem.kind, Kind::InvalidField, "{}", quoted(body));
-            assert!(problem.detail().starts_with("delta is "), "{}", problem.detail());
-            assert!(problem.detail().len() < 300, "{}", problem.detail());
+            assert!(problem.detail.starts_with("delta is "), "{}", problem.detail);
+            assert!(problem.detail.len() < 300, "{}", problem.detail);
         }
     }
 

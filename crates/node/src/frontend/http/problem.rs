@@ -83,7 +83,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Problem {
     pub kind: Kind,
-    detail: String,
+    pub detail: String,
     members: Map<String, Value>,
     retry_after_s: Option<u64>,
 }
@@ -124,10 +124,6 @@ impl Problem {
 
     pub fn retry_after(self, seconds: u64) -> Problem {
         Problem { retry_after_s: Some(seconds), ..self }
-    }
-
-    pub fn detail(&self) -> &str {
-        &self.detail
     }
 
     fn body(&self) -> Vec<u8> {

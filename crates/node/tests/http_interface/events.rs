@@ -1,0 +1,122 @@
+//! `POST /v1/events`.
+
+use crate::support::TestNode;
+use serde_json::{Value, json};
+use std::io::Write;
+
+fn view(video: &str, country: &str) -> String {
+    json!({"type": "video.viewed", "dimensions": {"video": video, "country": country}}).to_string()
+}
+
+#[track_caller]
+fn check_balance(outcome: &Value) {
+    let n = |name: &str| outcome[name].as_u64().unwrap();
+    let boxes = ["counted", "duplicate", "conflict", "rejectedCount", "ignored", "late"];
+    assert_eq!(n("received"), boxes.iter().map(|name| n(name)).sum::<u64>(), "{outcome}");
+}
+
+#[test]
+fn an_object_an_array_and_lines_are_all_events() {
+    let node = TestNode::start();
+    let (a, b) = (view("a", "DE"), view("b", "DE"));
+    let pretty = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&a).unwrap()).unwrap();
+    for (body, content_type, events) in [
+        (a.clone(), "application/json", 1),
+        (pretty, "application/json", 1),
+        (format!("[{a},\n {b}]"), "application/json", 2),
+        (format!("{a}\n{b}\n"), "application/x-ndjson", 2),
+        (format!("{a}\r\n\n{b}"), "text/plain", 2),
+    ] {
+        let outcome = node.send("POST", "/v1/events", &[("content-type", content_type)], body.as_bytes()).ok();
+        check_balance(&outcome);
+        assert_eq!((&outcome["events"], &outcome["counted"]), (&json!(events), &json!(2 * events)), "{body}");
+    }
+    assert_eq!(node.value("views:a"), 5);
+    assert_eq!(node.value("views:b"), 3);
+    assert_eq!(node.value("countries:DE"), 8);
+}
+
+#[test]
+fn compressed_events_are_counted() {
+    let node = TestNode::start();
+    let body: String = (0..1000).map(|n| view(&format!("v{}", n % 10), "DE") + "\n").collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(body.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::encode_all(body.as_bytes(), 3).unwrap();
+    for (encoding, body) in [("gzip", &gzip), ("zstd", &zstd)] {
+        let outcome = node.send("POST", "/v1/events", &[("content-encoding", encoding)], body).ok();
+        assert_eq!((&outcome["events"], &outcome["counted"]), (&json!(1000), &json!(2000)), "{encoding}");
+        let cut = node.send("POST", "/v1/events", &[("content-encoding", encoding)], &body[..body.len() - 5]);
+        cut.problem(400, "invalid-body");
+    }
+    node.send("POST", "/v1/events", &[("content-encoding", "br")], &gzip).problem(415, "unsupported-encoding");
+    assert_eq!(node.value("views:v3"), 200);
+}
+
+#[test]
+fn a_bad_event_is_named_and_does_not_stop_the_good_ones() {
+    let node = TestNode::start();
+    let lines = [
+        view("a", "DE"),
+        r#"{"type":"video.viewed","dimensions":{"video":"a"}}"#.to_owned(),
+        r#"{"type":"video.viewed","delta":NaN}"#.to_owned(),
+        r#"{"typ":"video.viewed"}"#.to_owned(),
+        r#"{"type":"nobody.listens"}"#.to_owned(),
+        view("a", "FR"),
+    ];
+    let outcome = node.post("/v1/events", lines.join("\n")).ok();
+    check_balance(&outcome);
+    assert_eq!((&outcome["events"], &outcome["invalid"], &outcome["unmatched"]), (&json!(6), &json!(2), &json!(1)));
+    assert_eq!(
+        (&outcome["received"], &outcome["counted"], &outcome["rejectedCount"]),
+        (&json!(6), &json!(5), &json!(1))
+    );
+    let rejected: Vec<_> =
+        outcome["rejected"].as_array().unwrap().iter().map(|r| (&r["index"], r["counter"].as_str())).collect();
+    assert_eq!(rejected, [(&json!(1), Some("countries")), (&json!(2), None), (&json!(3), None)]);
+    assert_eq!(node.value("views:a"), 3);
+}
+
+#[test]
+fn a_body_without_a_good_event_is_refused() {
+    let node = TestNode::start();
+    node.post("/v1/events", "").problem(400, "invalid-body");
+    node.post("/v1/events", "[]").problem(400, "invalid-body");
+    node.post("/v1/events", "hello").problem(400, "no-valid-event");
+    node.post("/v1/events", b"\xff\xfe{}").problem(400, "no-valid-event");
+    node.post("/v1/events", r#"{"type":"video.viewed","dimensions":{"#).problem(400, "no-valid-event");
+    let answer = node.post("/v1/events", "{}\n{}");
+    let detail = answer.problem(400, "no-valid-event");
+    assert!(detail.contains("type"), "{detail}");
+    assert_eq!(answer.json()["rejected"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_overflow_is_a_rejected_entry() {
+    let node = TestNode::start();
+    node.post("/v1/counters/stock:i/increment", format!("{{\"delta\":{}}}", -i64::MAX)).ok();
+    let sold = r#"{"type":"item.sold","dimensions":{"item":"i"},"delta":5}"#;
+    let outcome = node.post("/v1/events", format!("{sold}\n{}", view("a", "DE"))).ok();
+    check_balance(&outcome);
+    assert_eq!((&outcome["counted"], &outcome["rejectedCount"]), (&json!(2), &json!(1)));
+    assert_eq!((&outcome["rejected"][0]["index"], &outcome["rejected"][0]["counter"]), (&json!(0), &json!("stock")));
+}
+
+#[test]
+fn what_was_counted_shows_in_the_metrics() {
+    let node = TestNode::start();
+    node.post("/v1/events", format!("{}\nx\n", view("a", "DE"))).ok();
+    node.get("/nowhere").problem(404, "not-found");
+    let metrics = node.get("/metrics");
+    for line in [
+        "tally_events_total 2",
+        "tally_events_invalid_total 1",
+        "tally_entries_received_total 2",
+        r#"tally_entries_total{box="counted"} 2"#,
+        r#"tally_http_requests_total{method="POST",route="/v1/events",status="200"} 1"#,
+        r#"tally_http_requests_total{method="GET",route="other",status="404"} 1"#,
+    ] {
+        assert!(metrics.text().contains(line), "{line} is missing in\n{}", metrics.text());
+    }
+}

@@ -1,0 +1,9 @@
+//! The HTTP interface of a whole node, over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod counters;
+mod events;
+mod hostile;
+mod protocol;
+mod support;

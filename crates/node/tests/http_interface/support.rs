@@ -1,0 +1,157 @@
+//! A node on a port of its own and a client that can be as rude as a test needs.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use tally_node::assemble::{Node, Options};
+use tempfile::TempDir;
+
+pub const YAML: &str = "
+counters:
+  - counterName: views
+    mode: display
+    dimensions: [video]
+    rules: [{on: video.viewed, op: increment}]
+  - counterName: countries
+    mode: display
+    dimensions: [country]
+    rules: [{on: video.viewed, op: increment}]
+  - counterName: stock
+    mode: simple
+    dimensions: [item]
+    rules: [{on: item.sold, op: decrement}]
+";
+
+/// No test waits longer than this for a byte; it is a bound on a failing test, not on a passing one.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct TestNode {
+    node: Option<Node>,
+    pub address: SocketAddr,
+    _dir: TempDir,
+}
+
+impl TestNode {
+    pub fn start() -> TestNode {
+        TestNode::start_with(|_| {})
+    }
+
+    pub fn start_with(change: impl FnOnce(&mut Options)) -> TestNode {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::new(dir.path());
+        options.http = Some("127.0.0.1:0".parse().unwrap());
+        options.http_threads = 2;
+        options.config = Some(YAML.to_owned());
+        options.log.segment_bytes = 16 << 20;
+        change(&mut options);
+        let node = Node::start(options).unwrap_or_else(|error| panic!("{error}"));
+        TestNode { address: node.http_addr().unwrap(), node: Some(node), _dir: dir }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.send("POST", path, &[], body.as_ref())
+    }
+
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let extra: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n{extra}\r\n", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        // A server that refuses early may close before it has read everything.
+        let _ = stream.write_all(body);
+        let answer = if method == "HEAD" { read_head(&mut stream) } else { read_answer(&mut stream) };
+        answer.expect("an answer")
+    }
+
+    pub fn value(&self, id: &str) -> i64 {
+        let answer = self.get(&format!("/v1/counters/{id}"));
+        answer.json()["value"].as_i64().unwrap_or_else(|| panic!("{answer:?}"))
+    }
+
+    pub fn stop(mut self) {
+        self.node.take().unwrap().stop().unwrap();
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            let _ = node.stop();
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1);
+        lines.filter_map(|line| line.split_once(':')).find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.trim())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Checks that this is a problem of the given type, and answers its `detail`.
+    #[track_caller]
+    pub fn problem(&self, status: u16, slug: &str) -> String {
+        assert_eq!(self.status, status, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let body = self.json();
+        assert_eq!(body["type"], format!("/problems/{slug}"), "{body}");
+        assert_eq!(body["status"], status);
+        assert!(body["title"].is_string());
+        body["detail"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+}
+
+/// Reads one answer; `None` if the connection is closed before it begins.
+pub fn read_answer(stream: &mut TcpStream) -> Option<Answer> {
+    let mut answer = read_head(stream)?;
+    let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+    answer.body.resize(length, 0);
+    stream.read_exact(&mut answer.body).unwrap();
+    Some(answer)
+}
+
+/// Reads an answer without its body, and not a byte further.
+fn read_head(stream: &mut TcpStream) -> Option<Answer> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Some(Answer { status, head, body: Vec::new() })
+}
