@@ -41,6 +41,7 @@ enum Op {
     Events,
 }
 
+/// Measure a running server, or anything that speaks the Redis protocol
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

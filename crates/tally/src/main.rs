@@ -2,11 +2,16 @@
 
 mod add;
 mod bench;
+mod check;
 mod client;
+mod demo;
 mod failure;
 mod get;
+mod inspect;
+mod serve;
 
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -31,9 +36,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
+    Check(check::CheckArgs),
     Add(add::AddArgs),
     Get(get::GetArgs),
     Bench(bench::BenchArgs),
+    Inspect(inspect::InspectArgs),
 }
 
 fn main() -> ExitCode {
@@ -49,14 +58,20 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> failure::Result<()> {
     match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Check(args) => check::run(args),
         Command::Add(args) => add::run(args),
         Command::Get(args) => get::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Inspect(args) => inspect::run(args),
     }
 }
 
 /// Logs go to stderr: stdout belongs to the command's answer.
 fn start_logging() {
     let filter = EnvFilter::try_from_env("TALLY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let stderr = std::io::stderr;
+    let colours = stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(colours).with_target(false).init();
 }

@@ -34,7 +34,6 @@ counters:
   - counterName: views
     mode: display
     dimensions: [video]
-    dedup: {by: [session, seq], window: 60s}
     rules:
       - {on: video.viewed, op: increment}
 ";

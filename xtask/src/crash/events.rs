@@ -12,13 +12,11 @@ counters:
   - counterName: views
     mode: display
     dimensions: [video]
-    dedup: {by: [session, seq], window: 60s}
     rules:
       - {on: video.viewed, op: increment}
   - counterName: views_by_country
     mode: display
     dimensions: [country]
-    dedup: {by: [session, seq], window: 60s}
     rules:
       - {on: video.viewed, op: increment}
 ";

@@ -1,0 +1,77 @@
+//! `tally demo`: a server in a temporary directory, with sample traffic and something to try.
+
+mod traffic;
+
+use crate::failure::{Failure, Result};
+use crate::serve::{self, say};
+use clap::Args;
+use std::net::SocketAddr;
+use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options};
+use traffic::Traffic;
+
+const CONFIG: &str = include_str!("demo/counters.yaml");
+
+/// Run a server with sample traffic, and print what to try
+#[derive(Args)]
+#[command(after_help = "Nothing is kept: the data is in a temporary directory that goes when the demo ends.")]
+pub struct DemoArgs {
+    /// Where to listen for HTTP
+    #[arg(long, value_name = "ADDR", default_value = serve::HTTP)]
+    http: SocketAddr,
+    /// Where to listen for the Redis protocol
+    #[arg(long, value_name = "ADDR", default_value = serve::RESP)]
+    resp: SocketAddr,
+    /// End the sample traffic after this many events; the server goes on
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    events: u64,
+}
+
+pub fn run(args: DemoArgs) -> Result<()> {
+    let directory = tempfile::Builder::new()
+        .prefix("tally-demo-")
+        .tempdir()
+        .map_err(|error| Failure::new("no temporary directory could be made").why(error))?;
+    let options = Options {
+        http: Some(args.http),
+        resp: Some(args.resp),
+        config: Some(CONFIG.to_owned()),
+        memory_bytes: MEMORY_BYTES_MIN,
+        ..Options::new(directory.path())
+    };
+    let node = serve::start(options)?;
+    print_what_to_try(&node);
+    let traffic = node.http_addr().map(|address| Traffic::start(address, args.events)).transpose();
+    let traffic = traffic.map_err(|error| Failure::new("the sample traffic could not be started").why(error))?;
+    serve::wait_for_signal()?;
+    drop(traffic);
+    serve::stop(node)
+}
+
+fn print_what_to_try(node: &Node) {
+    say("Tally is running on sample traffic: videos are opened, viewed and closed.\n\nDeclared:\n");
+    CONFIG.lines().for_each(|line| say(&format!("  {line}")));
+    say("\nTry:\n");
+    if let Some(http) = node.http_addr() {
+        say(&format!("  curl 'http://{http}/v1/counters/views:v1'"));
+        say(&format!("  curl 'http://{http}/v1/counters/views_by_country:*/aggregate'"));
+        say(&format!(
+            "  curl 'http://{http}/v1/counters/hello/increment' -H 'Content-Type: application/json' -d '{{\"delta\":5}}'"
+        ));
+    }
+    if let Some(resp) = node.resp_addr() {
+        say(&format!("  redis-cli -h {} -p {} INCR hello", resp.ip(), resp.port()));
+    }
+    say("\nCtrl-C ends it.");
+    say("ready");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::counter::Declarations;
+
+    #[test]
+    fn the_sample_configuration_is_valid() {
+        assert_eq!(Declarations::parse(CONFIG).unwrap().counters().len(), 3);
+    }
+}

@@ -1,0 +1,77 @@
+//! A data directory for a person: how far its store has come, and the counters in it.
+
+use super::{moment, readable};
+use crate::failure::{Failure, Result};
+use std::io;
+use std::path::Path;
+use tally_core::cell::Row;
+use tally_core::id::CellHasher;
+use tally_node::data_dir::DataDir;
+use tally_storage::store::local::LocalStore;
+use tally_storage::store::{Checkpoint, Store};
+
+/// What a data directory has and nothing else: where the store is.
+pub const DIRECTORY: &str = "store";
+
+const CACHE_BYTES: u64 = 16 << 20;
+const NAMES_PER_PAGE: usize = 1000;
+
+/// Shows the checkpoint and up to `limit` counters.
+pub fn show(path: &Path, limit: usize) -> Result<()> {
+    let new_directory = || Err(io::Error::other("it has lost the file that says what it is"));
+    let data = DataDir::open(path, new_directory).map_err(|error| unreadable(path, error))?;
+    let store = LocalStore::open(&data.store(), CACHE_BYTES).map_err(|error| unreadable(path, error))?;
+    let checkpoint = store.checkpoint().map_err(|error| unreadable(path, error))?;
+    println!("data directory {}", path.display());
+    match &checkpoint {
+        Some(checkpoint) => show_checkpoint(checkpoint),
+        None => println!("  no checkpoint yet: everything is in the log"),
+    }
+    let hasher = CellHasher::new(data.identity.hash_seed);
+    show_counters(&store, &hasher, limit).map_err(|error| unreadable(path, error))
+}
+
+fn show_checkpoint(checkpoint: &Checkpoint) {
+    println!("  checkpoint     everything before position {}", checkpoint.position);
+    println!("  log time       {}", moment(checkpoint.log_time_ms));
+    println!("  counters       {}", checkpoint.counters);
+    println!("  configuration  version {}", checkpoint.config_version);
+    checkpoint.config.lines().for_each(|line| println!("    {line}"));
+}
+
+fn show_counters(
+    store: &LocalStore,
+    hasher: &CellHasher,
+    limit: usize,
+) -> std::result::Result<(), tally_storage::store::Error> {
+    let mut shown = 0;
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let names = store.names(b"", after.as_deref(), NAMES_PER_PAGE)?;
+        let Some(last) = names.last() else { return Ok(()) };
+        after = Some(last.clone());
+        for name in &names {
+            if shown == limit {
+                println!("  … more counters: raise --limit to see them");
+                return Ok(());
+            }
+            if let Some(row) = store.get(hasher.key(name))? {
+                println!("  {}  {}", readable(name), describe(&row));
+                shown += 1;
+            }
+        }
+    }
+}
+
+fn describe(row: &Row) -> String {
+    match &row.expiry {
+        Some(expiry) => format!("{}  expires {}", row.value, moment(expiry.at_ms)),
+        None => row.value.to_string(),
+    }
+}
+
+fn unreadable(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("{} cannot be read", path.display()))
+        .why(error)
+        .remedy("Stop the server that uses it, if there is one; its segments in log/ can be shown at any time.")
+}

@@ -1,0 +1,240 @@
+//! `tally serve`: runs a node until it is told to stop.
+
+use crate::check;
+use crate::failure::{Failure, Result};
+use bytesize::ByteSize;
+use clap::Args;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
+use tally_node::data_dir::DataDirError;
+use tally_node::engine::Durability;
+use tally_node::frontend::resp::{Password, RespOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub const HTTP: &str = "127.0.0.1:7070";
+pub const RESP: &str = "127.0.0.1:7379";
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Run a server
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally serve                                          counters without a declaration, data in ./data
+  tally serve --config counters.yaml --data /srv/tally
+  tally serve --resp 127.0.0.1:6379 --memory 4GiB      where Redis clients expect a server
+SIGTERM or Ctrl-C finishes what was accepted, takes a checkpoint and ends with exit code 0.")]
+pub struct ServeArgs {
+    /// Declared counters, in YAML; without it those that the data directory knows stay in force
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where everything is kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// Where to listen for HTTP
+    #[arg(long, value_name = "ADDR", default_value = HTTP)]
+    http: SocketAddr,
+    /// Where to listen for the Redis protocol
+    #[arg(long, value_name = "ADDR", default_value = RESP)]
+    resp: SocketAddr,
+
+    /// Memory for counters, queues and caches, such as 4GiB [default: half of what there is]
+    #[arg(long, value_name = "SIZE", help_heading = "Tuning")]
+    memory: Option<ByteSize>,
+    /// When a write is on disk: sync (before its answer), interval (a second later at most; or interval:200ms), none
+    #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
+    durability: Durability,
+    /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Tuning")]
+    checkpoint_log: ByteSize,
+    /// Threads for HTTP [default: as many as there are cores]
+    #[arg(long, value_name = "N", help_heading = "Tuning")]
+    http_threads: Option<usize>,
+
+    /// What clients of the Redis protocol must say in AUTH
+    #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true, help_heading = "Access")]
+    password: Option<String>,
+}
+
+pub fn run(args: ServeArgs) -> Result<()> {
+    let config = args.config.as_deref().map(check::read).transpose()?;
+    if let (Some(file), Some(yaml)) = (&args.config, &config) {
+        check::parse(file, yaml)?;
+    }
+    let options = options(&args, config);
+    let what = Banner::new(&args, &options);
+    let node = start(options)?;
+    what.print(&node);
+    wait_for_signal()?;
+    stop(node)
+}
+
+/// Starts a node, or says to a person why not.
+pub fn start(options: Options) -> Result<Node> {
+    let data = options.data_dir.display().to_string();
+    Node::start(options).map_err(|error| explain(error, &data))
+}
+
+/// Ends a node in order.
+pub fn stop(node: Node) -> Result<()> {
+    say("stopping: finishing what was accepted, then a checkpoint");
+    node.stop().map_err(|refusal| {
+        Failure::new("the last checkpoint could not be taken")
+            .why(refusal)
+            .remedy("Nothing that was acknowledged is lost: the next start replays the log.")
+    })?;
+    say("stopped");
+    Ok(())
+}
+
+/// Waits until a signal asks the process to end.
+pub fn wait_for_signal() -> Result<()> {
+    receive_signal().map_err(|error| Failure::new("signals cannot be waited for").why(error))
+}
+
+fn receive_signal() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let [mut terminate, mut interrupt]: [Signal; 2] =
+            [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+/// Prints a line; a server goes on when nobody reads what it prints.
+pub fn say(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+fn options(args: &ServeArgs, config: Option<String>) -> Options {
+    let defaults = Options::new(&args.data);
+    Options {
+        http: Some(args.http),
+        resp: Some(args.resp),
+        http_threads: args.http_threads.unwrap_or(defaults.http_threads).max(1),
+        config,
+        memory_bytes: args.memory.map_or_else(half_of_memory, |size| size.as_u64()),
+        durability: args.durability,
+        checkpoint_log_bytes: args.checkpoint_log.as_u64(),
+        resp_options: RespOptions { password: args.password.clone().and_then(Password::new), ..RespOptions::default() },
+        ..defaults
+    }
+}
+
+/// Half of the machine's memory, or of what the process's container may use.
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    let machine = info.totalram as u64 * u64::from(info.mem_unit.max(1));
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    (container.unwrap_or(u64::MAX).min(machine) / 2).max(MEMORY_BYTES_MIN)
+}
+
+fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
+    match text.split_once(':') {
+        None if text == "sync" => Ok(Durability::Sync),
+        None if text == "interval" => Ok(Durability::Interval(INTERVAL)),
+        None if text == "none" => Ok(Durability::None),
+        Some(("interval", interval)) => match humantime::parse_duration(interval) {
+            Ok(interval) if !interval.is_zero() => Ok(Durability::Interval(interval)),
+            _ => Err(format!("{interval:?} is not an interval; write interval:200ms")),
+        },
+        _ => Err("choose sync, interval, interval:200ms or none".to_owned()),
+    }
+}
+
+/// What was chosen, for the one who started the server.
+struct Banner {
+    lines: Vec<String>,
+}
+
+impl Banner {
+    fn new(args: &ServeArgs, options: &Options) -> Banner {
+        let declared = match &args.config {
+            Some(file) => format!("declared in {}", file.display()),
+            None => "as the data directory has them; --config FILE declares counters".to_owned(),
+        };
+        Banner {
+            lines: vec![
+                format!("Tally {}", env!("CARGO_PKG_VERSION")),
+                format!("  data        {}", args.data.display()),
+                format!("  durability  {}", describe(options.durability)),
+                format!("  memory      {}", ByteSize::b(options.memory_bytes).display().iec()),
+                format!("  counters    {declared}"),
+            ],
+        }
+    }
+
+    fn print(&self, node: &Node) {
+        self.lines.iter().for_each(|line| say(line));
+        let found = node.recovered();
+        say(&format!("  found       {} counters, {} log records replayed", found.counters, found.replayed_records));
+        if let Some(address) = node.http_addr() {
+            say(&format!("  HTTP        http://{address}  (what it offers: http://{address}/docs)"));
+        }
+        if let Some(address) = node.resp_addr() {
+            say(&format!("  Redis       redis://{address}"));
+        }
+        let open =
+            [node.http_addr(), node.resp_addr()].into_iter().flatten().find(|address| !address.ip().is_loopback());
+        if let Some(address) = open {
+            tracing::warn!("{address} can be reached from other machines: let only those in that may count");
+        }
+        say("ready");
+    }
+}
+
+fn describe(durability: Durability) -> String {
+    match durability {
+        Durability::Sync => "sync: an answer means that it is on disk".to_owned(),
+        Durability::Interval(interval) => {
+            format!("interval: a power cut may take the last {}", humantime::format_duration(interval))
+        }
+        Durability::None => "none: a power cut may take what the operating system had not written".to_owned(),
+    }
+}
+
+fn explain(error: StartError, data: &str) -> Failure {
+    let failure = Failure::new("Tally cannot start");
+    match error {
+        StartError::DataDir(DataDirError::InUse(path)) => {
+            Failure::new(format!("the data directory {} is in use", path.display()))
+                .why("another Tally is running on it, and two would ruin it")
+                .remedy("Stop the other one, or choose another directory with --data.")
+        }
+        StartError::TooLittleMemory { given } => failure
+            .why(format!("--memory {} is too little", ByteSize::b(given).display().iec()))
+            .remedy(format!("Give at least {}.", ByteSize::b(MEMORY_BYTES_MIN).display().iec())),
+        StartError::Listen { address, error } => failure
+            .why(format!("it cannot listen on {address}: {error}"))
+            .remedy("Stop what listens there, or choose other addresses with --http and --resp."),
+        StartError::Recovery(error) => Failure::new(format!("the data in {data} cannot be used")).why(error),
+        other => failure.why(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_read_as_a_person_writes_it() {
+        assert_eq!(parse_durability("sync"), Ok(Durability::Sync));
+        assert_eq!(parse_durability("interval"), Ok(Durability::Interval(INTERVAL)));
+        assert_eq!(parse_durability("interval:200ms"), Ok(Durability::Interval(Duration::from_millis(200))));
+        for bad in ["", "always", "interval:", "interval:0s", "sync:1s"] {
+            assert!(parse_durability(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_memory_is_at_least_what_a_node_needs() {
+        assert!(half_of_memory() >= MEMORY_BYTES_MIN);
+    }
+}
