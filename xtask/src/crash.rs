@@ -42,13 +42,13 @@ pub struct CrashArgs {
     #[arg(long)]
     release: bool,
     /// Bytes of log after which a checkpoint begins; small, so that kills hit checkpoints
-    #[arg(long, default_value = "256KiB")]
+    #[arg(long, default_value = "32KiB")]
     checkpoint_log: String,
 }
 
 impl Default for CrashArgs {
     fn default() -> CrashArgs {
-        CrashArgs { rounds: 100, seed: None, release: false, checkpoint_log: "256KiB".to_owned() }
+        CrashArgs { rounds: 100, seed: None, release: false, checkpoint_log: "32KiB".to_owned() }
     }
 }
 

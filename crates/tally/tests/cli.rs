@@ -1,0 +1,208 @@
+//! The binary from outside: what a person types, and what they get.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+fn tally(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tally")).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A served data directory; killed when dropped.
+struct Served {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    banner: String,
+    resp: String,
+}
+
+impl Served {
+    fn start(command: &[&str]) -> Served {
+        let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tally"))
+            .args(command)
+            .args(ports)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut banner = String::new();
+        while !banner.ends_with("ready\n") {
+            assert!(output.read_line(&mut banner).unwrap() > 0, "the server ended early:\n{banner}");
+        }
+        let resp =
+            banner.split("redis://").nth(1).map_or(String::new(), |rest| rest.lines().next().unwrap().to_owned());
+        Served { child, output, banner, resp }
+    }
+
+    fn on(data: &Path) -> Served {
+        Served::start(&["serve", "--memory", "256MiB", "--data", data.to_str().unwrap()])
+    }
+
+    fn client(&self, args: &[&str]) -> Output {
+        tally(&[args, &["--server", &self.resp]].concat())
+    }
+
+    /// Asks the server to stop; answers its exit code and what it still printed.
+    fn stop(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_was_added_is_there_after_a_stop_and_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    assert!(server.banner.contains("sync: an answer means that it is on disk"), "{}", server.banner);
+    assert_eq!(stdout(&server.client(&["add", "visits"])), "1\n");
+    assert_eq!(stdout(&server.client(&["add", "visits", "10"])), "11\n");
+    assert_eq!(stdout(&server.client(&["add", "visits", "-2"])), "9\n");
+    let (code, rest) = server.stop(Signal::TERM);
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.ends_with("stopped\n"), "{rest}");
+
+    let server = Served::on(dir.path());
+    assert_eq!(stdout(&server.client(&["get", "visits"])), "9\n");
+    assert_eq!(stdout(&server.client(&["get", "visits", "nobody"])), "visits  9\nnobody  (none)\n");
+    assert_eq!(server.stop(Signal::INT).0, Some(0));
+}
+
+#[test]
+fn a_second_process_on_the_same_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    let data = dir.path().to_str().unwrap();
+    let second = tally(&["serve", "--data", data, "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
+    assert_eq!(second.status.code(), Some(1));
+    let text = stderr(&second);
+    assert!(text.contains(data) && text.contains("in use") && text.contains("--data"), "{text}");
+    assert_eq!(stdout(&server.client(&["add", "still-counting"])), "1\n");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Served::on(dir.path());
+    let data = other.path().to_str().unwrap();
+    let second = tally(&["serve", "--data", data, "--http", "127.0.0.1:0", "--resp", &server.resp]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains(&server.resp), "{}", stderr(&second));
+}
+
+#[test]
+fn a_wrong_configuration_is_shown_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("counters.yaml");
+    std::fs::write(&file, "counters:\n  - counterName: views\n    mode: displai\n").unwrap();
+    for command in [&["check"][..], &["serve", "--data", dir.path().to_str().unwrap(), "--config"]] {
+        let output = tally(&[command, &[file.to_str().unwrap()]].concat());
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("counters.yaml:3:11") && text.contains("mode: displai"), "{text}");
+    }
+}
+
+#[test]
+fn a_right_configuration_is_summed_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("counters.yaml");
+    let yaml =
+        "counters:\n  - {counterName: views, mode: display, dimensions: [video], rules: [{on: seen, op: increment}]}\n";
+    std::fs::write(&file, yaml).unwrap();
+    let output = tally(&["check", file.to_str().unwrap()]);
+    assert!(output.status.success());
+    assert!(stdout(&output).contains("views:{video}  display, fed by seen"), "{}", stdout(&output));
+}
+
+#[test]
+fn inspect_shows_the_records_of_a_segment_and_the_counters_of_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    server.client(&["add", "visits", "7"]);
+    let segment = dir.path().join("log/000000000001.seg");
+    let live = stdout(&tally(&["inspect", segment.to_str().unwrap()]));
+    assert!(live.contains("add      visits +7"), "{live}");
+
+    let data = dir.path().to_str().unwrap();
+    assert!(stderr(&tally(&["inspect", data])).contains("another Tally"), "a store in use is refused");
+    server.stop(Signal::TERM);
+    let store = stdout(&tally(&["inspect", data]));
+    assert!(store.contains("visits  7"), "{store}");
+}
+
+#[test]
+fn inspect_of_something_else_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = tally(&["inspect", dir.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("neither a log nor a store"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_client_without_a_server_is_told_what_to_do() {
+    let output = tally(&["get", "visits", "--server", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("tally serve"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_demo_serves_its_sample_traffic_until_it_is_stopped() {
+    let server = Served::start(&["demo", "--events", "300"]);
+    assert_eq!(server.banner.matches("  curl ").count(), 3, "{}", server.banner);
+    let command = server.banner.lines().find(|line| line.contains("redis-cli")).unwrap();
+    let port = command.split("-p ").nth(1).unwrap().split(' ').next().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    // The traffic is bounded, so this ends whether views come or not.
+    let viewed = (0..10_000).any(|_| stdout(&tally(&["get", "views:v0", "--server", &address])).trim() != "(none)");
+    assert!(viewed, "no view of the most popular video was counted");
+    assert_eq!(server.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn a_run_of_the_load_generator_counts_what_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    let run = |args: &[&str]| {
+        let output = tally(&[&["bench", "--json", "--server", &server.resp, "--keys", "100"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str::<serde_json::Value>(stdout(&output).lines().last().unwrap()).unwrap()
+    };
+    let report = run(&["--preload", "--requests", "5000", "--connections", "5", "--pipeline", "7", "--dist", "one"]);
+    assert_eq!(report["groups"][0]["operations"], 5000);
+    assert_eq!(report["errors"], 0);
+    assert_eq!(stdout(&server.client(&["get", "v:00000000", "v:00000099"])), "v:00000000  5001\nv:00000099  1\n");
+    let mix = run(&["--op", "mix", "--requests", "5000", "--readers", "3"]);
+    assert_eq!(mix["groups"].as_array().unwrap().len(), 2, "{mix}");
+}
+
+#[test]
+fn a_run_whose_answers_are_errors_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    let biggest = i64::MAX.to_string();
+    server.client(&["add", "v:0", &biggest]);
+    let output =
+        tally(&["bench", "--server", &server.resp, "--keys", "1", "--key-pattern", "v:%01d", "--requests", "10"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("overflow"), "{}", stdout(&output));
+}
