@@ -6,6 +6,9 @@
 
 use crate::segment::PAGE_BYTES;
 
+/// A buffer that a huge batch made larger than this is not kept.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
 pub(crate) struct Pages {
     bytes: Vec<u8>,
     /// Where in `bytes` the pages begin: memory aligned like the page cache is copied fastest.
@@ -63,8 +66,14 @@ impl Pages {
     /// Forgets all whole pages and answers how many bytes those were.
     pub fn drain_whole(&mut self) -> usize {
         let whole = self.len / PAGE_BYTES * PAGE_BYTES;
-        self.bytes.copy_within(self.start + whole..self.start + self.len, self.start);
-        self.len -= whole;
+        if self.bytes.len() > KEPT_BYTES_MAX {
+            let mut smaller = Pages::new();
+            smaller.push(&self.filled()[whole..]);
+            *self = smaller;
+        } else {
+            self.bytes.copy_within(self.start + whole..self.start + self.len, self.start);
+            self.len -= whole;
+        }
         whole
     }
 
@@ -103,6 +112,15 @@ mod tests {
         pages.clear();
         pages.push(&[8; 10]);
         assert!(pages.padded(usize::MAX)[10..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_huge_buffer_is_given_back_with_the_partial_page_kept() {
+        let mut pages = Pages::new();
+        pages.push(&vec![7; 3 * KEPT_BYTES_MAX + 5]);
+        assert_eq!(pages.drain_whole(), 3 * KEPT_BYTES_MAX);
+        assert!(pages.bytes.len() < KEPT_BYTES_MAX);
+        assert_eq!(pages.filled(), [7; 5]);
     }
 
     #[test]

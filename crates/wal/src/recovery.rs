@@ -57,7 +57,7 @@ pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recove
     for sequence in &files.segments {
         headers.push(read_header(&disk, *sequence, headers.last())?);
     }
-    recover(disk, options, headers, spares)
+    recover(disk, options, &files, headers, spares)
 }
 
 /// The log's files by what their names say.
@@ -66,6 +66,7 @@ struct Files {
     segments: Vec<u64>,
     spares: Vec<String>,
     temporaries: Vec<String>,
+    discarded: Vec<String>,
 }
 
 impl Files {
@@ -74,11 +75,22 @@ impl Files {
         let mut segments: Vec<u64> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
         segments.sort_unstable();
         let with = |suffix| names.iter().filter(move |name| name.ends_with(suffix)).cloned().collect();
-        Ok(Files { segments, spares: with(SPARE_SUFFIX), temporaries: with(TEMPORARY_SUFFIX) })
+        let (temporaries, discarded) = (with(TEMPORARY_SUFFIX), with(DISCARDED_SUFFIX));
+        Ok(Files { segments, spares: with(SPARE_SUFFIX), temporaries, discarded })
     }
 
     fn remove_temporaries<D: Disk>(&self, disk: &D) -> Result<(), Error> {
         self.temporaries.iter().try_for_each(|name| disk.remove(name).map_err(Error::io(format!("remove {name}"))))
+    }
+
+    /// The headers of segments that were set aside, as far as they can be read: no position in them may be given again.
+    fn discarded<D: Disk>(&self, disk: &D) -> Vec<segment::Header> {
+        let header = |name: &String| {
+            let mut block = [0; HEADER_BYTES];
+            disk.open(name).and_then(|file| file.read_at(&mut block, 0)).ok()?;
+            segment::Header::decode(&block).ok()
+        };
+        self.discarded.iter().filter_map(header).collect()
     }
 
     /// Spares of the size that new segments have; the others are removed.
@@ -96,25 +108,28 @@ impl Files {
     }
 }
 
-/// Starts a log where there is none.
+/// Starts a log where there is none: at record 0, or where a log that was given up must go on.
 fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, Recovered), Error> {
+    let before = files.discarded(&disk);
     let header = segment::Header {
         log_id: options.new_log_id,
-        sequence: 1,
-        base_offset: 0,
-        epoch: 1,
+        sequence: before.iter().map(|header| header.sequence).max().unwrap_or(0) + 1,
+        base_offset: options.from_offset,
+        epoch: before.iter().map(|header| header.epoch).max().unwrap_or(0) + 1,
         segment_bytes: options.segment_bytes,
-        log_time_ms: 0,
+        log_time_ms: before.iter().map(|header| header.log_time_ms).max().unwrap_or(0),
     };
-    if options.from_offset > 0 || !files.spares.is_empty() {
+    let expected = options.from_offset > 0 || !files.spares.is_empty();
+    if expected && options.discard_from.is_none_or(|from| from > options.from_offset) {
         let what = format!("the log's files are missing, but record {} has been reached", options.from_offset);
-        return Err(damaged(&header, 0, 0, what, "Put the log's files back".to_owned()));
+        return Err(damaged(&header, 0, 0, what, remedy(0)));
     }
     segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?;
     let file = segment::install(&disk, REWRITE_NAME, &header).map_err(Error::io("start a log"))?;
     let segments = vec![Segment { header, index: Default::default() }];
-    let reached = Reached { offset: 0, epoch: 1, log_time_ms: 0 };
-    Ok(assemble(disk, options, Spares::new(Vec::new()), segments, Active::empty(file, header), reached))
+    let reached = Reached { offset: header.base_offset, epoch: header.epoch, log_time_ms: header.log_time_ms };
+    let spares = Spares::new(files.usable_spares(&disk, &options)?);
+    Ok(assemble(disk, options, spares, segments, Active::empty(file, header), reached))
 }
 
 fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header>) -> Result<segment::Header, Error> {
@@ -124,7 +139,8 @@ fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header
     let offset = before.map_or(0, |before| before.base_offset);
     let refuse = |at: u64, what: String| {
         let remedy =
-            "Restore the file from a copy, or move it and all later segments away to give up their records".to_owned();
+            "Restore the log's files from a copy, or move this one and all later ones away to give up their records"
+                .to_owned();
         Error::Damaged { file: name.clone(), at, offset, what, remedy }
     };
     if bytes < HEADER_BYTES as u64 {
@@ -154,17 +170,17 @@ fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header
 fn recover<D: Disk>(
     disk: D,
     options: Options,
+    files: &Files,
     headers: Vec<segment::Header>,
     mut spares: Vec<String>,
 ) -> Result<(Log<D>, Recovered), Error> {
     let Verified { mut segments, image, at, reached, cut } = verify(&disk, &options, &headers)?;
     if reached.offset < options.from_offset {
-        let last = &segments[segments.len() - 1].header;
-        let what = format!("the log ends here, but record {} has been reached", options.from_offset);
-        return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
+        return start_over(disk, options, &headers, &segments[segments.len() - 1].header, at, reached);
     }
     let discarded = set_aside(&disk, &headers[segments.len()..])?;
-    let epoch = headers.iter().map(|header| header.epoch).max().unwrap_or(0) + 1;
+    let known = headers.iter().chain(&files.discarded(&disk)).map(|header| header.epoch).max();
+    let epoch = known.expect("there is at least one segment") + 1;
     let active = segments.last_mut().expect("verify answers at least one segment");
     active.header.epoch = epoch;
     let spare = if active.header.segment_bytes == options.segment_bytes { spares.pop() } else { None };
@@ -173,6 +189,25 @@ fn recover<D: Disk>(
     let reached = Reached { epoch, ..reached };
     let (log, recovered) = assemble(disk, options, Spares::new(spares), segments, active, reached);
     Ok((log, Recovered { cut, discarded, ..recovered }))
+}
+
+/// The log ends before the record where reading will start. If that was ordered, all of it is set aside and a new one
+/// begins at that record, before which everything is in some base.
+fn start_over<D: Disk>(
+    disk: D,
+    options: Options,
+    headers: &[segment::Header],
+    last: &segment::Header,
+    at: usize,
+    reached: Reached,
+) -> Result<(Log<D>, Recovered), Error> {
+    if options.discard_from.is_none_or(|from| from > reached.offset) {
+        let what = format!("the log ends here, but record {} has been reached", options.from_offset);
+        return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
+    }
+    let discarded = set_aside(&disk, headers)?;
+    let (log, recovered) = create(disk.clone(), options, &Files::list(&disk)?)?;
+    Ok((log, Recovered { discarded, ..recovered }))
 }
 
 /// The segments that are kept, and how far the last of them is good.
@@ -305,6 +340,6 @@ fn damaged(header: &segment::Header, at: u64, offset: u64, what: String, remedy:
 /// What an operator can do about damage at `offset`.
 pub(crate) fn remedy(offset: u64) -> String {
     format!(
-        "Restore the file from a copy, or give up record {offset} and all behind it by opening the log with discard_from = {offset}"
+        "Restore the log's files from a copy, or give up record {offset} and all behind it by opening the log with discard_from = {offset}"
     )
 }

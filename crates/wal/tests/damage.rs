@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Attempt, Model, read_all};
-use tally_wal::testing::FaultDisk;
+use tally_wal::testing::{Fault, FaultDisk};
 use tally_wal::{Disk, Error, Log, Options, Recovered};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
@@ -55,7 +55,7 @@ enum Outcome {
 fn outcome(disk: &FaultDisk, name: &str, all: &[Attempt]) -> Outcome {
     match Log::open(disk.clone(), options()) {
         Err(Error::Damaged { file, remedy, .. }) => {
-            assert!(file == name && remedy.contains("Restore the file from a copy"));
+            assert!(file == name && remedy.contains("Restore the log's files from a copy"));
             Outcome::Refused
         }
         Err(error) => panic!("{name}: {error}"),
@@ -193,6 +193,45 @@ fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
     // Where nothing is damaged, the option does nothing.
     let (log, recovered) = Log::open(disk, discard).unwrap();
     assert_eq!((read_all(&log).len(), recovered.cut), (5, None));
+}
+
+#[test]
+fn a_log_given_up_behind_what_the_store_has_reached_starts_over_there() {
+    let (disk, all) = written(1);
+    let mut image = disk.contents(MIDDLE).unwrap();
+    image[5000] ^= 1;
+    let damaged = with_file(&disk, MIDDLE, Some(image));
+    let missing = [MIDDLE, LAST, FIRST].iter().fold(disk, |disk, name| with_file(&disk, name, None));
+    for (disk, offset) in [(damaged, all[3].base_offset), (missing, 0)] {
+        let reached = Options { from_offset: all[5].base_offset, ..options() };
+        let Err(Error::Damaged { offset: named, .. }) = Log::open(disk.clone(), reached.clone()) else { panic!() };
+        assert_eq!(named, offset);
+        let discard = Options { discard_from: Some(offset), ..reached.clone() };
+        let (mut log, recovered) = Log::open(disk.clone(), discard).unwrap();
+        assert_eq!((log.first_offset(), log.end()), (all[5].base_offset, all[5].base_offset));
+        assert!(recovered.discarded.is_empty() || log.epoch() > all[8].epoch);
+        log.append(0, 1, b"life goes on").unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let (log, _) = Log::open(disk, reached).unwrap();
+        assert_eq!(read_all(&log).len(), 1);
+    }
+}
+
+#[test]
+fn a_crash_while_segments_are_set_aside_gives_no_position_twice() {
+    let (disk, all) = written(1);
+    // Only the last segment knows of the second epoch.
+    drop(Log::open(disk.clone(), options()).unwrap());
+    let mut image = disk.contents(MIDDLE).unwrap();
+    image[5000] ^= 1;
+    let disk = with_file(&disk, MIDDLE, Some(image));
+    let discard = Options { discard_from: Some(all[3].base_offset), ..options() };
+    disk.fail_at(disk.calls() + 1, Fault::CrashAfter);
+    assert!(Log::open(disk.clone(), discard.clone()).is_err());
+    let disk = disk.power_cut(0);
+    assert_eq!(disk.list().unwrap(), [FIRST, MIDDLE, "000000000003.seg.discarded"]);
+    assert_eq!(Log::open(disk, discard).unwrap().0.epoch(), 3);
 }
 
 #[test]
