@@ -204,7 +204,7 @@ fn open_engine(
 
 /// The writer's thread: the engine and, beside it, the RESP connections.
 fn run_writer(
-    thread: EngineThread,
+    mut thread: EngineThread,
     resp_listener: Option<TcpListener>,
     resp_options: resp::RespOptions,
     mut stopping: watch::Receiver<bool>,
@@ -223,7 +223,10 @@ fn run_writer(
             tracing::error!(%error, "the Redis protocol is not served any more");
         }
     };
+    let checkpointer = thread.take_checkpointer();
     tokio::task::LocalSet::new().block_on(&runtime, thread.run(connections));
+    // The store is free only when the thread that writes to it is gone, too.
+    let _ = checkpointer.map(JoinHandle::join);
     Ok(())
 }
 

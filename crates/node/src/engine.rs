@@ -11,6 +11,8 @@ mod recovery;
 mod shared;
 mod thread;
 mod writer;
+#[cfg(test)]
+mod tests;
 
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open};

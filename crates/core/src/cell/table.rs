@@ -216,9 +216,12 @@ impl Table {
         self.cells.live.store(0, Ordering::Release);
     }
 
-    /// Thins out the next segment: clean cells that were not used lately leave. Answers how many left.
+    /// Thins out the next segment that has cells: clean ones that were not used lately leave. Answers how many left.
     pub fn thin_out(&mut self) -> usize {
-        let segment = self.next_to_thin;
+        let from_here = (self.next_to_thin..SEGMENTS).chain(0..self.next_to_thin);
+        let Some(segment) = from_here.into_iter().find(|segment| self.used[*segment] > 0) else {
+            return 0;
+        };
         self.next_to_thin = (segment + 1) % SEGMENTS;
         let old = self.segments[segment].clone();
         let mut quota = self.used[segment].div_ceil(8);

@@ -8,6 +8,7 @@ use super::{EngineOptions, checkpoint};
 use crate::metrics::Metrics;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
 use tally_core::cell::Row;
 use tally_core::counter::{ConfigError, Declarations};
@@ -199,14 +200,14 @@ fn start<L: Log + 'static>(
         let (shared, lookups) = (Arc::downgrade(&shared), lookups.clone());
         spawn("tally-lookup", move || lookup::run(&shared, &lookups))?;
     }
-    spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
+    let checkpointer = spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
     let durability = options.durability;
     let writer = Writer::new(log, state, stored, shared.clone(), options);
-    Ok(EngineThread { writer, shared, messages, jobs, durability })
+    Ok(EngineThread { writer, shared, messages, jobs, checkpointer: Some(checkpointer), durability })
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.into()).spawn(run).map(|_| ())
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
 }
 
 /// Puts declarations in force unless they are already.

@@ -68,10 +68,14 @@ impl Shared {
         }
     }
 
+    /// Whether the log takes writes.
+    pub fn log_health(&self) -> Result<(), Refusal> {
+        self.failed.get().map_or(Ok(()), |reason| Err(Refusal::LogFailed(reason.clone())))
+    }
+
+    /// Whether anybody's writes are taken.
     pub fn health(&self) -> Result<(), Refusal> {
-        if let Some(reason) = self.failed.get() {
-            return Err(Refusal::LogFailed(reason.clone()));
-        }
+        self.log_health()?;
         if self.stopping.load(Ordering::Acquire) { Err(Refusal::ShuttingDown) } else { Ok(()) }
     }
 

@@ -13,6 +13,7 @@ use flume::{Receiver, Sender};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::id::CellKey;
 use tally_core::op::{Answer, Submission};
@@ -33,6 +34,7 @@ pub struct EngineThread<L: Log = LocalLog> {
     pub(super) shared: Arc<Shared>,
     pub(super) messages: Receiver<Message>,
     pub(super) jobs: Sender<Job>,
+    pub(super) checkpointer: Option<JoinHandle<()>>,
     pub(super) durability: Durability,
 }
 
@@ -54,6 +56,11 @@ struct Desk<L: Log> {
 impl<L: Log + 'static> EngineThread<L> {
     pub fn engine(&self) -> Engine {
         Engine { shared: self.shared.clone() }
+    }
+
+    /// The thread that writes checkpoints. It ends when the writer is dropped, and then lets go of the store.
+    pub fn take_checkpointer(&mut self) -> Option<JoinHandle<()>> {
+        self.checkpointer.take()
     }
 
     /// Runs the writer on this thread, inside a `LocalSet`, until it is told to stop. `connections` is given the local

@@ -232,10 +232,13 @@ impl<L: Log> Writer<L> {
     /// Ends an era: everything up to here belongs to the cut.
     pub fn begin_cut(&mut self) -> Result<(Job, Handover), Refusal> {
         // Nothing that a power cut could take back may get into the store.
+        self.shared.log_health()?;
         self.sync()?;
+        let position = self.log.handle().synced_end();
+        assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
         let declarations = self.state.declarations();
         let to = Checkpoint {
-            position: self.log.end(),
+            position,
             log_time_ms: self.state.log_time_ms(),
             counters: self.shared.cells.len(),
             config_version: declarations.version(),

@@ -19,6 +19,13 @@ struct State {
     names: BTreeSet<Vec<u8>>,
 }
 
+impl Clone for MemoryStore {
+    /// A store of its own with the same contents.
+    fn clone(&self) -> MemoryStore {
+        MemoryStore { state: RwLock::new(self.read().clone()) }
+    }
+}
+
 impl MemoryStore {
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)

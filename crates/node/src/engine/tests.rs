@@ -1,0 +1,358 @@
+//! The engine against a naive model: random submissions, checkpoints, evictions, restarts and crashes; and a disk that
+//! fails at every single call.
+
+use super::*;
+use crate::engine::recovery;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Weak;
+use tally_core::record::{ExpireCondition, Expiry, SetCondition};
+use tally_storage::log::local::{LocalLog, Options as LogOptions};
+use tally_storage::store::Store;
+use tally_storage::store::local::LocalStore;
+use tally_storage::store::memory::MemoryStore;
+use tally_wal::testing::{Fault, FaultDisk};
+use tally_wal::{Disk, RealDisk};
+
+const CONFIG: &str = "counters:\n  - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}]}\n";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Value {
+    value: i64,
+    deadline: Option<u64>,
+}
+
+/// What the counters should be.
+type Model = BTreeMap<Vec<u8>, Value>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u8, i64),
+    Set(u8, i64, SetCondition),
+    Delete(u8),
+    Expire(u8, u64),
+    Persist(u8),
+    Get(u8),
+    Event(u8, i64),
+    Flush,
+}
+
+/// What happens between two submissions.
+#[derive(Clone, Debug)]
+enum Life {
+    Submit(Vec<Step>),
+    Checkpoint,
+    Scan,
+    Restart,
+    Crash,
+}
+
+fn id(n: u8) -> Vec<u8> {
+    format!("c{n}").into_bytes()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let far = || (1u64..4).prop_map(|years| 4_000_000_000_000 * years);
+    let condition = prop_oneof![Just(SetCondition::Always), Just(SetCondition::IfAbsent), Just(SetCondition::IfPresent)];
+    prop_oneof![
+        10 => (0u8..40, -9i64..9).prop_map(|(n, delta)| Step::Add(n, delta)),
+        1 => (0u8..40).prop_map(|n| Step::Add(n, i64::MAX)),
+        3 => (0u8..40, any::<i64>(), condition).prop_map(|(n, value, condition)| Step::Set(n, value, condition)),
+        3 => (0u8..40).prop_map(Step::Delete),
+        2 => (0u8..40, prop_oneof![far(), Just(5)]).prop_map(|(n, at_ms)| Step::Expire(n, at_ms)),
+        1 => (0u8..40).prop_map(Step::Persist),
+        3 => (0u8..40).prop_map(Step::Get),
+        4 => (0u8..20, -3i64..3).prop_map(|(n, delta)| Step::Event(n, delta)),
+    ]
+}
+
+fn lives() -> impl Strategy<Value = Vec<Life>> {
+    let life = prop_oneof![
+        12 => proptest::collection::vec(step(), 1..12).prop_map(Life::Submit),
+        1 => Just(Life::Submit(vec![Step::Flush])),
+        2 => Just(Life::Checkpoint),
+        1 => Just(Life::Scan),
+        1 => Just(Life::Restart),
+        2 => Just(Life::Crash),
+    ];
+    proptest::collection::vec(life, 1..40)
+}
+
+/// Applies a step to the model and answers what the engine should answer.
+fn apply(model: &mut Model, step: &Step) -> Answer {
+    let previous = |model: &Model, n: &u8| model.get(&id(*n)).map(|counter| counter.value);
+    let add = |model: &mut Model, id: Vec<u8>, delta: i64| {
+        let counter = model.entry(id).or_insert(Value { value: 0, deadline: None });
+        match counter.value.checked_add(delta) {
+            Some(sum) => {
+                counter.value = sum;
+                Answer::Value(sum)
+            }
+            None => Answer::Overflow,
+        }
+    };
+    match step {
+        Step::Add(n, delta) => add(model, id(*n), *delta),
+        Step::Event(n, delta) => add(model, format!("hits:p{n}").into_bytes(), *delta),
+        Step::Get(n) => previous(model, n).map_or(Answer::Absent, Answer::Value),
+        Step::Delete(n) => model.remove(&id(*n)).map_or(Answer::Absent, |counter| Answer::Value(counter.value)),
+        Step::Set(n, value, condition) => {
+            let previous = previous(model, n);
+            let applied = match condition {
+                SetCondition::Always => true,
+                SetCondition::IfAbsent => previous.is_none(),
+                SetCondition::IfPresent => previous.is_some(),
+            };
+            if applied {
+                model.insert(id(*n), Value { value: *value, deadline: None });
+            }
+            Answer::Set { previous, applied }
+        }
+        // Time 5 has passed long ago.
+        Step::Expire(n, 5) => if model.remove(&id(*n)).is_some() { Answer::Yes } else { Answer::No },
+        Step::Expire(n, at_ms) => match model.get_mut(&id(*n)) {
+            Some(counter) => {
+                counter.deadline = Some(*at_ms);
+                Answer::Yes
+            }
+            None => Answer::No,
+        },
+        Step::Persist(n) => match model.get_mut(&id(*n)).and_then(|counter| counter.deadline.take()) {
+            Some(_) => Answer::Yes,
+            None => Answer::No,
+        },
+        Step::Flush => {
+            model.clear();
+            Answer::Yes
+        }
+    }
+}
+
+fn submission(steps: &[Step], engine: &Engine) -> Submission {
+    let mut out = Submission::default();
+    let mut stager = tally_core::counter::Stager::new(engine.declarations(), engine.hasher());
+    for step in steps {
+        let named = |n: &u8| (engine.hasher().key(&id(*n)), id(*n));
+        match step {
+            Step::Add(n, delta) => out.add(named(n).0, &named(n).1, *delta),
+            Step::Set(n, value, condition) => out.set(named(n).0, &named(n).1, *value, *condition, Expiry::Clear),
+            Step::Delete(n) => out.delete(named(n).0, &named(n).1),
+            Step::Expire(n, at_ms) => out.expire(named(n).0, &named(n).1, *at_ms, ExpireCondition::Always),
+            Step::Persist(n) => out.persist(named(n).0, &named(n).1),
+            Step::Get(n) => out.get(named(n).0),
+            Step::Flush => out.flush(),
+            Step::Event(n, delta) => {
+                let mut event = tally_core::event::Event::new("hit", 0);
+                event.delta = *delta;
+                event.dimensions.push(("page".into(), format!("p{n}").into()));
+                let at = out.record(&tally_core::record::Record::Event(event.clone()));
+                stager.stage(&event, at, &mut out, &mut |_, _| panic!("nothing to reject"));
+            }
+        }
+    }
+    out
+}
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        // Less than an empty table takes: every clean cell that is not in use leaves, and checkpoints come all the time.
+        table_bytes: 350_000,
+        checkpoint_cells: 7,
+        ..EngineOptions::default()
+    }
+}
+
+fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<LocalLog<D>>, RecoveryError> {
+    let open_log = |from_offset| {
+        let log = LogOptions { segment_bytes: 8 << 10, new_log_id: 9, from_offset, ..LogOptions::default() };
+        Ok(LocalLog::open_on(disk, log)?.0)
+    };
+    let declarations = Declarations::parse(CONFIG).unwrap();
+    let opened = recovery::open(store, open_log, CellHasher::new(1), Some(declarations), options(), clock::now_ms());
+    opened.map(|(thread, _)| thread)
+}
+
+/// Runs `test` beside an engine. When `test` is done the engine is dropped where it stands, as a killed process would.
+fn beside<D: Disk, T>(thread: EngineThread<LocalLog<D>>, test: impl AsyncFnOnce(Engine) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let engine = thread.engine();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        tokio::task::spawn_local(thread.run(async |_| ()));
+        test(engine).await
+    })
+}
+
+async fn contents(engine: &Engine) -> Vec<(Vec<u8>, i64)> {
+    let (mut counters, mut after) = (Vec::new(), None);
+    loop {
+        let page = engine.scan(Vec::new(), after, 7).await.unwrap();
+        counters.extend(page.counters);
+        after = page.next;
+        if after.is_none() {
+            return counters;
+        }
+    }
+}
+
+fn values(model: &Model) -> Vec<(Vec<u8>, i64)> {
+    model.iter().map(|(id, counter)| (id.clone(), counter.value)).collect()
+}
+
+async fn check(engine: &Engine, model: &Model) {
+    assert_eq!(engine.len(), model.len() as u64);
+    for n in 0..40 {
+        let expected = model.get(&id(n)).map(|counter| counter.value);
+        assert_eq!(engine.get(engine.hasher().key(&id(n))).await.unwrap(), expected, "counter {n}");
+    }
+}
+
+/// Lives through `lives` up to the next restart or crash; answers what is left to live.
+async fn live(engine: &Engine, model: &mut Model, lives: &mut std::vec::IntoIter<Life>) {
+    check(engine, model).await;
+    for life in lives {
+        match life {
+            Life::Submit(steps) => {
+                let committed = engine.submit(submission(&steps, engine)).await.unwrap();
+                let expected: Vec<_> = steps.iter().map(|step| apply(model, step)).collect();
+                assert_eq!(committed.answers, expected, "{steps:?}");
+            }
+            Life::Checkpoint => engine.checkpoint(Wanted::Everything).await.unwrap(),
+            Life::Scan => assert_eq!(contents(engine).await, values(model)),
+            Life::Restart => {
+                engine.stop().await.unwrap();
+                break;
+            }
+            Life::Crash => break,
+        }
+        check(engine, model).await;
+    }
+}
+
+fn live_on<D: Disk>(lives: Vec<Life>, open: impl Fn() -> EngineThread<LocalLog<D>>) {
+    let mut model = Model::new();
+    let mut lives = lives.into_iter();
+    while lives.len() > 0 {
+        beside(open(), async |engine| live(&engine, &mut model, &mut lives).await);
+    }
+    beside(open(), async |engine| assert_eq!(contents(&engine).await, values(&model)));
+}
+
+/// Opens an engine in a directory, once the one before, whose store `last` is, has let go of it.
+fn open_in(dir: &Path, last: &RefCell<Weak<LocalStore>>) -> EngineThread<LocalLog<RealDisk>> {
+    while last.borrow().strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    let store = Arc::new(LocalStore::open(&dir.join("store"), 1 << 20).unwrap());
+    last.replace(Arc::downgrade(&store));
+    open_on(store, RealDisk::open(dir.join("log")).unwrap()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_engine_is_its_model_whatever_happens_to_it(lives in lives()) {
+        let (store, disk) = (Arc::new(MemoryStore::default()), FaultDisk::new(1));
+        live_on(lives, || open_on(store.clone(), disk.clone()).unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn so_it_is_on_a_real_disk(lives in lives()) {
+        let dir = tempfile::tempdir().unwrap();
+        let last = RefCell::default();
+        live_on(lives, || open_in(dir.path(), &last));
+    }
+}
+
+/// A fixed life with everything in it, for a disk that fails at each of its calls in turn.
+fn eventful_life() -> Vec<Vec<Step>> {
+    let adds = |from: u8| (from..from + 6).map(|n| Step::Add(n, i64::from(n) + 1)).collect::<Vec<_>>();
+    let mut life = vec![adds(0), adds(3), vec![Step::Delete(1), Step::Event(1, 2), Step::Set(2, 70, SetCondition::Always)]];
+    life.extend((0..12).map(|n| vec![Step::Add(n, 1), Step::Event(n, 1), Step::Add(30, 1)]));
+    life.push(vec![Step::Flush, Step::Add(5, 5)]);
+    life.extend((0..6).map(|n| vec![Step::Add(n, 3), Step::Delete(n + 1), Step::Event(9, 1)]));
+    life
+}
+
+/// Lives until the disk fails. Answers the model as of what was acknowledged, and as of what was attempted.
+fn live_until_failure(disk: &FaultDisk, store: &Arc<MemoryStore>) -> (Model, Model) {
+    let mut acknowledged = Model::new();
+    let Ok(thread) = open_on(store.clone(), disk.clone()) else {
+        return (acknowledged.clone(), acknowledged);
+    };
+    beside(thread, async |engine| {
+        for steps in eventful_life() {
+            let mut attempted = acknowledged.clone();
+            for step in &steps {
+                apply(&mut attempted, step);
+            }
+            match engine.submit(submission(&steps, &engine)).await {
+                Ok(_) => acknowledged = attempted,
+                Err(_) => return (acknowledged, attempted),
+            }
+        }
+        (acknowledged.clone(), acknowledged)
+    })
+}
+
+fn check_recovery(disk: FaultDisk, store: &Arc<MemoryStore>, (acknowledged, attempted): &(Model, Model), case: &str) {
+    // Each recovery goes on by itself, store included.
+    let store = Arc::new(MemoryStore::clone(store));
+    let recovered = beside(open_on(store, disk).unwrap(), async |engine| contents(&engine).await);
+    assert!(
+        recovered == values(acknowledged) || recovered == values(attempted),
+        "{case}: recovered {recovered:?}, acknowledged {acknowledged:?}, attempted {attempted:?}"
+    );
+}
+
+/// How many calls a life without failures makes.
+fn calls_of_a_life() -> u64 {
+    let disk = FaultDisk::new(0);
+    let (acknowledged, _) = live_until_failure(&disk, &Arc::default());
+    assert!(!acknowledged.is_empty());
+    disk.calls()
+}
+
+#[test]
+fn a_power_cut_at_any_call_loses_nothing_acknowledged() {
+    for call in 0..calls_of_a_life() {
+        for fault in [Fault::CrashBefore, Fault::CrashDuring, Fault::CrashAfter] {
+            let (disk, store) = (FaultDisk::new(call), Arc::<MemoryStore>::default());
+            disk.fail_at(call, fault);
+            let models = live_until_failure(&disk, &store);
+            for seed in 0..3 {
+                check_recovery(disk.power_cut(seed), &store, &models, &format!("{fault:?} at call {call}, seed {seed}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failing_call_stops_writes_and_a_restart_recovers() {
+    for call in 0..calls_of_a_life() {
+        let (disk, store) = (FaultDisk::new(call), Arc::<MemoryStore>::default());
+        disk.fail_at(call, Fault::Error);
+        let models = live_until_failure(&disk, &store);
+        check_recovery(disk.process_end(), &store, &models, &format!("an error at call {call}"));
+        check_recovery(disk.power_cut(call), &store, &models, &format!("an error at call {call}, then a power cut"));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_loses_nothing() {
+    for kib in (0..160).step_by(2) {
+        let (disk, store) = (FaultDisk::new(kib), Arc::<MemoryStore>::default());
+        disk.set_bytes_max(Some(kib << 10));
+        let models = live_until_failure(&disk, &store);
+        disk.set_bytes_max(None);
+        check_recovery(disk.process_end(), &store, &models, &format!("{kib} KiB"));
+        check_recovery(disk.power_cut(kib), &store, &models, &format!("{kib} KiB, then a power cut"));
+    }
+}
