@@ -70,6 +70,8 @@ impl Pass<'_> {
         }
         let outcome = match command::find(args) {
             Ok(command) => self.run_command(command, args),
+            // A browser that was talked into speaking to us must not get a word in.
+            Err(_) if is(args.get(0), "POST") || is(args.get(0), "Host:") => Ok(Flow::Close),
             Err(fault) => Err(fault),
         };
         outcome.unwrap_or_else(|fault| self.fail(&fault))

@@ -3,19 +3,28 @@
 use super::super::fault::Fault;
 use super::super::glob;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass};
+use super::super::pass::{Flow, Outcome, Pass, is};
 use super::super::server::Server;
 use crate::engine::Durability;
+use std::collections::BTreeMap;
 use tally_core::limits;
 
 pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let mut settings = settings(pass.server);
-    settings
-        .retain(|(name, _)| args.from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes())));
+    let mut found: BTreeMap<Vec<u8>, String> = BTreeMap::new();
+    for pattern in args.from(2) {
+        for (name, value) in settings(pass.server) {
+            if is(pattern, name) {
+                // As in Redis, a name is repeated as it was written.
+                found.insert(pattern.to_vec(), value);
+            } else if glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()) {
+                found.insert(name.into(), value);
+            }
+        }
+    }
     pass.replies.say(|reply| {
-        reply.map(settings.len());
-        for (name, value) in settings {
-            reply.bulk(name.as_bytes());
+        reply.map(found.len());
+        for (name, value) in &found {
+            reply.bulk(name);
             reply.bulk(value.as_bytes());
         }
     });

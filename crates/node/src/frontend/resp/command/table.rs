@@ -127,7 +127,7 @@ pub static COMMANDS: [Command; 37] = [
         .tips("request_policy:all_shards response_policy:all_succeeded")
         .about("connection", "Answers that the server is there"),
     Command::new("echo", 2, session::echo)
-        .flags("fast", "@fast @connection")
+        .flags("loading stale fast", "@fast @connection")
         .about("connection", "Answers what it was told"),
     Command::new("quit", -1, session::quit)
         .flags(NO_AUTH, "@fast @connection")
