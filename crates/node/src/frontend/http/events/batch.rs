@@ -145,14 +145,8 @@ impl Sink for Batch {
             return;
         }
         let Batch { stager, submission, origins, outcome } = self;
-        let declarations = Arc::clone(stager.declarations());
         let record_at = submission.event(event);
-        let mut reject = |counter: u16, rejection: Rejection<'_>| {
-            if outcome.rejected.len() < REJECTIONS_SHOWN_MAX {
-                let name = &declarations.counter(counter).name;
-                show(&mut outcome.rejected, index, Some(name), rejection.to_string());
-            }
-        };
+        let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
         let staged = stager.stage(event, record_at, submission, &mut reject);
         outcome.rejected_count += u64::from(staged.rejected);
         outcome.unmatched += u64::from(staged.entries + staged.rejected == 0);
@@ -163,6 +157,16 @@ impl Sink for Batch {
 
 fn is_counted(answer: &Answer) -> bool {
     matches!(answer, Answer::Value(_))
+}
+
+#[cold]
+fn reject(rejected: &mut Vec<Rejected>, index: usize, rejection: Rejection<'_>) {
+    let (Rejection::MissingDimension { counter, .. }
+    | Rejection::IdTooLong { counter }
+    | Rejection::DeltaTooLarge { counter, .. }) = rejection;
+    if rejected.len() < REJECTIONS_SHOWN_MAX {
+        show(rejected, index, Some(counter), rejection.to_string());
+    }
 }
 
 fn show(rejected: &mut Vec<Rejected>, index: usize, counter: Option<&str>, reason: String) {
