@@ -121,6 +121,9 @@ pub const HTTP_HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
 pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Reads over a pattern that go on at the same time; the others wait for their turn.
+pub const HTTP_WALKS_MAX: usize = 8;
+
 /// Body of a request that needs only a few fields, in bytes.
 pub const SMALL_BODY_BYTES_MAX: usize = 16 * 1024;
 

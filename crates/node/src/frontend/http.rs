@@ -25,7 +25,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX};
+use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX, HTTP_WALKS_MAX};
+use tokio::sync::Semaphore;
 
 pub use server::{Server, serve};
 
@@ -73,12 +74,15 @@ struct Api {
     metrics: Arc<Metrics>,
     options: Arc<Options>,
     memory: Arc<Memory>,
+    /// Turns for walks through the store.
+    walks: Arc<Semaphore>,
 }
 
 impl Api {
     fn new(engine: Engine, options: Options) -> Api {
         let memory = Arc::new(Memory::new(options.memory_bytes));
-        Api { metrics: Arc::clone(engine.metrics()), engine, options: Arc::new(options), memory }
+        let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
+        Api { metrics: Arc::clone(engine.metrics()), engine, options: Arc::new(options), memory, walks }
     }
 }
 

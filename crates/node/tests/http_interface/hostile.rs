@@ -47,9 +47,25 @@ fn a_compressed_bomb_is_stopped() {
 fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let node = TestNode::start();
     let mut stream = node.connect();
-    stream.write_all(b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
+    stream
+        .write_all(
+            b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 99999999999\r\nexpect: 100-continue\r\n\r\n",
+        )
+        .unwrap();
     read_answer(&mut stream).unwrap().problem(413, "too-large");
     check_alive(&node);
+}
+
+#[test]
+fn who_sends_too_much_without_asking_gets_to_read_why() {
+    let node = TestNode::start();
+    let mut stream = node.connect();
+    let bytes = 33 << 20;
+    stream
+        .write_all(format!("POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: {bytes}\r\n\r\n").as_bytes())
+        .unwrap();
+    stream.write_all(&vec![b' '; bytes]).unwrap();
+    read_answer(&mut stream).unwrap().problem(413, "too-large");
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
+use tally_core::limits::BODY_BYTES_MAX;
 use tokio::time::timeout;
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
@@ -25,9 +26,16 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 const OUTPUT_STEP_BYTES: usize = 128 * 1024;
 
+/// How much of a refused body is still read, so that the sender, who may be writing, gets to read why.
+const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
 /// Pieces of a body, decoded, in order.
 pub struct Pieces {
     body: Body,
+    /// The sender says that there is more than may be.
+    too_large: bool,
+    /// The sender waits for leave to send; it need not be read to be told.
+    expects_leave: bool,
     decoder: Option<Decoder>,
     limit: usize,
     left: usize,
@@ -42,12 +50,10 @@ impl Pieces {
     /// `limit` is on the decoded body, in bytes.
     pub fn new(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
         let decoder = decoder(headers)?;
-        // An honest sender of too much is told before it sends.
-        if decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64) {
-            return Err(too_large(limit));
-        }
         Ok(Pieces {
             body,
+            too_large: decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64),
+            expects_leave: headers.contains_key(EXPECT),
             decoder,
             limit,
             left: limit,
@@ -60,6 +66,9 @@ impl Pieces {
 
     /// The next piece, or `None` at the end of the body. A piece may be empty.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.too_large {
+            return Err(too_large(self.limit));
+        }
         let Some(frame) = self.frame().await? else {
             return match self.decoder.take() {
                 Some(decoder) => decoder.finish(self.left).map(Some).map_err(|fault| self.explain(fault)),
@@ -77,11 +86,31 @@ impl Pieces {
     /// The whole body.
     pub async fn collect(mut self) -> Result<Vec<u8>, Problem> {
         let mut whole = Vec::new();
+        match self.collect_into(&mut whole).await {
+            Ok(()) => Ok(whole),
+            Err(problem) => Err(self.refuse(problem).await),
+        }
+    }
+
+    async fn collect_into(&mut self, whole: &mut Vec<u8>) -> Result<(), Problem> {
         while let Some(piece) = self.next().await? {
             self.lease.hold(whole.len() + piece.len())?;
             whole.extend_from_slice(&piece);
         }
-        Ok(whole)
+        Ok(())
+    }
+
+    /// Ends a request that cannot be taken: a bounded rest of its body is read and forgotten.
+    pub async fn refuse(mut self, problem: Problem) -> Problem {
+        let mut left = DRAIN_BYTES_MAX;
+        if problem.kind == Kind::Timeout || (self.too_large && self.expects_leave) {
+            left = 0;
+        }
+        while left > 0 {
+            let Ok(Some(frame)) = self.frame().await else { break };
+            left = left.saturating_sub(frame.len());
+        }
+        problem
     }
 
     async fn frame(&mut self) -> Result<Option<Bytes>, Problem> {

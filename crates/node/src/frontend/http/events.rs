@@ -33,22 +33,28 @@ mod batch;
     responses((status = 200, body = Outcome), (status = "default", body = ProblemBody)))]
 pub async fn events(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Outcome>, Problem> {
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
-    let mut reader = BodyReader::new(form(&headers), clock::now_ms());
     let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());
     batch.expect(content_length(&headers).unwrap_or(0));
-    let mut body_bytes = 0;
-    while let Some(piece) = pieces.next().await? {
-        reader.feed(&piece, &mut batch)?;
-        body_bytes += piece.len();
-        check(&batch)?;
-        pieces.lease.hold(body_bytes + batch.bytes())?;
+    let reader = BodyReader::new(form(&headers), clock::now_ms());
+    if let Err(problem) = read(&mut pieces, reader, &mut batch).await {
+        return Err(pieces.refuse(problem).await);
     }
-    reader.finish(&mut batch)?;
-    check(&batch)?;
-    pieces.lease.hold(body_bytes + batch.bytes())?;
     let outcome = commit(&api, batch).await?;
     observe(&api.metrics, &outcome);
     respond(outcome)
+}
+
+async fn read(pieces: &mut Pieces, mut reader: BodyReader, batch: &mut Batch) -> Result<(), Problem> {
+    let mut body_bytes = 0;
+    while let Some(piece) = pieces.next().await? {
+        reader.feed(&piece, batch)?;
+        body_bytes += piece.len();
+        check(batch)?;
+        pieces.lease.hold(body_bytes + batch.bytes())?;
+    }
+    reader.finish(batch)?;
+    check(batch)?;
+    Ok(pieces.lease.hold(body_bytes + batch.bytes())?)
 }
 
 async fn commit(api: &Api, mut batch: Batch) -> Result<Outcome, Problem> {

@@ -14,7 +14,7 @@ use super::problem::{Kind, Problem, ProblemBody};
 use crate::clock;
 
 /// Names that one step of a walk asks for.
-const PAGE_NAMES: usize = 4096;
+const PAGE_NAMES: usize = 1024;
 
 /// The sum over all counters that match a pattern.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -42,6 +42,8 @@ pub struct Aggregate {
     params(("id" = String, Path, description = "A pattern", example = "page_views_article_*")),
     responses((status = 200, body = Aggregate), (status = "default", body = ProblemBody)))]
 pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath) -> Result<Json<Aggregate>, Problem> {
+    // Whoever waits for a turn holds nothing.
+    let _turn = api.walks.acquire().await;
     let as_of_ms = clock::now_ms();
     let sum = walk(&api, &Pattern::new(&pattern)).await?;
     let value = i64::try_from(sum.value).map_err(|_| {
