@@ -17,7 +17,7 @@ use load::Generator;
 use peer::Peers;
 use rows::Results;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Row {
     /// INCR over a million random keys, 50 connections, pipeline 64
     P64,

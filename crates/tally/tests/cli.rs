@@ -1,5 +1,7 @@
 //! The binary from outside: what a person types, and what they get.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

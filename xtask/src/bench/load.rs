@@ -33,6 +33,13 @@ pub struct Usage {
     pub operations_per_cpu_second: f64,
 }
 
+impl Report {
+    /// Of all groups together.
+    pub fn operations_per_second(&self) -> f64 {
+        self.groups.iter().map(|group| group.operations_per_second).sum()
+    }
+}
+
 /// The medians of several reports, each figure by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
@@ -46,7 +53,7 @@ pub struct Figure {
 pub struct Generator {
     tally: PathBuf,
     seconds: String,
-    repetitions: usize,
+    pub repetitions: usize,
 }
 
 impl Generator {
@@ -59,7 +66,12 @@ impl Generator {
         self.run(server, &server.resp.to_string(), args)
     }
 
-    /// Several timed runs over the Redis protocol; latencies are those of `group`.
+    /// One timed run over the Redis protocol.
+    pub fn resp_timed(&self, server: &Server, args: &[&str], seed: usize) -> Result<Report> {
+        self.run_timed(server, &server.resp.to_string(), args, seed)
+    }
+
+    /// Several timed runs over the Redis protocol, one after the other.
     pub fn resp(&self, server: &Server, group: &str, args: &[&str]) -> Result<Figure> {
         self.repeat(server, &server.resp.to_string(), group, args)
     }
@@ -71,10 +83,13 @@ impl Generator {
     }
 
     fn repeat(&self, server: &Server, address: &str, group: &str, args: &[&str]) -> Result<Figure> {
-        let timed = [args, &["--seconds", &self.seconds]].concat();
-        let seeded = |seed: usize| self.run(server, address, &[&timed[..], &["--seed", &seed.to_string()]].concat());
-        let reports = (1..=self.repetitions).map(seeded).collect::<Result<Vec<_>>>()?;
-        Figure::medians(&reports, group)
+        let reports = (1..=self.repetitions).map(|seed| self.run_timed(server, address, args, seed));
+        Figure::medians(&reports.collect::<Result<Vec<_>>>()?, group)
+    }
+
+    fn run_timed(&self, server: &Server, address: &str, args: &[&str], seed: usize) -> Result<Report> {
+        let timed = ["--seconds", &self.seconds, "--seed", &seed.to_string()];
+        self.run(server, address, &[args, &timed].concat())
     }
 
     fn run(&self, server: &Server, address: &str, args: &[&str]) -> Result<Report> {
@@ -90,7 +105,8 @@ impl Generator {
 }
 
 impl Figure {
-    fn medians(reports: &[Report], group: &str) -> Result<Figure> {
+    /// The latencies are those of `group`.
+    pub fn medians(reports: &[Report], group: &str) -> Result<Figure> {
         let latencies = reports
             .iter()
             .map(|report| report.groups.iter().find(|g| g.name == group).map(|g| g.latency_us))
@@ -99,7 +115,7 @@ impl Figure {
         let of_reports = |pick: fn(&Report) -> f64| median(reports.iter().map(pick).collect());
         let of_latencies = |pick: fn(&Latency) -> f64| median(latencies.iter().map(pick).collect());
         Ok(Figure {
-            per_second: of_reports(|report| report.groups.iter().map(|group| group.operations_per_second).sum()),
+            per_second: of_reports(Report::operations_per_second),
             per_cpu_second: of_reports(|report| report.server.operations_per_cpu_second),
             latency: Latency {
                 p50: of_latencies(|latency| latency.p50),

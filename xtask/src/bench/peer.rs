@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Tally,
     RedisAlways,
@@ -70,6 +70,17 @@ impl Peers {
 
     fn start_redis(&self, data: &Path, more: &[&str]) -> Result<Server> {
         server::start_redis(data, &self.directory.join("stderr"), more)
+    }
+
+    /// Deletes the data of servers that have ended.
+    pub fn forget_data(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                fs::remove_dir_all(path)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn new_data(&self) -> Result<PathBuf> {

@@ -1,7 +1,7 @@
 //! The rows: which load, on which servers, and what is required.
 
 use super::Row;
-use super::load::{Figure, Generator};
+use super::load::{Figure, Generator, Report};
 use super::machine;
 use super::peer::{Peer, Peers};
 use super::requirement::Requirement;
@@ -9,6 +9,7 @@ use crate::client::{Reply, RespClient, encode};
 use crate::server::Server;
 use crate::shell::step;
 use anyhow::{Context, Result, ensure};
+use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Row {
             Row::P16 => "`INCR`, 1 M random keys, pipeline 16",
             Row::P1 => "`INCR`, 1 M random keys, pipeline 1",
             Row::Hot => "`INCR`, one hot key, pipeline 64",
-            Row::Mix => "`GET` beside `INCR`s at full rate (latency of the `GET`s)",
+            Row::Mix => "`GET` beside `INCR`s at full rate (both counted; latency of the `GET`s)",
             Row::Events => "`POST /v1/events`, NDJSON, 1,000 × 250 bytes",
             Row::Memory => "10 M counters in memory",
             Row::Restart => "restart",
@@ -74,24 +75,30 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
     Ok(())
 }
 
-/// Each server alone, with a million counters; all rows one after the other.
+/// One server after the other, each alone and with a million counters, runs all rows; and all of that several times, so that
+/// a machine that slows down or speeds up meanwhile does so for everybody.
 fn measure_resp(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut Results) -> Result<()> {
-    if rows.iter().all(|row| row.resp_load().is_none()) {
-        return Ok(());
-    }
-    for peer in Peer::ALL {
+    let loads: Vec<_> = rows.iter().filter_map(|row| Some((*row, row.resp_load()?))).collect();
+    let mut reports: HashMap<(Row, Peer), Vec<Report>> = HashMap::new();
+    for (repetition, peer) in (1..=generator.repetitions).flat_map(|n| Peer::ALL.map(|peer| (n, peer))) {
+        if loads.is_empty() {
+            break;
+        }
+        step(&format!("{peer}: {} loads, repetition {repetition} of {}", loads.len(), generator.repetitions));
         let server = peers.start(peer)?;
         generator.resp_once(&server, &["--preload", "--requests", "0"])?;
-        for &row in rows {
-            if let Some((group, args)) = row.resp_load() {
-                step(&format!("{}: {peer}", row.title()));
-                let figure = generator.resp(&server, group, args)?;
-                println!(
-                    "  {:.0} /s, {:.0} per CPU-second, {:?}",
-                    figure.per_second, figure.per_cpu_second, figure.latency
-                );
-                results.lines.push(Line { row, peer, figure });
-            }
+        for (row, (_, args)) in &loads {
+            let report = generator.resp_timed(&server, args, repetition)?;
+            println!("  {:<60} {:>10.0} /s", row.title(), report.operations_per_second());
+            reports.entry((*row, peer)).or_default().push(report);
+        }
+        drop(server);
+        peers.forget_data()?;
+    }
+    for (row, (group, _)) in loads {
+        for peer in Peer::ALL {
+            let figure = Figure::medians(&reports[&(row, peer)], group)?;
+            results.lines.push(Line { row, peer, figure });
         }
     }
     rows.iter().for_each(|row| judge_resp(*row, results));
@@ -226,7 +233,7 @@ fn measure_huge(peers: &Peers, generator: &Generator, results: &mut Results) -> 
         println!("  {}", results.notes.last().expect("it was just pushed"));
         rates.push(figure.per_second);
         drop(server);
-        std::fs::remove_dir_all(&data)?;
+        peers.forget_data()?;
     }
     let what = "100 M counters in 1 GiB, Zipf(1.0) increments: rate against all of them in memory";
     results.requirements.push(Requirement::at_least_times(what, 0.33, rates[1] / rates[0]));
