@@ -143,3 +143,39 @@ fn an_unsynced_tail_is_cut_and_reported_with_file_offset_and_bytes() {
     });
     assert!(cuts.count() > 10, "a torn write is not that rare");
 }
+
+/// A log whose active segment is nearly full of batches, with a recycled spare to go on with.
+fn about_to_roll_into_a_recycled_segment(seed: u64) -> (FaultDisk, Log<FaultDisk>) {
+    let disk = FaultDisk::new(seed);
+    let (mut log, _) = Log::open(disk.clone(), options()).expect("the disk is healthy");
+    for _ in 0..9 {
+        log.append(0, 1, &[7; 4096 - 56]).and_then(|_| log.sync()).expect("the disk is healthy");
+    }
+    log.handle().retain_from(log.end()).expect("the disk is healthy");
+    assert!(disk.list().expect("the disk is healthy").iter().any(|name| name.ends_with(".spare")));
+    (disk, log)
+}
+
+#[test]
+fn what_lies_in_a_recycled_segment_is_not_taken_for_a_torn_write() {
+    for length in [4096 - 56, 100, 2 * 4096 - 56, 4096 - 64] {
+        let (disk, mut log) = about_to_roll_into_a_recycled_segment(0);
+        for _ in 0..10 {
+            log.append(0, 1, &vec![8; length]).unwrap();
+            log.sync().unwrap();
+            let (reopened, recovered) = Log::open(disk.process_end(), options()).unwrap();
+            assert_eq!((reopened.end(), recovered.cut), (log.end(), None));
+        }
+    }
+}
+
+#[test]
+fn a_crash_between_the_steps_to_a_new_segment_leaves_nothing_to_cut() {
+    for steps in 0..5 {
+        let (disk, mut log) = about_to_roll_into_a_recycled_segment(steps);
+        disk.fail_at(disk.calls() + steps, Fault::CrashBefore);
+        assert!(log.append(0, 1, &[8; 12_000]).is_err(), "{steps} steps are not all");
+        let (reopened, recovered) = Log::open(disk.power_cut(steps), options()).unwrap();
+        assert_eq!((reopened.end(), recovered.cut), (log.end(), None), "after {steps} steps");
+    }
+}
