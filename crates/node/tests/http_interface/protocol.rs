@@ -77,7 +77,11 @@ fn the_description_has_every_route_and_a_page_without_foreign_scripts() {
         ("/readyz", "get"),
         ("/metrics", "get"),
     ] {
-        assert!(description["paths"][path][method].is_object(), "{method} {path} is missing");
+        let operation = &description["paths"][path][method];
+        assert!(operation["responses"]["200"]["description"].is_string(), "{method} {path} is missing");
+        let problem = &operation["responses"]["default"]["content"]["application/problem+json"]["schema"]["$ref"];
+        let never_fails = ["/healthz", "/metrics"].contains(&path);
+        assert!(never_fails || problem == "#/components/schemas/Problem", "{method} {path}: {operation}");
     }
     let schemas = description["components"]["schemas"].as_object().unwrap();
     for schema in ["Envelope", "Outcome", "Problem", "Aggregate"] {

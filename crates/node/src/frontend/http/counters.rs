@@ -17,8 +17,8 @@ use tally_core::op::{Answer, Submission};
 use super::Api;
 use super::body::Pieces;
 use super::envelope::Envelope;
-use super::id::{IdPath, Named};
-use super::problem::{Kind, Problem, ProblemBody, quoted};
+use super::id::{ID, IdPath, Named};
+use super::problem::{Kind, Problem, quoted};
 use crate::clock;
 use crate::engine::Committed;
 
@@ -70,8 +70,8 @@ pub struct Deleted {
 ///
 /// The counter begins at 0. The answer comes when the change is durable.
 #[utoipa::path(post, path = "/v1/counters/{id}/increment", tag = "counters",
-    params(("id" = String, Path, example = "likes")), request_body(content = Option<Change>),
-    responses((status = 200, body = Changed), (status = "default", body = ProblemBody)))]
+    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<Change>),
+    responses((status = 200, description = "The new value", body = Changed), Problem))]
 pub async fn increment(
     State(api): State<Api>,
     IdPath(id): IdPath,
@@ -84,8 +84,8 @@ pub async fn increment(
 
 /// Subtracts from a counter and answers its new value
 #[utoipa::path(post, path = "/v1/counters/{id}/decrement", tag = "counters",
-    params(("id" = String, Path, example = "likes")), request_body(content = Option<Change>),
-    responses((status = 200, body = Changed), (status = "default", body = ProblemBody)))]
+    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<Change>),
+    responses((status = 200, description = "The new value", body = Changed), Problem))]
 pub async fn decrement(
     State(api): State<Api>,
     IdPath(id): IdPath,
@@ -101,10 +101,10 @@ pub async fn decrement(
 ///
 /// A counter that does not exist reads as 0 with `"exists": false`.
 #[utoipa::path(get, path = "/v1/counters/{id}", tag = "counters",
-    params(("id" = String, Path, example = "likes"),
+    params(("id" = String, Path, description = ID, example = "likes"),
         ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node")),
-    responses((status = 200, body = Envelope), (status = 304, description = "The value is as If-None-Match says"),
-        (status = "default", body = ProblemBody)))]
+    responses((status = 200, description = "The value and what it is worth", body = Envelope), (status = 304, description = "The value is as If-None-Match says"),
+        Problem))]
 pub async fn get(
     State(api): State<Api>,
     IdPath(id): IdPath,
@@ -118,7 +118,7 @@ pub async fn get(
 
 /// Reads many counters
 #[utoipa::path(post, path = "/v1/counters/get", tag = "counters", request_body = Ids,
-    responses((status = 200, body = Envelopes), (status = "default", body = ProblemBody)))]
+    responses((status = 200, description = "The values", body = Envelopes), Problem))]
 pub async fn get_many(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Envelopes>, Problem> {
     let body = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?.collect().await?;
     let Ids { ids } = parse(&body, r#"{"ids":["a","b"]}"#)?;
@@ -134,8 +134,8 @@ pub async fn get_many(State(api): State<Api>, headers: HeaderMap, body: Body) ->
 }
 
 /// Forgets an ad-hoc counter
-#[utoipa::path(delete, path = "/v1/counters/{id}", tag = "counters", params(("id" = String, Path, example = "likes")),
-    responses((status = 200, body = Deleted), (status = "default", body = ProblemBody)))]
+#[utoipa::path(delete, path = "/v1/counters/{id}", tag = "counters", params(("id" = String, Path, description = ID, example = "likes")),
+    responses((status = 200, description = "It is gone", body = Deleted), Problem))]
 pub async fn delete(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Deleted>, Problem> {
     let named = named(&api, &id)?;
     if named.declared.is_some() {

@@ -14,7 +14,7 @@ use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENTS_PER_REQ
 
 use super::Api;
 use super::body::{Pieces, content_length};
-use super::problem::{Kind, Problem, ProblemBody};
+use super::problem::{Kind, Problem};
 use crate::clock;
 use crate::metrics::Metrics;
 use batch::{Batch, Outcome};
@@ -30,7 +30,7 @@ mod batch;
 #[utoipa::path(post, path = "/v1/events", tag = "events",
     request_body(content = String, content_type = "application/x-ndjson",
         example = r#"{"type":"video.viewed","dimensions":{"video":"v42"}}"#),
-    responses((status = 200, body = Outcome), (status = "default", body = ProblemBody)))]
+    responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
 pub async fn events(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Outcome>, Problem> {
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());

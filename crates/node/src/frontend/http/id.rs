@@ -11,6 +11,10 @@ use tally_core::id::{CellHasher, CellKey, decode_part};
 
 use super::problem::{Kind, Problem, quoted};
 
+/// What a reader of the API's description must know about ids in paths.
+pub const ID: &str = "The id, percent-encoded as every part of a path. The key of a declared counter has an encoding of \
+    its own for `:` and `%`: the video `a:b` has the id `views:a%3Ab` and the path `/v1/counters/views:a%253Ab`.";
+
 const COUNTERS: &str = "/v1/counters/";
 
 /// The id, or the pattern, in the path of a request.

@@ -7,11 +7,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
+use super::problem::ProblemBody;
 use super::{Api, counters, events, health, pattern};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Tally", description = "Counts events and answers how many."),
+    components(schemas(ProblemBody)),
     tags(
         (name = "events", description = "What happened"),
         (name = "counters", description = "How many"),

@@ -10,7 +10,7 @@ use tally_core::limits::SCAN_NAMES_MAX;
 use super::Api;
 use super::envelope::{ReadKind, rfc3339};
 use super::id::IdPath;
-use super::problem::{Kind, Problem, ProblemBody};
+use super::problem::{Kind, Problem};
 use crate::clock;
 
 /// Names that one step of a walk asks for.
@@ -40,7 +40,7 @@ pub struct Aggregate {
 /// `*` stands for any text, also for none. What stands before the first `*` narrows the walk, so put it late.
 #[utoipa::path(get, path = "/v1/counters/{id}/aggregate", tag = "counters",
     params(("id" = String, Path, description = "A pattern", example = "page_views_article_*")),
-    responses((status = 200, body = Aggregate), (status = "default", body = ProblemBody)))]
+    responses((status = 200, description = "The sum", body = Aggregate), Problem))]
 pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath) -> Result<Json<Aggregate>, Problem> {
     // Whoever waits for a turn holds nothing.
     let _turn = api.walks.acquire().await;

@@ -8,6 +8,9 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use utoipa::openapi::{self, RefOr};
 
 use crate::engine::Refusal;
 
@@ -88,13 +91,16 @@ pub struct Problem {
     retry_after_s: Option<u64>,
 }
 
-/// A [`Problem`] as it is written; `type` is a stable relative reference such as `/problems/unknown-field`.
+/// An error as RFC 9457 has it.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody<'a> {
+    /// What went wrong; a stable relative reference.
+    #[schema(example = "/problems/unknown-field")]
     r#type: String,
     title: &'a str,
     status: u16,
+    /// Names the field, its value and the fix.
     detail: &'a str,
     /// What else there is to say, by name: `field`, `value`, `limit`, `rejected` and so on.
     #[serde(flatten)]
@@ -147,6 +153,17 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// In the API's description every operation may end in a problem.
+impl utoipa::IntoResponses for Problem {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let schema = openapi::Ref::from_schema_name(ProblemBody::name());
+        let response = openapi::ResponseBuilder::new()
+            .description("What went wrong, and how to mend it")
+            .content(CONTENT_TYPE_PROBLEM, openapi::ContentBuilder::new().schema(Some(schema)).build());
+        BTreeMap::from([("default".to_owned(), response.build().into())])
     }
 }
 
