@@ -89,6 +89,14 @@ impl Place {
     }
 }
 
+/// How a life of the server ends.
+enum End {
+    /// SIGKILL.
+    Kill,
+    /// SIGTERM, which it must answer with exit code 0.
+    Stop,
+}
+
 /// The whole test: a server that comes and goes, and what must be true of it.
 struct Trial {
     place: Place,
@@ -119,9 +127,11 @@ impl Trial {
                 early_kills += 1;
                 self.kill_while_starting()?;
             }
-            let stop = self.random.one_in(8);
-            stops += u32::from(stop);
-            let ready_after = self.round(stop).with_context(|| format!("round {round}"))?;
+            if self.random.one_in(8) {
+                stops += 1;
+                self.life(End::Stop).with_context(|| format!("the stop before round {round}"))?;
+            }
+            let ready_after = self.life(End::Kill).with_context(|| format!("round {round}"))?;
             slowest = slowest.max(ready_after);
             if round % 10 == 0 {
                 println!("  round {round}: {} operations acknowledged", self.acknowledged());
@@ -132,15 +142,14 @@ impl Trial {
         server.stop()?;
         self.ensure_it_tested_something()?;
         Ok(format!(
-            "{} kills under load, {early_kills} while starting, {stops} stops; {} operations acknowledged; slowest start {} ms",
-            rounds - stops,
+            "{rounds} kills under load, {early_kills} while starting, {stops} stops; {} operations acknowledged; slowest start {} ms",
             self.acknowledged(),
             slowest.as_millis()
         ))
     }
 
     /// One life of the server: it must know what it should, then it is loaded, then it ends.
-    fn round(&mut self, stop: bool) -> Result<Duration> {
+    fn life(&mut self, end: End) -> Result<Duration> {
         let server = self.place.start()?.wait_for_tally()?;
         let ready_after = server.ready_after;
         self.verify(&server)?;
@@ -152,10 +161,9 @@ impl Trial {
             let lanes: Vec<_> = commands.chain(events).collect();
             // The random moment of the blow, not a wait for anything.
             thread::sleep(moment);
-            if stop {
-                server.stop()?
-            } else {
-                server.kill()
+            match end {
+                End::Stop => server.stop()?,
+                End::Kill => server.kill(),
             }
             lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane answers, it does not panic"))
         })?;

@@ -11,6 +11,7 @@ mod shell;
 mod test;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Check, test, crash and measure Tally", disable_help_subcommand = true)]
@@ -31,8 +32,19 @@ enum Command {
     Bench(bench::BenchArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error}");
+            error.chain().skip(1).for_each(|cause| eprintln!("  because: {cause}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Check => check::run(),
         Command::Test => test::run(),
         Command::Crash(args) => crash::run(args),
