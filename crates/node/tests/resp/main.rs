@@ -2,6 +2,7 @@
 //!
 //! The scenarios are the text files beside this one; `scenario.rs` says how to read them.
 
+mod differential;
 mod robustness;
 mod scenario;
 mod servers;

@@ -191,48 +191,29 @@ impl Parser {
 
     #[inline]
     fn arguments(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+        // The hot loop: what is known of an unfinished command is put away only when the input ends.
+        let mut at = self.at;
         while self.missing > 0 {
-            let len = match self.bulk {
-                Some(len) => len,
-                None => match self.bulk_length(input, allowance)? {
-                    Some(len) => len,
-                    None => return Ok(Step::Incomplete),
+            let rest = &input[at..];
+            let (len, line_len) = match self.bulk.take() {
+                Some(len) => (len, 0),
+                None => match bulk_line(rest, allowance)? {
+                    Some(line) => line,
+                    None => break,
                 },
             };
+            at += line_len;
             // As in Redis, the two bytes behind an argument are not looked at.
-            if input.len() < self.at + len + 2 {
+            if rest.len() - line_len < len + 2 {
                 self.bulk = Some(len);
-                return Ok(Step::Incomplete);
+                break;
             }
-            self.spans.push(Span { start: self.at as u32, len: len as u32 });
-            self.bulk = None;
-            self.at += len + 2;
+            self.spans.push(Span { start: at as u32, len: len as u32 });
+            at += len + 2;
             self.missing -= 1;
         }
-        Ok(Step::Command(self.at))
-    }
-
-    /// Reads the line before an argument, `$7`, and moves behind it.
-    #[inline]
-    fn bulk_length(&mut self, input: &[u8], allowance: Allowance) -> Result<Option<usize>, ProtocolError> {
-        let rest = &input[self.at..];
-        let line = length_line(rest);
-        match line {
-            Line::Incomplete => return Ok(None),
-            Line::TooLong => return Err(ProtocolError::TooBigLengthLine),
-            Line::Number(..) | Line::Invalid => {}
-        }
-        if rest[0] != b'$' {
-            return Err(ProtocolError::ExpectedBulk(rest[0]));
-        }
-        match line {
-            Line::Number(len @ 0.., line_len) if len <= allowance.bulk_bytes => {
-                self.at += line_len;
-                Ok(Some(len as usize))
-            }
-            Line::Number(len @ 0.., _) => Err(allowance.too_long_a_bulk(len)),
-            _ => Err(ProtocolError::InvalidBulkLength),
-        }
+        self.at = at;
+        Ok(if self.missing == 0 { Step::Command(at) } else { Step::Incomplete })
     }
 
     fn line(&mut self, input: &[u8]) -> Result<Step, ProtocolError> {
@@ -266,20 +247,44 @@ enum Line {
     TooLong,
 }
 
+/// Reads the line before an argument, `$7`: the length of the argument, and that of the line.
+#[inline]
+fn bulk_line(input: &[u8], allowance: Allowance) -> Result<Option<(usize, usize)>, ProtocolError> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    match *input {
+        [b'$', units @ b'0'..=b'9', b'\r', _, ..] => Ok(Some((digit(units), 4))),
+        [b'$', tens @ b'1'..=b'9', units @ b'0'..=b'9', b'\r', _, ..] => Ok(Some((digit(tens) * 10 + digit(units), 5))),
+        _ => any_bulk_line(input, allowance),
+    }
+}
+
+#[cold]
+fn any_bulk_line(input: &[u8], allowance: Allowance) -> Result<Option<(usize, usize)>, ProtocolError> {
+    let line = length_line(input);
+    match line {
+        Line::Incomplete => return Ok(None),
+        Line::TooLong => return Err(ProtocolError::TooBigLengthLine),
+        Line::Number(..) | Line::Invalid => {}
+    }
+    match (input[0], line) {
+        (b'$', Line::Number(len @ 0.., _)) if len > allowance.bulk_bytes => Err(allowance.too_long_a_bulk(len)),
+        (b'$', Line::Number(len @ 0.., line_len)) => Ok(Some((len as usize, line_len))),
+        (b'$', _) => Err(ProtocolError::InvalidBulkLength),
+        (other, _) => Err(ProtocolError::ExpectedBulk(other)),
+    }
+}
+
 /// Reads a marker byte, a number and a line end.
 #[inline]
 fn length_line(input: &[u8]) -> Line {
     match *input {
         [_, digit @ b'0'..=b'9', b'\r', _, ..] => Line::Number(i64::from(digit - b'0'), 4),
-        [_, tens @ b'1'..=b'9', units @ b'0'..=b'9', b'\r', _, ..] => {
-            Line::Number(i64::from(tens - b'0') * 10 + i64::from(units - b'0'), 5)
-        }
-        _ => long_length_line(input),
+        _ => any_length_line(input),
     }
 }
 
 #[cold]
-fn long_length_line(input: &[u8]) -> Line {
+fn any_length_line(input: &[u8]) -> Line {
     match input.iter().position(|&byte| byte == b'\r') {
         None if input.len() > limits::RESP_INLINE_BYTES_MAX => Line::TooLong,
         None => Line::Incomplete,

@@ -48,7 +48,7 @@ impl Pass<'_> {
     #[inline]
     pub fn run(&mut self, args: Args<'_>) -> Flow {
         // By far the most frequent command takes the direct way.
-        if args.len() == 2 && self.is_plain() && args.get(0).eq_ignore_ascii_case(b"INCR") {
+        if args.len() == 2 && is_incr(args.get(0)) && self.is_plain() {
             self.client.last_command.set("incr");
             return match self.add(args.get(1), 1) {
                 Ok(flow) => flow,
@@ -184,6 +184,13 @@ impl Pass<'_> {
     pub fn ttl_now(&self, cell: CellKey) -> Option<Answer> {
         if self.is_settled() { self.server.local.ttl(cell) } else { None }
     }
+}
+
+/// Whether a name is `INCR`, in capitals or not.
+#[inline]
+fn is_incr(name: &[u8]) -> bool {
+    // Setting this bit makes letters small, and makes a letter of nothing else.
+    name.try_into().is_ok_and(|name| u32::from_ne_bytes(name) | 0x2020_2020 == u32::from_ne_bytes(*b"incr"))
 }
 
 /// An argument that must be an integer.

@@ -51,6 +51,11 @@ pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         [word] if is(word, "ASYNC") || is(word, "SYNC") => {}
         _ => return Err(fault::SYNTAX),
     }
+    if !pass.declarations.is_empty() {
+        return Err(Fault::of(
+            "ERR this would clear declared counters, and that comes with generations: delete ad-hoc counters with DEL",
+        ));
+    }
     pass.pending.flush();
     pass.replies.expect(Shape::Ok);
     Ok(Flow::Next)

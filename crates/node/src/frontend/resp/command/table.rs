@@ -117,11 +117,11 @@ pub static COMMANDS: [Command; 37] = [
     Command::new("flushall", -1, keyspace::flush)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes all ad-hoc counters"),
+        .about("server", "Deletes all counters; refused where some are declared"),
     Command::new("flushdb", -1, keyspace::flush)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes all ad-hoc counters"),
+        .about("server", "Deletes all counters; refused where some are declared"),
     Command::new("ping", -1, session::ping)
         .flags("fast", "@fast @connection")
         .tips("request_policy:all_shards response_policy:all_succeeded")
