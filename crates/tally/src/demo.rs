@@ -4,6 +4,7 @@ mod traffic;
 
 use crate::failure::{Failure, Result};
 use crate::serve::{self, say};
+use crate::signals::Signals;
 use clap::Args;
 use std::net::SocketAddr;
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options};
@@ -39,10 +40,11 @@ pub fn run(args: DemoArgs) -> Result<()> {
         ..Options::new(directory.path())
     };
     let node = serve::start(options)?;
+    let signals = Signals::catch()?;
     print_what_to_try(&node);
     let traffic = node.http_addr().map(|address| Traffic::start(address, args.events)).transpose();
     let traffic = traffic.map_err(|error| Failure::new("the sample traffic could not be started").why(error))?;
-    serve::wait_for_signal()?;
+    signals.wait();
     drop(traffic);
     serve::stop(node)
 }

@@ -9,6 +9,7 @@ mod failure;
 mod get;
 mod inspect;
 mod serve;
+mod signals;
 
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::failure::{Failure, Result};
+use crate::signals::Signals;
 use bytesize::ByteSize;
 use clap::Args;
 use std::io::Write;
@@ -12,7 +13,6 @@ use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::Durability;
 use tally_node::frontend::resp::{Password, RespOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub const HTTP: &str = "127.0.0.1:7070";
 pub const RESP: &str = "127.0.0.1:7379";
@@ -64,10 +64,11 @@ pub fn run(args: ServeArgs) -> Result<()> {
         check::parse(file, yaml)?;
     }
     let options = options(&args, config);
-    let what = Banner::new(&args, &options);
+    say_what_is_chosen(&args, &options);
     let node = start(options)?;
-    what.print(&node);
-    wait_for_signal()?;
+    let signals = Signals::catch()?;
+    say_what_is_there(&node);
+    signals.wait();
     stop(node)
 }
 
@@ -87,24 +88,6 @@ pub fn stop(node: Node) -> Result<()> {
     })?;
     say("stopped");
     Ok(())
-}
-
-/// Waits until a signal asks the process to end.
-pub fn wait_for_signal() -> Result<()> {
-    receive_signal().map_err(|error| Failure::new("signals cannot be waited for").why(error))
-}
-
-fn receive_signal() -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let [mut terminate, mut interrupt]: [Signal; 2] =
-            [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        Ok(())
-    })
 }
 
 /// Prints a line; a server goes on when nobody reads what it prints.
@@ -149,45 +132,33 @@ fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
     }
 }
 
-/// What was chosen, for the one who started the server.
-struct Banner {
-    lines: Vec<String>,
+/// Printed first, because a start may take a while.
+fn say_what_is_chosen(args: &ServeArgs, options: &Options) {
+    let declared = match &args.config {
+        Some(file) => format!("declared in {}", file.display()),
+        None => "as the data directory has them; --config FILE declares counters".to_owned(),
+    };
+    say(&format!("Tally {}", env!("CARGO_PKG_VERSION")));
+    say(&format!("  data        {}", args.data.display()));
+    say(&format!("  durability  {}", describe(options.durability)));
+    say(&format!("  memory      {}", ByteSize::b(options.memory_bytes).display().iec()));
+    say(&format!("  counters    {declared}"));
 }
 
-impl Banner {
-    fn new(args: &ServeArgs, options: &Options) -> Banner {
-        let declared = match &args.config {
-            Some(file) => format!("declared in {}", file.display()),
-            None => "as the data directory has them; --config FILE declares counters".to_owned(),
-        };
-        Banner {
-            lines: vec![
-                format!("Tally {}", env!("CARGO_PKG_VERSION")),
-                format!("  data        {}", args.data.display()),
-                format!("  durability  {}", describe(options.durability)),
-                format!("  memory      {}", ByteSize::b(options.memory_bytes).display().iec()),
-                format!("  counters    {declared}"),
-            ],
-        }
+fn say_what_is_there(node: &Node) {
+    let found = node.recovered();
+    say(&format!("  found       {} counters, {} log records replayed", found.counters, found.replayed_records));
+    if let Some(address) = node.http_addr() {
+        say(&format!("  HTTP        http://{address}  (what it offers: http://{address}/docs)"));
     }
-
-    fn print(&self, node: &Node) {
-        self.lines.iter().for_each(|line| say(line));
-        let found = node.recovered();
-        say(&format!("  found       {} counters, {} log records replayed", found.counters, found.replayed_records));
-        if let Some(address) = node.http_addr() {
-            say(&format!("  HTTP        http://{address}  (what it offers: http://{address}/docs)"));
-        }
-        if let Some(address) = node.resp_addr() {
-            say(&format!("  Redis       redis://{address}"));
-        }
-        let open =
-            [node.http_addr(), node.resp_addr()].into_iter().flatten().find(|address| !address.ip().is_loopback());
-        if let Some(address) = open {
-            tracing::warn!("{address} can be reached from other machines: let only those in that may count");
-        }
-        say("ready");
+    if let Some(address) = node.resp_addr() {
+        say(&format!("  Redis       redis://{address}"));
     }
+    let mut addresses = [node.http_addr(), node.resp_addr()].into_iter().flatten();
+    if let Some(address) = addresses.find(|address| !address.ip().is_loopback()) {
+        tracing::warn!("{address} can be reached from other machines: let only those in that may count");
+    }
+    say("ready");
 }
 
 fn describe(durability: Durability) -> String {
