@@ -114,11 +114,18 @@ impl Lane for EventsLane {
     /// A request is always whole, so the last one may go beyond `operations_max`.
     fn prepare(&mut self, picker: &mut Picker, _operations_max: u64) -> u64 {
         let sessions_per_request = self.events.div_ceil(SEQS_PER_SESSION);
-        let first_session = self.next_request * sessions_per_request;
-        for (n, line) in self.question[self.head_bytes..].chunks_exact_mut(self.line.bytes).enumerate() {
-            write_digits(&mut line[self.line.id.clone()], self.next_request);
-            write_digits(&mut line[self.line.session.clone()], first_session + n as u64 / SEQS_PER_SESSION);
-            write_digits(&mut line[self.line.key.clone()], picker.next());
+        let sessions = self.next_request * sessions_per_request..;
+        let (mut id, mut session) = ([0; ID_DIGITS], [0; ID_DIGITS]);
+        write_digits(&mut id, self.next_request);
+        let lines_of_sessions =
+            self.question[self.head_bytes..].chunks_mut(self.line.bytes * SEQS_PER_SESSION as usize);
+        for (number, lines) in sessions.zip(lines_of_sessions) {
+            write_digits(&mut session, number);
+            for line in lines.chunks_exact_mut(self.line.bytes) {
+                line[self.line.id.clone()].copy_from_slice(&id);
+                line[self.line.session.clone()].copy_from_slice(&session);
+                write_digits(&mut line[self.line.key.clone()], picker.next());
+            }
         }
         self.next_request += self.lanes;
         self.answer.clear();
