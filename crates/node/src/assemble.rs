@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::counter::{ConfigError, Declarations};
 use tally_core::id::CellHasher;
+use tally_core::position::Position;
 use tally_storage::log::LogHandle;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
 use tally_storage::store::local::LocalStore;
@@ -21,8 +22,8 @@ use tokio::sync::watch;
 const RESERVED_BYTES: u64 = 128 << 20;
 /// The least memory a node can do with.
 pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
-/// How often spare log segments are topped up.
-const SPARES_EVERY: Duration = Duration::from_millis(50);
+/// How often the log's files are looked after.
+const HOUSE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
 pub struct Options {
@@ -54,7 +55,7 @@ impl Options {
             memory_bytes: 1 << 30,
             durability: Durability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
-            log: local::Options { spares_max: 2, ..local::Options::default() },
+            log: local::Options::default(),
             resp_options: resp::RespOptions::default(),
             http_options: http::Options::default(),
         }
@@ -85,7 +86,7 @@ pub struct Node {
     resp_addr: Option<SocketAddr>,
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
-    spares: JoinHandle<()>,
+    house: JoinHandle<()>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -113,13 +114,13 @@ impl Node {
             listening.map_err(|error| StartError::Listen { address, error })
         });
         let http = http.transpose()?;
-        let spares = spawn("tally-spares", {
-            let stopping = stopping.clone();
-            move || prepare_spares(&log, &stopping)
+        let house = spawn("tally-house", {
+            let (engine, stopping) = (engine.clone(), stopping.clone());
+            move || keep_house(&log, &engine, &stopping)
         })?;
         let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
         let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
-        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, spares, _data_dir: data_dir })
+        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, house, _data_dir: data_dir })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -146,7 +147,8 @@ impl Node {
         }
         let stopped = pollster::block_on(self.engine.stop());
         let _ = self.writer.join();
-        let _ = self.spares.join();
+        self.house.thread().unpark();
+        let _ = self.house.join();
         stopped
     }
 }
@@ -182,7 +184,10 @@ fn open_engine(
     };
     let mut handle = None;
     let open_log = |from_offset| {
-        let log_options = local::Options { from_offset, new_log_id: data_dir.identity.log_id, ..options.log.clone() };
+        // What one checkpoint frees is what the log fills until the next.
+        let spares_max = (options.checkpoint_log_bytes / options.log.segment_bytes) as usize + options.log.spares_ahead;
+        let new_log_id = data_dir.identity.log_id;
+        let log_options = local::Options { from_offset, new_log_id, spares_max, ..options.log.clone() };
         let (log, recovered) = LocalLog::open(&data_dir.log(), log_options)?;
         if let Some(cut) = &recovered.cut {
             tracing::warn!(
@@ -230,15 +235,16 @@ fn run_writer(
     Ok(())
 }
 
-/// Keeps zero-filled segments ahead of the log, so that no commit has to wait for one.
-fn prepare_spares(log: &LocalHandle, stopping: &watch::Receiver<bool>) {
+/// Keeps zero-filled segments ahead of the log, so that no commit has to wait for one, and frees those behind it.
+fn keep_house(log: &LocalHandle, engine: &Engine, stopping: &watch::Receiver<bool>) {
     while !*stopping.borrow() {
-        match log.prepare() {
+        let needed_from = Position { offset: engine.log_needed_from(), ..log.synced_end() };
+        match log.retain_from(needed_from).and_then(|()| log.prepare()) {
             Ok(true) => {}
-            Ok(false) => std::thread::park_timeout(SPARES_EVERY),
+            Ok(false) => std::thread::park_timeout(HOUSE_EVERY),
             Err(error) => {
-                tracing::warn!(%error, "cannot prepare a log segment ahead");
-                std::thread::park_timeout(SPARES_EVERY * 20);
+                tracing::warn!(%error, "cannot look after the log's files");
+                std::thread::park_timeout(HOUSE_EVERY * 20);
             }
         }
     }

@@ -9,10 +9,10 @@ mod lookup;
 mod options;
 mod recovery;
 mod shared;
-mod thread;
-mod writer;
 #[cfg(test)]
 mod tests;
+mod thread;
+mod writer;
 
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open};
@@ -23,6 +23,7 @@ use crate::clock;
 use crate::metrics::Metrics;
 use shared::{Message, Shared};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tally_core::counter::Declarations;
 use tally_core::id::{CellHasher, CellKey};
@@ -119,6 +120,11 @@ impl Engine {
         self.shared.cells.cold()
     }
 
+    /// The first record of the log that a restart would replay; what lies before it may be forgotten.
+    pub fn log_needed_from(&self) -> u64 {
+        self.shared.log_needed_from.load(Ordering::Acquire)
+    }
+
     /// Hands a submission to the writer and waits until it is durable and applied.
     pub async fn submit(&self, submission: Submission) -> Result<Committed, Refusal> {
         self.health()?;
@@ -130,6 +136,12 @@ impl Engine {
     /// What memory knows, at once.
     pub fn read(&self, cell: CellKey) -> Hot {
         self.shared.cells.read(cell, clock::now_ms)
+    }
+
+    /// Asks for the memory of a counter that is read a little later.
+    #[inline]
+    pub fn prefetch(&self, cell: CellKey) {
+        self.shared.cells.prefetch(cell);
     }
 
     /// Reads a counter from memory or, if it is cold, from the store on another thread.

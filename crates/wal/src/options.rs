@@ -10,8 +10,10 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub struct Options {
     /// Size of a new segment file: a multiple of 4 KiB from 8 KiB to 1 GiB. Segments that are there keep their size.
     pub segment_bytes: u64,
-    /// Freed segments kept for reuse, and how many [`crate::Handle::prepare_spare`] prepares ahead.
+    /// Freed segments kept for reuse.
     pub spares_max: usize,
+    /// How many spares [`crate::Handle::prepare_spare`] sees to; making one costs as much as writing a segment.
+    pub spares_ahead: usize,
     /// Compress batches with LZ4 where it pays.
     pub compress: bool,
     /// Identity of a log that is not there yet; a random number. An existing log has its own.
@@ -28,6 +30,7 @@ impl Default for Options {
         Options {
             segment_bytes: 64 << 20,
             spares_max: 4,
+            spares_ahead: 2,
             compress: false,
             new_log_id: 0,
             from_offset: 0,

@@ -56,8 +56,8 @@ impl Spares {
         lock(&self.ready).pop()
     }
 
-    fn is_short(&self, options: &Options) -> bool {
-        lock(&self.ready).len() < options.spares_max
+    fn len(&self) -> usize {
+        lock(&self.ready).len()
     }
 }
 
@@ -67,7 +67,7 @@ impl<D: Disk> Handle<D> {
     pub fn prepare_spare(&self) -> Result<bool, Error> {
         let Shared { disk, options, spares, .. } = &*self.shared;
         let _making = lock(&spares.making);
-        if !spares.is_short(options) {
+        if spares.len() >= options.spares_ahead.min(options.spares_max) {
             return Ok(false);
         }
         let name = spares.make(disk, options)?;
@@ -88,10 +88,11 @@ impl<D: Disk> Handle<D> {
         Ok(())
     }
 
+    /// One by one: were two names changed before a sync, a crash could keep the older and lose the younger.
     fn recycle(&self, freed: &segment::Header) -> io::Result<()> {
         let Shared { disk, options, spares, .. } = &*self.shared;
         let segment = segment::file_name(freed.sequence);
-        if freed.segment_bytes != options.segment_bytes || !spares.is_short(options) {
+        if freed.segment_bytes != options.segment_bytes || spares.len() >= options.spares_max {
             disk.remove(&segment)?;
             return disk.sync_dir();
         }

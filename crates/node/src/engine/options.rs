@@ -19,8 +19,10 @@ pub struct EngineOptions {
     pub durability: Durability,
     /// Memory for cells; what does not fit is read from the store.
     pub table_bytes: usize,
-    /// A checkpoint is due after so many bytes of log, which bounds the replay after a crash.
+    /// A checkpoint is due after so many bytes of log, which bounds the log's size.
     pub checkpoint_log_bytes: u64,
+    /// A checkpoint is due after so many records, which bounds the replay after a crash.
+    pub checkpoint_records: u64,
     /// A checkpoint is due after so many changed cells, which bounds the memory it needs.
     pub checkpoint_cells: u64,
     /// A checkpoint is due after so many bytes of new ids.
@@ -32,7 +34,8 @@ impl Default for EngineOptions {
         EngineOptions {
             durability: Durability::Sync,
             table_bytes: 1 << 30,
-            checkpoint_log_bytes: 1 << 30,
+            checkpoint_log_bytes: 4 << 30,
+            checkpoint_records: 64_000_000,
             checkpoint_cells: 4_000_000,
             checkpoint_names_bytes: 32 << 20,
         }

@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub lookups: Sender<Lookup>,
     /// How many cuts the writer knows to be in the store. Rows read under one number are as good as each other.
     pub cuts: AtomicU64,
+    /// The first record that a restart would replay.
+    pub log_needed_from: AtomicU64,
     queue_bytes: AtomicUsize,
     failed: OnceLock<Arc<str>>,
     stopping: AtomicBool,
@@ -62,6 +64,7 @@ impl Shared {
             messages,
             lookups,
             cuts: AtomicU64::new(0),
+            log_needed_from: AtomicU64::new(0),
             queue_bytes: AtomicUsize::new(0),
             failed: OnceLock::new(),
             stopping: AtomicBool::new(false),

@@ -220,7 +220,12 @@ impl<L: Log> Writer<L> {
             && (full_of_changes
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
+                || self.records_since_cut() >= options.checkpoint_records
                 || self.state.names.bytes() >= options.checkpoint_names_bytes)
+    }
+
+    fn records_since_cut(&self) -> u64 {
+        self.log.end().offset - self.stored.map_or(0, |position| position.offset)
     }
 
     /// Whether a cut would bring anything of what is wanted.
@@ -268,7 +273,8 @@ impl<L: Log> Writer<L> {
                 self.stored = Some(written.to.position);
                 self.shared.cuts.fetch_add(1, Ordering::Release);
                 self.shared.metrics.checkpoints.inc();
-                self.log.handle().retain_from(written.to.position).map_err(|error| self.refusal(error))
+                self.shared.log_needed_from.store(written.to.position.offset, Ordering::Release);
+                Ok(())
             }
             // Whatever was in it has been flushed since.
             Err(tally_storage::store::Error::Abandoned) => Ok(()),
