@@ -107,3 +107,88 @@ fn torn_bytes(image: &[u8], at: usize, header: &segment::Header, at_least: usize
     let told = Header::decode(header.log_id, &image[at..]).map_or(0, |batch| batch.stored_bytes());
     told.max(at_least).min(image.len() - at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::payload_crc;
+
+    const SEGMENT: segment::Header =
+        segment::Header { log_id: 9, sequence: 2, base_offset: 100, epoch: 5, segment_bytes: 16_384, log_time_ms: 0 };
+    const BEFORE: Reached = Reached { offset: 100, epoch: 3, log_time_ms: 0 };
+
+    fn batch(base_offset: u64, epoch: u32, synced: u64) -> Vec<u8> {
+        let payload = [1; 200];
+        let header = Header {
+            payload_crc: payload_crc(&payload),
+            payload_bytes: 200,
+            records_bytes: 200,
+            lz4: false,
+            epoch,
+            count: 10,
+            base_offset,
+            log_time_ms: 0,
+            synced,
+        };
+        [&header.encode(SEGMENT.log_id)[..], &payload].concat()
+    }
+
+    /// Scans a segment with these bytes behind its header, as the last one.
+    fn scan_last(parts: &[Vec<u8>]) -> Scan {
+        let mut image = parts.iter().fold(vec![0; segment::HEADER_BYTES], |image, part| [image, part.clone()].concat());
+        image.resize(SEGMENT.segment_bytes as usize, 0);
+        scan(&image, &SEGMENT, BEFORE, None)
+    }
+
+    fn check(parts: &[Vec<u8>], offset: u64, stop: impl Fn(&Stop) -> bool) {
+        let scan = scan_last(parts);
+        assert_eq!(scan.reached.offset, offset);
+        assert!(stop(&scan.stop), "{:?}", scan.stop);
+    }
+
+    fn is_torn(stop: &Stop) -> bool {
+        matches!(stop, Stop::Torn { .. })
+    }
+
+    fn is_damaged(stop: &Stop) -> bool {
+        matches!(stop, Stop::Damaged { .. })
+    }
+
+    #[test]
+    fn batches_that_follow_each_other_are_good_up_to_the_zeros() {
+        check(&[batch(100, 3, 100), batch(110, 5, 110)], 120, |stop| *stop == Stop::End);
+    }
+
+    #[test]
+    fn an_old_batch_exactly_behind_the_last_good_one_is_not_taken() {
+        // What a recycled segment shows if the zeros behind a batch of the same size were not written.
+        check(&[batch(100, 3, 100), batch(40, 3, 40)], 110, is_torn);
+    }
+
+    #[test]
+    fn an_epoch_that_runs_backwards_or_ahead_of_the_segment_is_not_taken() {
+        check(&[batch(100, 4, 100), batch(110, 3, 110)], 110, is_torn);
+        check(&[batch(100, 4, 100), batch(110, 6, 110)], 110, is_torn);
+        check(&[batch(100, 2, 100)], 100, is_torn);
+    }
+
+    #[test]
+    fn a_later_batch_tells_an_unsynced_hole_from_a_damaged_one() {
+        let hole = vec![0xee; 256];
+        check(&[batch(100, 3, 100), hole.clone(), batch(120, 3, 110)], 110, is_torn);
+        check(&[batch(100, 3, 100), hole.clone(), batch(120, 3, 120)], 110, is_damaged);
+        // Neither old batches nor those of a lost epoch are evidence.
+        check(&[batch(100, 3, 100), hole.clone(), batch(90, 3, 90)], 110, is_torn);
+        check(&[batch(100, 3, 100), hole, batch(120, 2, 120)], 110, is_torn);
+    }
+
+    #[test]
+    fn a_segment_that_is_followed_by_another_must_reach_it_exactly() {
+        let mut image = [vec![0; segment::HEADER_BYTES], batch(100, 3, 100), batch(110, 3, 110)].concat();
+        image.resize(SEGMENT.segment_bytes as usize, 0);
+        let stop = |until| scan(&image, &SEGMENT, BEFORE, Some(until)).stop;
+        assert_eq!(stop(120), Stop::End);
+        assert_eq!(stop(110), Stop::End);
+        assert!(is_damaged(&stop(115)) && is_damaged(&stop(130)));
+    }
+}

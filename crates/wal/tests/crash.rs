@@ -110,6 +110,27 @@ fn a_failed_sync_stops_writes_for_ever_while_reads_go_on() {
 }
 
 #[test]
+fn every_failed_step_of_an_append_or_a_trim_stops_writes_for_ever() {
+    // The write of a batch; then the four steps to a new segment, and the write.
+    for (length, steps) in [(10, 1), (12_000, 5)] {
+        for step in 0..steps {
+            let (disk, mut log) = about_to_roll_into_a_recycled_segment(step);
+            disk.fail_at(disk.calls() + step, Fault::Error);
+            assert!(matches!(log.append(0, 1, &vec![8; length]), Err(Error::Poisoned { .. })), "step {step}");
+            assert!(matches!(log.append(0, 1, b"x"), Err(Error::Poisoned { .. })), "step {step}");
+            assert!(matches!(log.sync(), Err(Error::Poisoned { .. })), "step {step}");
+        }
+    }
+    for step in 0..2 {
+        let (disk, mut log) = about_to_roll_into_a_recycled_segment(step);
+        log.append(0, 1, &[8; 12_000]).and_then(|_| log.sync()).unwrap();
+        disk.fail_at(disk.calls() + step, Fault::Error);
+        assert!(matches!(log.handle().retain_from(log.end()), Err(Error::Poisoned { .. })));
+        assert!(matches!(log.append(0, 1, b"x"), Err(Error::Poisoned { .. })), "step {step}");
+    }
+}
+
+#[test]
 fn a_later_sync_does_not_make_durable_what_a_failed_one_dropped() {
     // The fault disk itself: the trap that poisoning and rewriting are there for must really be set.
     use tally_wal::DiskFile;
