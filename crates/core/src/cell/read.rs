@@ -44,6 +44,12 @@ impl Cells {
         if all_in_memory && evictions == self.evictions.load(Ordering::Acquire) { Hot::Absent } else { Hot::Cold }
     }
 
+    /// Asks for the memory of a counter, so that a read a little later need not wait for it.
+    #[inline]
+    pub fn prefetch(&self, key: CellKey) {
+        self.segments[segment_of(key)].load().prefetch(key, SEGMENT_BITS);
+    }
+
     /// How many counters there are, in memory and in the store.
     pub fn len(&self) -> u64 {
         self.live.load(Ordering::Acquire) + self.cold.load(Ordering::Acquire)

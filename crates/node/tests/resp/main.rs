@@ -2,6 +2,8 @@
 //!
 //! The scenarios are the text files beside this one; `scenario.rs` says how to read them.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
 mod differential;
 mod robustness;
 mod scenario;

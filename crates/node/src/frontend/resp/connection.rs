@@ -17,6 +17,7 @@ use super::server::Server;
 use super::walk::Walk;
 use super::work::Work;
 use crate::clock;
+use crate::engine::{Hot, LocalEngine};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -24,11 +25,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tally_core::limits;
+use tally_core::op::{Answer, Op, OpKind};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How long a client may take to read its last replies.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How many reads ahead the memory of a counter is asked for.
+const READ_AHEAD: usize = 16;
 
 pub struct Connection {
     server: Rc<Server>,
@@ -179,16 +184,21 @@ impl Connection {
         end
     }
 
-    /// Commits what is pending and writes the replies that waited for it.
+    /// Carries out what is pending and writes the replies that waited for it.
     async fn settle(&self, work: &mut Work) {
-        if work.pending.is_empty() {
+        let Work { pending, answers, replies, .. } = work;
+        if pending.is_empty() {
             return;
         }
-        match self.server.local.submit(&mut work.pending, &mut work.answers).await {
-            Ok(()) => work.replies.settle(&work.answers),
+        if pending.record_count == 0 && read_all(&self.server.local, &pending.ops, answers) {
+            pending.clear();
+            return replies.settle(answers);
+        }
+        match self.server.local.submit(pending, answers).await {
+            Ok(()) => replies.settle(answers),
             Err(refusal) => {
-                work.pending.clear();
-                work.replies.refuse(Fault::from(refusal).bytes());
+                pending.clear();
+                replies.refuse(Fault::from(refusal).bytes());
             }
         }
     }
@@ -226,4 +236,25 @@ impl Drop for Connection {
         self.hold(0);
         self.server.clients.remove(self.client.id);
     }
+}
+
+/// Answers reads from memory. Answers whether memory knew everything: if not, the engine has to ask the store.
+fn read_all(local: &LocalEngine, ops: &[Op], answers: &mut Vec<Answer>) -> bool {
+    answers.clear();
+    ops.iter().take(READ_AHEAD).for_each(|op| local.engine().prefetch(op.cell));
+    ops.iter().enumerate().all(|(index, op)| {
+        if let Some(ahead) = ops.get(index + READ_AHEAD) {
+            local.engine().prefetch(ahead.cell);
+        }
+        let answer = match op.kind {
+            OpKind::Ttl => local.ttl(op.cell),
+            _ => match local.read(op.cell) {
+                Hot::Value(value) => Some(Answer::Value(value)),
+                Hot::Absent => Some(Answer::Absent),
+                Hot::Cold => None,
+            },
+        };
+        answers.extend(answer);
+        answer.is_some()
+    })
 }

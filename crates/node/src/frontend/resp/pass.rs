@@ -12,12 +12,11 @@ use super::reply::{Replies, Shape};
 use super::server::Server;
 use super::target::{self, Intent};
 use super::walk::Walk;
-use crate::engine::Hot;
 use std::borrow::Cow;
 use tally_core::counter::Declarations;
 use tally_core::id::CellKey;
 use tally_core::limits;
-use tally_core::op::{Answer, Submission};
+use tally_core::op::Submission;
 
 /// How the connection goes on after a command.
 pub enum Flow {
@@ -155,34 +154,12 @@ impl Pass<'_> {
         Ok(Flow::Next)
     }
 
-    /// Reads a counter, now or in its turn.
+    /// Reads a counter, in its turn.
     pub fn read(&mut self, id: &[u8], shape: Shape) -> Outcome {
         let (cell, _) = self.locate(id, Intent::Read)?;
-        match self.value_now(cell) {
-            Some(answer) => self.replies.say(|reply| shape.write(reply, answer)),
-            None => {
-                self.pending.get(cell);
-                self.replies.expect(shape);
-            }
-        }
+        self.pending.get(cell);
+        self.replies.expect(shape);
         Ok(Flow::Next)
-    }
-
-    /// Reads a counter now, if no write of this connection is on its way and memory knows the answer.
-    pub fn value_now(&self, cell: CellKey) -> Option<Answer> {
-        if !self.is_settled() {
-            return None;
-        }
-        match self.server.local.read(cell) {
-            Hot::Value(value) => Some(Answer::Value(value)),
-            Hot::Absent => Some(Answer::Absent),
-            Hot::Cold => None,
-        }
-    }
-
-    /// The same for the time to live.
-    pub fn ttl_now(&self, cell: CellKey) -> Option<Answer> {
-        if self.is_settled() { self.server.local.ttl(cell) } else { None }
     }
 }
 

@@ -35,18 +35,9 @@ pub fn strlen(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let cells = pass.locate_all(args, Intent::Read)?;
-    let now: Option<Vec<_>> = cells.iter().map(|(cell, _)| pass.value_now(*cell)).collect();
-    match now {
-        Some(answers) => pass.replies.say(|reply| {
-            reply.array(answers.len());
-            answers.into_iter().for_each(|answer| Shape::Bulk.write(reply, answer));
-        }),
-        None => {
-            cells.iter().for_each(|(cell, _)| pass.pending.get(*cell));
-            pass.replies.expect_values(cells.len());
-        }
-    }
+    let places = pass.locate_all(args, Intent::Read)?;
+    places.iter().for_each(|(cell, _)| pass.pending.get(*cell));
+    pass.replies.expect_values(places.len());
     Ok(Flow::Next)
 }
 

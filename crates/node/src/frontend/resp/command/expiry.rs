@@ -73,13 +73,8 @@ pub fn pttl(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 
 fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
     let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
-    match pass.ttl_now(cell) {
-        Some(answer) => pass.replies.say(|reply| shape.write(reply, answer)),
-        None => {
-            pass.pending.ttl(cell);
-            pass.replies.expect(shape);
-        }
-    }
+    pass.pending.ttl(cell);
+    pass.replies.expect(shape);
     Ok(Flow::Next)
 }
 

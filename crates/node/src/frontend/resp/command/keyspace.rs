@@ -7,28 +7,18 @@ use super::super::reply::Shape;
 use super::super::target::Intent;
 use super::super::walk::Walk;
 use tally_core::limits;
-use tally_core::op::Answer;
 
 pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let cells = pass.locate_all(args, Intent::Overwrite)?;
-    cells.iter().for_each(|(cell, id)| pass.pending.delete(*cell, id));
-    pass.replies.expect_present(cells.len());
+    let places = pass.locate_all(args, Intent::Overwrite)?;
+    places.iter().for_each(|(cell, id)| pass.pending.delete(*cell, id));
+    pass.replies.expect_present(places.len());
     Ok(Flow::Next)
 }
 
 pub fn exists(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let cells = pass.locate_all(args, Intent::Read)?;
-    let now: Option<Vec<_>> = cells.iter().map(|(cell, _)| pass.value_now(*cell)).collect();
-    match now {
-        Some(answers) => {
-            let present = answers.iter().filter(|answer| **answer != Answer::Absent).count();
-            pass.replies.say(|reply| reply.integer(present as i64));
-        }
-        None => {
-            cells.iter().for_each(|(cell, _)| pass.pending.get(*cell));
-            pass.replies.expect_present(cells.len());
-        }
-    }
+    let places = pass.locate_all(args, Intent::Read)?;
+    places.iter().for_each(|(cell, _)| pass.pending.get(*cell));
+    pass.replies.expect_present(places.len());
     Ok(Flow::Next)
 }
 
