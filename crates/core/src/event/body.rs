@@ -7,7 +7,7 @@
 use super::Event;
 use super::error::EventError;
 use super::json::{check_size, describe, parse_into, scan_event};
-use super::scan::{Fault, Scanner};
+use super::scan::{Fault, Scanner, Trouble};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
 
@@ -182,24 +182,14 @@ impl BodyReader {
 
     fn array(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), Fault>, BodyError> {
         let mut event = Event::new("", self.received_at_ms);
-        scanner.rewind(scanner.at() + 1);
-        if scanner.next_token() == Some(b']') {
-            scanner.rewind(scanner.at() + 1);
-            return Ok(Ok(()));
-        }
-        loop {
+        let mut more = scanner.first_element();
+        while let Ok(true) = more {
             if let Err(fault) = self.element(scanner, &mut event, sink)? {
                 return Ok(Err(fault));
             }
-            match scanner.next_token() {
-                Some(b',') => scanner.rewind(scanner.at() + 1),
-                Some(b']') => {
-                    scanner.rewind(scanner.at() + 1);
-                    return Ok(Ok(()));
-                }
-                _ => return Ok(Err(scanner.syntax("',' or ']'"))),
-            }
+            more = scanner.next_element();
         }
+        Ok(more.map(drop))
     }
 
     /// Reads one event and reports it; steps over it, if it is JSON, even if it is a bad event.
@@ -238,10 +228,10 @@ impl BodyReader {
 
 /// A fault inside an element that is well-formed JSON.
 fn describe_in_body(fault: Fault, scanner: &Scanner<'_>, start: usize) -> EventError {
-    match fault {
-        Fault::Shape(error) => *error,
+    match *fault {
+        Trouble::Shape(error) => error,
         // The element is JSON but no object.
-        Fault::Syntax { .. } | Fault::TooDeep { .. } => EventError {
+        Trouble::Syntax { .. } | Trouble::TooDeep { .. } => EventError {
             field: None,
             value: Some(super::error::excerpt(scanner.since(start))),
             reason: "is not an event; an event is an object such as {\"type\":\"video.viewed\"}".to_owned(),

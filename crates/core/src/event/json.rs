@@ -6,7 +6,7 @@
 use super::Event;
 use super::error::{EventError, excerpt};
 use super::number::canonical;
-use super::scan::{Fault, Scanner};
+use super::scan::{Fault, Scanner, Trouble};
 use super::time::parse_rfc3339;
 use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
 use std::borrow::Cow;
@@ -43,12 +43,12 @@ pub(super) fn check_size(bytes: usize) -> Result<(), EventError> {
 /// Turns what stopped the scanner into words.
 #[cold]
 pub(super) fn describe(fault: Fault, text: &str) -> EventError {
-    match fault {
-        Fault::Shape(error) => *error,
-        Fault::TooDeep { at } => EventError::event(format!(
+    match *fault {
+        Trouble::Shape(error) => error,
+        Trouble::TooDeep { at } => EventError::event(format!(
             "not readable at byte {at}: nested deeper than {JSON_DEPTH_MAX} levels; flatten the payload or send it as text"
         )),
-        Fault::Syntax { at, expected } => {
+        Trouble::Syntax { at, expected } => {
             let found = match text.get(at..) {
                 Some("") | None => "the end".to_owned(),
                 Some(rest) => format!("{:?}", rest.chars().take(16).collect::<String>()),
@@ -66,15 +66,15 @@ pub(super) fn scan_event<'a>(
 ) -> Result<(), Fault> {
     event.reset(received_at_ms);
     let mut seen = 0u8;
-    let mut next = scanner.first_member()?;
-    while let Some(name) = next {
-        let field = Field::named(&name)?;
+    let mut more = scanner.first_member()?;
+    while more {
+        let field = Field::scan(scanner)?;
         if seen & field.bit() != 0 {
-            return Err(EventError::field(&name, "given twice; send it once").into());
+            return Err(EventError::field(field.name(), "given twice; send it once").into());
         }
         seen |= field.bit();
         scan_field(scanner, field, event)?;
-        next = scanner.next_member()?;
+        more = scanner.next_member()?;
     }
     if seen & Field::Type.bit() == 0 {
         return Err(EventError::field("type", "missing: say what happened, such as \"type\":\"video.viewed\"").into());
@@ -96,22 +96,47 @@ enum Field {
 }
 
 impl Field {
-    #[inline]
-    fn named(name: &str) -> Result<Field, Fault> {
-        Ok(match name {
-            "type" => Field::Type,
-            "eventId" => Field::EventId,
-            "occurredAt" => Field::OccurredAt,
-            "session" => Field::Session,
-            "seq" => Field::Seq,
-            "delta" => Field::Delta,
-            "dimensions" => Field::Dimensions,
-            "payload" => Field::Payload,
-            unknown => return Err(EventError::field(unknown, UNKNOWN).into()),
-        })
+    const ALL: [Field; 8] = {
+        use Field::*;
+        [Type, EventId, OccurredAt, Session, Seq, Delta, Dimensions, Payload]
+    };
+
+    fn name(self) -> &'static str {
+        ["type", "eventId", "occurredAt", "session", "seq", "delta", "dimensions", "payload"][self as usize]
     }
 
-    #[inline]
+    /// Reads the name of a field and its colon.
+    #[inline(always)]
+    fn scan(scanner: &mut Scanner<'_>) -> Result<Field, Fault> {
+        match Field::scan_plain(scanner) {
+            Some(field) => Ok(field),
+            None => Field::named(&scanner.key()?),
+        }
+    }
+
+    /// Recognises a field by its second letter and then the whole of it, if it is written without escapes or spaces.
+    #[inline(always)]
+    fn scan_plain(scanner: &mut Scanner<'_>) -> Option<Field> {
+        match scanner.peek_at(2)? {
+            b'y' => scanner.take(b"\"type\":").then_some(Field::Type),
+            b'v' => scanner.take(b"\"eventId\":").then_some(Field::EventId),
+            b'c' => scanner.take(b"\"occurredAt\":").then_some(Field::OccurredAt),
+            b'i' => scanner.take(b"\"dimensions\":").then_some(Field::Dimensions),
+            b'a' => scanner.take(b"\"payload\":").then_some(Field::Payload),
+            b'e' if scanner.take(b"\"session\":") => Some(Field::Session),
+            b'e' if scanner.take(b"\"seq\":") => Some(Field::Seq),
+            b'e' => scanner.take(b"\"delta\":").then_some(Field::Delta),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn named(name: &str) -> Result<Field, Fault> {
+        let known = Field::ALL.into_iter().find(|field| field.name() == name);
+        known.ok_or_else(|| EventError::field(name, UNKNOWN).into())
+    }
+
+    #[inline(always)]
     fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -182,8 +207,9 @@ fn scan_dimensions<'a>(
     if scanner.next_token() != Some(b'{') {
         return Err(wrong_kind(scanner, "dimensions", "is not an object, such as {\"video\":\"v42\"}"));
     }
-    let mut next = scanner.first_member()?;
-    while let Some(name) = next {
+    let mut more = scanner.first_member()?;
+    while more {
+        let name = scanner.key()?;
         if dimensions.iter().any(|(known, _)| *known == name) {
             return Err(EventError::field(&dimension_field(&name), "given twice; send it once").into());
         }
@@ -195,7 +221,7 @@ fn scan_dimensions<'a>(
         }
         let value = scan_dimension(scanner, &name)?;
         dimensions.push((name, value));
-        next = scanner.next_member()?;
+        more = scanner.next_member()?;
     }
     Ok(())
 }
@@ -212,8 +238,8 @@ fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, s
                 EventError::value(dimension_field(name), number, reason).into()
             })
         }
-        Some(b't') => scanner.literal("true").map(Cow::Borrowed),
-        Some(b'f') => scanner.literal("false").map(Cow::Borrowed),
+        Some(b't') => scanner.literal(b"true").map(Cow::Borrowed),
+        Some(b'f') => scanner.literal(b"false").map(Cow::Borrowed),
         _ => {
             let reason = "is not text, a number, true or false; leave the dimension out or give it such a value";
             Err(wrong_kind(scanner, &dimension_field(name), reason))

@@ -2,63 +2,51 @@
 
 /// Milliseconds since 1970, or `None` if the text is no RFC 3339 time. Finer fractions are cut off.
 pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
-    let mut rest = text.as_bytes();
-    let year = digits(&mut rest, 4)?;
-    expect(&mut rest, b"-")?;
-    let month = digits(&mut rest, 2)?;
-    expect(&mut rest, b"-")?;
-    let day = digits(&mut rest, 2)?;
-    expect(&mut rest, b"Tt ")?;
-    let hour = digits(&mut rest, 2)?;
-    expect(&mut rest, b":")?;
-    let minute = digits(&mut rest, 2)?;
-    expect(&mut rest, b":")?;
-    let second = digits(&mut rest, 2)?;
-    let ms = fraction_ms(&mut rest)?;
-    let offset_minutes = offset_minutes(rest)?;
-
+    let (date_time, rest) = text.as_bytes().split_first_chunk::<19>()?;
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] =
+        date_time
+    else {
+        return None;
+    };
+    let year = two(y1, y2)? * 100 + two(y3, y4)?;
+    let (month, day) = (two(m1, m2)?, two(d1, d2)?);
+    let (hour, minute, second) = (two(h1, h2)?, two(n1, n2)?, two(s1, s2)?);
     let valid = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month);
     if !valid || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
+    let (ms, rest) = fraction_ms(rest)?;
+    let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute - offset_minutes(rest)?;
     // A leap second is the last second of its minute.
-    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second.min(59);
-    Some((seconds - offset_minutes * 60) * 1000 + ms)
+    Some((minutes * 60 + second.min(59)) * 1000 + ms)
 }
 
-fn expect(rest: &mut &[u8], one_of: &[u8]) -> Option<()> {
-    let (first, tail) = rest.split_first()?;
-    *rest = tail;
-    one_of.contains(first).then_some(())
+/// Two decimal digits.
+#[inline(always)]
+fn two(tens: u8, ones: u8) -> Option<i64> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens <= 9 && ones <= 9).then(|| i64::from(tens * 10 + ones))
 }
 
-fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
-    let (number, tail) = rest.split_at_checked(count)?;
-    *rest = tail;
-    number.iter().try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
+/// The milliseconds of a fraction, if there is one, and what stands behind it.
+fn fraction_ms(rest: &[u8]) -> Option<(i64, &[u8])> {
+    let Some(fraction) = rest.strip_prefix(b".") else { return Some((0, rest)) };
+    let (mut ms, mut weight, mut len) = (0, 100, 0);
+    while let Some(digit @ b'0'..=b'9') = fraction.get(len) {
+        ms += weight * i64::from(digit - b'0');
+        weight /= 10;
+        len += 1;
+    }
+    (len > 0).then(|| (ms, &fraction[len..]))
 }
 
-fn fraction_ms(rest: &mut &[u8]) -> Option<i64> {
-    let Some(tail) = rest.strip_prefix(b".") else { return Some(0) };
-    let len = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (fraction, tail) = tail.split_at(len);
-    *rest = tail;
-    let digit = |place: usize| fraction.get(place).map_or(0, |byte| i64::from(byte - b'0'));
-    (len > 0).then(|| digit(0) * 100 + digit(1) * 10 + digit(2))
-}
-
-fn offset_minutes(mut rest: &[u8]) -> Option<i64> {
-    let sign = match rest {
-        b"Z" | b"z" => return Some(0),
-        [b'+', ..] => 1,
-        [b'-', ..] => -1,
-        _ => return None,
+fn offset_minutes(rest: &[u8]) -> Option<i64> {
+    let &[sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = rest else {
+        return matches!(rest, b"Z" | b"z").then_some(0);
     };
-    rest = &rest[1..];
-    let hours = digits(&mut rest, 2)?;
-    expect(&mut rest, b":")?;
-    let minutes = digits(&mut rest, 2)?;
-    (rest.is_empty() && hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes))
+    let (hours, minutes) = (two(h1, h2)?, two(m1, m2)?);
+    let offset = hours * 60 + minutes;
+    (hours <= 23 && minutes <= 59).then_some(if sign == b'-' { -offset } else { offset })
 }
 
 fn is_leap(year: i64) -> bool {
@@ -74,14 +62,15 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Counts years from March, so that the leap day is the last day of a year and months have a regular length.
+/// Counts years from March, so that the leap day is the last day of a year and months have a regular length; and from
+/// 400 years before year 0, where the leap years repeat, so that nothing is negative.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let march_year = year - i64::from(month <= 2);
-    let march_month = (month + 9) % 12;
-    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
-    let leap_days = march_year.div_euclid(4) - march_year.div_euclid(100) + march_year.div_euclid(400);
-    const DAYS_FROM_MARCH_OF_YEAR_0_TO_1970: i64 = 719_468;
-    march_year * 365 + leap_days + day_of_year - DAYS_FROM_MARCH_OF_YEAR_0_TO_1970
+    let march_year = (year + 400 - i64::from(month <= 2)) as u32;
+    let march_month = (month as u32 + 9) % 12;
+    let leap_days = march_year / 4 - march_year / 100 + march_year / 400;
+    let days = march_year * 365 + leap_days + (153 * march_month + 2) / 5 + day as u32 - 1;
+    const DAYS_TO_1970: i64 = 719_468 + 146_097;
+    i64::from(days) - DAYS_TO_1970
 }
 
 #[cfg(test)]
