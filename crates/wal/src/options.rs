@@ -50,6 +50,11 @@ impl Options {
         Ok(())
     }
 
+    /// Whether an operator agreed to lose what is damaged at this record.
+    pub(crate) fn gives_up(&self, offset: u64) -> bool {
+        self.discard_from.is_some_and(|from| from <= offset)
+    }
+
     /// The largest batch of records, in bytes, that one append takes.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         self.segment_bytes as usize - segment::HEADER_BYTES - crate::batch::HEADER_BYTES

@@ -10,7 +10,7 @@ use crate::error::is_full;
 use crate::handle::{Segment, Shared};
 use crate::pages::Pages;
 use crate::retention::{SPARE_SUFFIX, Spares, TEMPORARY_SUFFIX};
-use crate::scan::{Reached, Stop, scan};
+use crate::scan::{Reached, Scan, Stop, scan};
 use crate::segment::{self, HEADER_BYTES, PAGE_BYTES, file_name};
 use crate::writer::{Active, Log};
 use crate::{Error, Options};
@@ -120,7 +120,7 @@ fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, 
         log_time_ms: before.iter().map(|header| header.log_time_ms).max().unwrap_or(0),
     };
     let expected = options.from_offset > 0 || !files.spares.is_empty();
-    if expected && options.discard_from.is_none_or(|from| from > options.from_offset) {
+    if expected && !options.gives_up(options.from_offset) {
         let what = format!("the log's files are missing, but record {} has been reached", options.from_offset);
         return Err(damaged(&header, 0, 0, what, remedy(0)));
     }
@@ -201,7 +201,7 @@ fn start_over<D: Disk>(
     at: usize,
     reached: Reached,
 ) -> Result<(Log<D>, Recovered), Error> {
-    if options.discard_from.is_none_or(|from| from > reached.offset) {
+    if !options.gives_up(reached.offset) {
         let what = format!("the log ends here, but record {} has been reached", options.from_offset);
         return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
     }
@@ -231,24 +231,25 @@ fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> 
         read_segment(disk, header, &mut image)?;
         let scanned = scan(&image, header, reached, headers.get(number + 1).map(|next| next.base_offset));
         reached = scanned.reached;
+        let cut = cut(options, header, &scanned)?;
         segments.push(Segment { header: *header, index: scanned.index });
-        let last = number + 1 == headers.len();
-        let given_up = options.discard_from.is_some_and(|from| from <= reached.offset) && scanned.stop != Stop::End;
-        let cut = match scanned.stop {
-            Stop::Damaged { what } if !given_up => {
-                return Err(damaged(header, scanned.at as u64, reached.offset, what, remedy(reached.offset)));
-            }
-            Stop::Damaged { what } => Some((image.len() - scanned.at, what)),
-            Stop::Torn { bytes, what } => Some((bytes, what)),
-            Stop::End => None,
-        };
-        if last || given_up {
-            let (file, at, offset) = (file_name(header.sequence), scanned.at as u64, reached.offset);
-            let cut = cut.map(|(bytes, what)| Cut { file, at, bytes: bytes as u64, offset, what });
+        if cut.is_some() || number + 1 == headers.len() {
             return Ok(Verified { segments, image, at: scanned.at, reached, cut });
         }
     }
     unreachable!("the last segment ends the loop")
+}
+
+/// What is cut from a segment, if anything. Damage is refused, unless an operator gave up what is damaged.
+fn cut(options: &Options, header: &segment::Header, scan: &Scan) -> Result<Option<Cut>, Error> {
+    let (at, offset) = (scan.at as u64, scan.reached.offset);
+    let (bytes, what) = match &scan.stop {
+        Stop::End => return Ok(None),
+        Stop::Torn { bytes, what } => (*bytes as u64, what.clone()),
+        Stop::Damaged { what } if options.gives_up(offset) => (header.segment_bytes - at, what.clone()),
+        Stop::Damaged { what } => return Err(damaged(header, at, offset, what.clone(), remedy(offset))),
+    };
+    Ok(Some(Cut { file: file_name(header.sequence), at, bytes, offset, what }))
 }
 
 fn read_segment<D: Disk>(disk: &D, header: &segment::Header, image: &mut Vec<u8>) -> Result<(), Error> {
