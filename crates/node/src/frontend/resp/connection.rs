@@ -139,7 +139,8 @@ impl Connection {
             match end {
                 End::Drained => return Ok(true),
                 End::Close => return Ok(false),
-                End::More | End::Walk(_) => {}
+                // A long pipeline takes turns with the other connections.
+                End::More | End::Walk(_) => tokio::task::yield_now().await,
             }
         }
     }
@@ -154,28 +155,24 @@ impl Connection {
         let mut commands = 0;
         let end = loop {
             let unread = input.unread();
-            let flow = match parser.step(unread, Allowance::new(self.client.authenticated.get())) {
-                Ok(Step::Command(len)) => {
-                    let flow = pass.run(parser.args(unread));
-                    if let Flow::Settle = flow {
-                        break End::More;
-                    }
-                    input.consume(len);
-                    commands += 1;
-                    flow
-                }
-                Ok(Step::Nothing(len)) => {
-                    input.consume(len);
-                    Flow::Next
-                }
-                Ok(Step::Incomplete) if unread.len() <= limits::RESP_QUERY_BYTES_MAX => break End::Drained,
-                Ok(Step::Incomplete) => pass.fail_protocol(ProtocolError::TooBigRequest),
-                Err(error) => pass.fail_protocol(error),
+            let (flow, len) = match parser.glance(unread) {
+                Some((id, len)) if pass.is_plain() => (pass.incr(id), len),
+                _ => match parser.step(unread, Allowance::new(self.client.authenticated.get())) {
+                    Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
+                    Ok(Step::Nothing(len)) => (Flow::Next, len),
+                    Ok(Step::Incomplete) if unread.len() <= limits::RESP_QUERY_BYTES_MAX => break End::Drained,
+                    Ok(Step::Incomplete) => (pass.fail_protocol(ProtocolError::TooBigRequest), 0),
+                    Err(error) => (pass.fail_protocol(error), 0),
+                },
             };
+            if let Flow::Settle = flow {
+                break End::More;
+            }
+            input.consume(len);
+            commands += 1;
             match flow {
                 Flow::Next if pass.is_full(replies_before) => break End::More,
-                Flow::Next => {}
-                Flow::Settle => break End::More,
+                Flow::Next | Flow::Settle => {}
                 Flow::Walk(walk) => break End::Walk(walk),
                 Flow::Close => break End::Close,
             }

@@ -43,27 +43,24 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Carries out one command.
+    /// Carries out an `INCR`.
     #[inline]
-    pub fn run(&mut self, args: Args<'_>) -> Flow {
-        // By far the most frequent command takes the direct way.
-        if args.len() == 2 && is_incr(args.get(0)) && self.is_plain() {
-            self.client.last_command.set("incr");
-            return match self.add(args.get(1), 1) {
-                Ok(flow) => flow,
-                Err(fault) => self.fail(&fault),
-            };
+    pub fn incr(&mut self, id: &[u8]) -> Flow {
+        self.client.last_command.set("incr");
+        match self.add(id, 1) {
+            Ok(flow) => flow,
+            Err(fault) => self.fail(&fault),
         }
-        self.run_any(args)
     }
 
     /// Whether commands need no look at the state of the connection.
     #[inline]
-    fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.client.authenticated.get() && !self.client.hearing.get().is_skipping()
     }
 
-    fn run_any(&mut self, args: Args<'_>) -> Flow {
+    /// Carries out any command.
+    pub fn run(&mut self, args: Args<'_>) -> Flow {
         if !self.hear() {
             return Flow::Settle;
         }
@@ -161,13 +158,6 @@ impl Pass<'_> {
         self.replies.expect(shape);
         Ok(Flow::Next)
     }
-}
-
-/// Whether a name is `INCR`, in capitals or not.
-#[inline]
-fn is_incr(name: &[u8]) -> bool {
-    // Setting this bit makes letters small, and makes a letter of nothing else.
-    name.try_into().is_ok_and(|name| u32::from_ne_bytes(name) | 0x2020_2020 == u32::from_ne_bytes(*b"incr"))
 }
 
 /// An argument that must be an integer.

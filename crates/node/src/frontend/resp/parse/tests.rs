@@ -68,6 +68,25 @@ fn every_cut_of_a_stream_gives_the_same_commands() {
 }
 
 #[test]
+fn a_glance_sees_what_a_step_sees_or_nothing() {
+    for name in ["INCR", "incr", "iNcR", "DECR", "INC", "INCRBY", "\u{9}NCR"] {
+        for id in ["", "a", "views:42", &"k".repeat(99), &"k".repeat(100), &"k".repeat(4096)] {
+            let stream = [encode(&words(&[name, id])), b"*1".to_vec()].concat();
+            let end = stream.len() - 2;
+            for len in 0..=stream.len() {
+                let seen = Parser::default().glance(&stream[..len]);
+                let recognisable = name.eq_ignore_ascii_case("INCR") && id.len() < 100 && len >= end;
+                assert_eq!(seen, recognisable.then_some((id.as_bytes(), end)), "{name} {id} {len}");
+            }
+        }
+    }
+    let mut parser = Parser::default();
+    let stream = encode(&words(&["ECHO", "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n"]));
+    assert_eq!(parser.step(&stream[..20], Allowance::new(true)), Ok(Step::Incomplete));
+    assert_eq!(parser.glance(&encode(&words(&["INCR", "a"]))), None, "an unfinished command comes first");
+}
+
+#[test]
 fn a_truncated_stream_is_waited_for() {
     let stream = encode(&words(&["INCRBY", "a", "5"]));
     for len in 0..stream.len() {
