@@ -10,6 +10,7 @@ use super::password::Password;
 use super::work::Pool;
 use crate::clock;
 use crate::engine::{Durability, LocalEngine};
+use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// How long to wait when the system has no more sockets to give.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A silent client is asked so often whether it is still there.
+pub const KEEPALIVE: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Debug)]
 pub struct RespOptions {
@@ -151,7 +155,7 @@ impl Server {
 /// Small replies must not wait for each other, and dead peers must be noticed.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    socket2::SockRef::from(stream).set_keepalive(true)
+    socket2::SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
 }
 
 fn turn_away(stream: TcpStream) {

@@ -4,7 +4,7 @@ use super::super::fault::Fault;
 use super::super::glob;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, is};
-use super::super::server::Server;
+use super::super::server::{KEEPALIVE, Server};
 use crate::engine::Durability;
 use std::collections::BTreeMap;
 use tally_core::limits;
@@ -49,7 +49,7 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
         ("port", server.address.port().to_string()),
         ("proto-max-bulk-len", limits::RESP_BULK_BYTES_MAX.to_string()),
         ("save", String::new()),
-        ("tcp-keepalive", "300".to_owned()),
+        ("tcp-keepalive", KEEPALIVE.as_secs().to_string()),
         ("timeout", "0".to_owned()),
     ]
 }
