@@ -152,3 +152,6 @@ impl Declarations {
         self.by_event_type.get(event_type).map_or(&[], Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,7 +168,7 @@ impl BodyReader {
         let Err(fault) = read.and_then(|()| end_of_body(&mut scanner, broken_at)) else { return Ok(()) };
         let mut error = match broken_at {
             Some(at) if scanner.peek().is_none() => not_utf8(at),
-            _ => describe(fault, text),
+            _ => describe(*fault, text),
         };
         error.reason.push_str("; what follows in the body cannot be read");
         self.emit(Err(error), sink)
@@ -209,7 +209,7 @@ impl BodyReader {
             }
         }
         let checked = parsed
-            .map_err(|fault| describe_in_body(fault, scanner, start))
+            .map_err(|fault| describe_in_body(*fault, scanner, start))
             .and_then(|()| check_size(scanner.at() - start));
         self.emit(checked.map(|()| &*event), sink)?;
         Ok(Ok(()))
@@ -227,8 +227,8 @@ impl BodyReader {
 }
 
 /// A fault inside an element that is well-formed JSON.
-fn describe_in_body(fault: Fault, scanner: &Scanner<'_>, start: usize) -> EventError {
-    match *fault {
+fn describe_in_body(trouble: Trouble, scanner: &Scanner<'_>, start: usize) -> EventError {
+    match trouble {
         Trouble::Shape(error) => error,
         // The element is JSON but no object.
         Trouble::Syntax { .. } | Trouble::TooDeep { .. } => EventError {
@@ -279,3 +279,6 @@ fn detect(body: &[u8]) -> Option<Form> {
         _ => Some(Form::Lines),
     }
 }
+
+#[cfg(test)]
+mod tests;

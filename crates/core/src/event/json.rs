@@ -21,7 +21,7 @@ pub fn parse_into<'a>(text: &'a str, received_at_ms: u64, event: &mut Event<'a>)
         None => Ok(()),
         Some(_) => Err(scanner.syntax("nothing behind the event (one event per line, or an array of events)")),
     });
-    parsed.map_err(|fault| describe(fault, text))
+    parsed.map_err(|fault| describe(*fault, text))
 }
 
 /// [`parse_into`] for a single event.
@@ -34,7 +34,7 @@ pub fn parse(text: &str, received_at_ms: u64) -> Result<Event<'_>, EventError> {
 pub(super) fn check_size(bytes: usize) -> Result<(), EventError> {
     if bytes > EVENT_BYTES_MAX {
         return Err(EventError::event(format!(
-            "the event has {bytes} bytes; {EVENT_BYTES_MAX} is the most: keep large data elsewhere and refer to it"
+            "the event has more than {EVENT_BYTES_MAX} bytes: keep large data elsewhere and refer to it"
         )));
     }
     Ok(())
@@ -42,8 +42,8 @@ pub(super) fn check_size(bytes: usize) -> Result<(), EventError> {
 
 /// Turns what stopped the scanner into words.
 #[cold]
-pub(super) fn describe(fault: Fault, text: &str) -> EventError {
-    match *fault {
+pub(super) fn describe(trouble: Trouble, text: &str) -> EventError {
+    match trouble {
         Trouble::Shape(error) => error,
         Trouble::TooDeep { at } => EventError::event(format!(
             "not readable at byte {at}: nested deeper than {JSON_DEPTH_MAX} levels; flatten the payload or send it as text"
@@ -259,3 +259,6 @@ fn wrong_kind(scanner: &mut Scanner<'_>, field: &str, reason: &str) -> Fault {
         Err(fault) => fault,
     }
 }
+
+#[cfg(test)]
+mod tests;
