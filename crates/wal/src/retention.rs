@@ -75,12 +75,11 @@ impl<D: Disk> Handle<D> {
         Ok(true)
     }
 
-    /// Frees the segments that lie wholly before record `offset` and before the synced end. A reader that is still in one
-    /// gets [`Error::Trimmed`].
+    /// Frees the segments that lie wholly before record `offset`; never the newest, so never what is not synced. A reader that
+    /// is still in one gets [`Error::Trimmed`].
     pub fn retain_from(&self, offset: u64) -> Result<(), Error> {
         let _oldest_first = lock(&self.shared.trimming);
         self.shared.check_poison()?;
-        let offset = offset.min(self.shared.synced());
         while let Some(freed) = self.shared.pop_segment_before(offset) {
             // A failure leaves it open which names are durable. To go on could leave a gap behind after a crash.
             self.recycle(&freed).map_err(|error| self.shared.poison("free an old segment", &error))?;

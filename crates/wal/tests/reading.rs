@@ -7,7 +7,7 @@ mod common;
 use common::{Attempt, read_all};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tally_wal::testing::FaultDisk;
+use tally_wal::testing::{Fault, FaultDisk};
 use tally_wal::{Disk, Error, Handle, Log, Options, RealDisk};
 
 /// The records that stand at an offset: told by the offset alone.
@@ -144,8 +144,36 @@ fn segments_keep_their_size_when_the_option_changes() {
         }
         log.sync().unwrap();
         all = read_all(&log);
+        while log.handle().prepare_spare().unwrap() {}
     }
     assert_eq!(all.len(), 48);
+}
+
+#[test]
+fn unfinished_files_are_removed_at_the_next_opening() {
+    let disk = FaultDisk::new(0);
+    disk.replace("000000000001.spare.tmp", Some(vec![1; 100]));
+    disk.replace("rewrite.tmp", Some(vec![2; 100]));
+    disk.replace("somebody's.txt", Some(vec![3; 100]));
+    drop(Log::open(disk.clone(), common::options()).unwrap());
+    assert_eq!(disk.list().unwrap(), ["000000000001.seg", "somebody's.txt"]);
+}
+
+#[test]
+fn log_time_goes_on_where_it_was_even_if_no_batch_is_read_at_opening() {
+    let disk = FaultDisk::new(0);
+    let (mut log, _) = Log::open(disk.clone(), common::options()).unwrap();
+    let largest = vec![1; log.batch_bytes_max()];
+    log.append(500, 1, &largest).unwrap();
+    log.sync().unwrap();
+    // The next segment is begun, but its batch never arrives.
+    disk.fail_at(disk.calls() + 8, Fault::CrashBefore);
+    assert!(log.append(600, 1, &largest).is_err());
+    let disk = disk.power_cut(0);
+    assert_eq!(disk.list().unwrap(), ["000000000001.seg", "000000000002.seg"]);
+    let (mut log, recovered) = Log::open(disk, Options { from_offset: 1, ..common::options() }).unwrap();
+    assert_eq!((recovered.end, recovered.log_time_ms, log.log_time_ms()), (1, 500, 500));
+    assert_eq!(log.append(100, 1, b"earlier").unwrap().log_time_ms, 500);
 }
 
 #[test]
