@@ -394,6 +394,7 @@ mod tests {
             let mut scanner = Scanner::new(&text);
             let found = scanner.string().ok().filter(|_| scanner.next_token().is_none());
             prop_assert_eq!(found.as_deref(), expected.as_deref(), "{:?}", text);
+            prop_assert_eq!(accepts(&text), expected.is_some(), "{:?}", text);
         }
     }
 

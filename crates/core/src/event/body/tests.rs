@@ -95,10 +95,11 @@ fn what_is_not_utf8_spoils_its_own_event_only() {
 
 #[test]
 fn a_line_that_is_too_long_is_refused_without_being_kept() {
-    let long = format!("{{\"type\":\"{}\"}}", "x".repeat(EVENT_BYTES_MAX));
+    let long = format!("{{\"type\":\"{}\"}}", "x".repeat(3 * EVENT_BYTES_MAX));
     let body = format!("{{\"type\":\"a\"}}\n{long}\n{{\"type\":\"b\"}}\n{long}");
     let told = read_pieces(None, [body.as_bytes()]).unwrap();
     let expected = [Ok("a"), Err("more than 262144 bytes"), Ok("b"), Err("more than 262144 bytes")];
+    assert_eq!(told.len(), expected.len());
     for ((_, told), expected) in told.iter().zip(expected) {
         match expected {
             Ok(event_type) => assert_eq!(told.as_deref(), Ok(event_type)),
