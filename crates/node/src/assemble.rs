@@ -20,6 +20,10 @@ use tokio::sync::watch;
 
 /// What queues, log buffers and a checkpoint in progress may take of a node's memory.
 const RESERVED_BYTES: u64 = 128 << 20;
+/// What the store's cache is given at most: enough for the filters and indexes of a hundred million counters.
+const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
+/// What it is given while the store is read from one end to the other.
+const LOADING_CACHE_BYTES: u64 = 8 << 20;
 /// The least memory a node can do with.
 pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// How often the log's files are looked after.
@@ -174,14 +178,19 @@ fn open_engine(
     data_dir: &DataDir,
     declarations: Option<Declarations>,
 ) -> Result<(EngineThread, Recovered, LocalHandle), StartError> {
-    let cache_bytes = options.memory_bytes / 4;
-    let store = LocalStore::open(&data_dir.store(), cache_bytes).map_err(RecoveryError::from)?;
+    let cache_bytes = (options.memory_bytes / 4).min(STORE_CACHE_BYTES_MAX);
     let engine_options = EngineOptions {
         durability: options.durability,
         table_bytes: (options.memory_bytes - cache_bytes).saturating_sub(RESERVED_BYTES) as usize,
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         ..EngineOptions::default()
     };
+    let hasher = CellHasher::new(data_dir.identity.hash_seed);
+    // Reading everything once would only fill a large cache with what memory has then anyway.
+    let store = open_store(data_dir, LOADING_CACHE_BYTES)?;
+    let restored = engine::restore(&*store, hasher, engine_options.table_bytes)?;
+    drop(store);
+    let store = open_store(data_dir, cache_bytes)?;
     let mut handle = None;
     let open_log = |from_offset| {
         // What one checkpoint frees is what the log fills until the next.
@@ -201,10 +210,12 @@ fn open_engine(
         handle = Some(tally_storage::log::Log::handle(&log));
         Ok(log)
     };
-    let hasher = CellHasher::new(data_dir.identity.hash_seed);
-    let (thread, recovered) =
-        engine::open(Arc::new(store), open_log, hasher, declarations, engine_options, clock::now_ms())?;
+    let (thread, recovered) = engine::open(restored, store, open_log, declarations, engine_options, clock::now_ms())?;
     Ok((thread, recovered, handle.expect("the log was opened")))
+}
+
+fn open_store(data_dir: &DataDir, cache_bytes: u64) -> Result<Arc<LocalStore>, RecoveryError> {
+    Ok(Arc::new(LocalStore::open(&data_dir.store(), cache_bytes)?))
 }
 
 /// The writer's thread: the engine and, beside it, the RESP connections.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 const IDENTITY: &str = "TALLY";
 const LOCK: &str = "LOCK";
+const LOG: &str = "log";
+const STORE: &str = "store";
 
 /// An open data directory. No other process can open it until this is dropped.
 #[derive(Debug)]
@@ -30,6 +32,10 @@ pub enum DataDirError {
     InUse(PathBuf),
     #[error("{path} holds no data of this version of Tally: file {IDENTITY} says {found:?}")]
     Unknown { path: PathBuf, found: String },
+    #[error(
+        "{path} has data but has lost its file {IDENTITY}, without which no counter can be found; restore that file from a copy"
+    )]
+    LostIdentity { path: PathBuf },
     #[error("cannot use the data directory {path}: {error}")]
     Io { path: PathBuf, error: io::Error },
 }
@@ -48,6 +54,12 @@ impl DataDir {
             Ok(text) => {
                 parse(&text).ok_or_else(|| DataDirError::Unknown { path: path.to_owned(), found: text.clone() })?
             }
+            // Everything else comes later, so whoever has data has had an identity. A new one would not find the counters.
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && (path.join(LOG).exists() || path.join(STORE).exists()) =>
+            {
+                return Err(DataDirError::LostIdentity { path: path.to_owned() });
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => create(path, random).map_err(failed)?,
             Err(error) => return Err(failed(error)),
         };
@@ -55,11 +67,11 @@ impl DataDir {
     }
 
     pub fn log(&self) -> PathBuf {
-        self.path.join("log")
+        self.path.join(LOG)
     }
 
     pub fn store(&self) -> PathBuf {
-        self.path.join("store")
+        self.path.join(STORE)
     }
 }
 
@@ -113,5 +125,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(IDENTITY), "format 2\n").unwrap();
         assert!(matches!(DataDir::open(dir.path(), || Ok(1)), Err(DataDirError::Unknown { .. })));
+    }
+
+    #[test]
+    fn a_directory_that_has_data_and_no_identity_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(DataDir::open(dir.path(), || Ok(1)).unwrap());
+        fs::create_dir(dir.path().join(STORE)).unwrap();
+        fs::remove_file(dir.path().join(IDENTITY)).unwrap();
+        assert!(matches!(DataDir::open(dir.path(), || Ok(2)), Err(DataDirError::LostIdentity { .. })));
+        assert!(!dir.path().join(IDENTITY).exists());
     }
 }

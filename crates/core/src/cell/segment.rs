@@ -21,12 +21,12 @@ pub(super) mod flag {
     pub const ALL: u64 = (1 << crate::id::CellKey::FLAG_BITS) - 1;
 }
 
-/// A quarter more each time: memory stays near what is used, and copying a segment of a few thousand slots is short.
-const GROWTH_NUMERATOR: usize = 5;
-const GROWTH_DENOMINATOR: usize = 4;
-const CAPACITY_MIN: usize = 16;
 /// Beyond this, linear probing gets slow.
 const LOAD_PERCENT_MAX: usize = 85;
+/// Segments come in sizes that allocators have: eight to a doubling. So a segment wastes nothing behind its end, grows by an
+/// eighth, and stays near what is used.
+const SIZE_STEPS: usize = 8;
+const BYTES_MIN: usize = 48 * SIZE_STEPS;
 
 #[derive(Default)]
 pub(super) struct Slot {
@@ -88,18 +88,22 @@ pub(super) enum Place {
 }
 
 impl Segment {
+    /// The smallest segment of at least so many slots.
     pub fn with_capacity(capacity: usize) -> Segment {
-        let capacity = capacity.max(CAPACITY_MIN);
+        let bytes = (capacity * size_of::<Slot>()).max(BYTES_MIN);
+        let step = (bytes / SIZE_STEPS + 1).next_power_of_two() / 2;
+        let capacity = bytes.next_multiple_of(step) / size_of::<Slot>();
         Segment { slots: std::iter::repeat_with(Slot::default).take(capacity).collect() }
     }
 
-    /// A segment that holds `cells` with room to spare.
+    /// A segment that holds `cells` and some more.
     pub fn for_cells(cells: usize) -> Segment {
-        Segment::with_capacity(cells * GROWTH_NUMERATOR / GROWTH_DENOMINATOR + 1)
+        Segment::with_capacity(cells * 100 / LOAD_PERCENT_MAX + cells / 32 + 1)
     }
 
-    pub fn grown_capacity(&self) -> usize {
-        self.slots.len() * GROWTH_NUMERATOR / GROWTH_DENOMINATOR + 1
+    /// A segment of the next size.
+    pub fn larger(&self) -> Segment {
+        Segment::with_capacity(self.slots.len() + self.slots.len() / (2 * SIZE_STEPS) + 1)
     }
 
     pub fn is_full(&self, used: usize) -> bool {

@@ -199,7 +199,7 @@ impl Table {
     pub fn reserve(&mut self, cells: usize) {
         for segment in 0..SEGMENTS {
             if self.used[segment] == 0 {
-                self.swap(segment, Segment::for_cells(cells / SEGMENTS + cells / SEGMENTS / 16));
+                self.swap(segment, Segment::for_cells(cells / SEGMENTS + cells / SEGMENTS / 32));
             }
         }
     }
@@ -364,7 +364,7 @@ impl Table {
 
     fn grow(&mut self, segment: usize) {
         let old = self.segments[segment].clone();
-        let grown = Segment::with_capacity(old.grown_capacity());
+        let grown = old.larger();
         let mut used = 0;
         for slot in old.occupied() {
             let low = slot.low();

@@ -36,8 +36,8 @@ impl Default for EngineOptions {
             table_bytes: 1 << 30,
             checkpoint_log_bytes: 4 << 30,
             checkpoint_records: 64_000_000,
-            checkpoint_cells: 4_000_000,
-            checkpoint_names_bytes: 32 << 20,
+            checkpoint_cells: 2_000_000,
+            checkpoint_names_bytes: 16 << 20,
         }
     }
 }

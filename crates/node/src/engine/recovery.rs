@@ -49,35 +49,45 @@ pub struct Recovered {
     pub replayed_records: u64,
 }
 
-/// Opens an engine: loads the store's cut, replays the log behind it, puts `declarations` in force if they are new.
+/// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
+pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
+    let mut state = State::new(hasher);
+    let checkpoint = store.checkpoint()?;
+    if let Some(checkpoint) = &checkpoint {
+        load(&mut state, store, checkpoint, table_bytes)?;
+    }
+    Ok(Restored { state, position: checkpoint.map(|checkpoint| checkpoint.position) })
+}
+
+/// A state as of the store's last cut.
+pub struct Restored {
+    state: State,
+    position: Option<Position>,
+}
+
+/// Opens an engine on a restored state: replays the log behind it and puts `declarations` in force if they are new.
 /// `open_log` gets the offset from which the log will be read.
 pub fn open<L: Log + 'static>(
+    restored: Restored,
     store: Arc<dyn Store>,
     open_log: impl FnOnce(u64) -> Result<L, LogError>,
-    hasher: CellHasher,
     declarations: Option<Declarations>,
     options: EngineOptions,
     now_ms: u64,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
-    let stored = store.checkpoint()?;
-    let log = open_log(stored.as_ref().map_or(0, |checkpoint| checkpoint.position.offset))?;
-    let mut state = State::new(hasher);
-    if let Some(checkpoint) = &stored {
-        restore(&mut state, &*store, checkpoint, options.table_bytes)?;
-    }
-    let stored = stored.map(|checkpoint| checkpoint.position);
-    let replayed_records = replay(&mut state, &*store, &log, stored)?;
+    let Restored { mut state, position } = restored;
+    let log = open_log(position.map_or(0, |position| position.offset))?;
+    let replayed_records = replay(&mut state, &*store, &log, position)?;
     let cells = state.table.cells();
     let recovered = Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records };
-    let mut thread = start(store, log, state, stored, options)?;
+    let mut thread = start(store, log, state, position, options)?;
     if let Some(declarations) = declarations {
         declare(&mut thread.writer, declarations, now_ms)?;
     }
     Ok((thread, recovered))
 }
 
-/// Takes the store's cut into memory, as much of it as there is room for.
-fn restore(
+fn load(
     state: &mut State,
     store: &dyn Store,
     checkpoint: &Checkpoint,

@@ -178,7 +178,8 @@ fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<Local
         Ok(LocalLog::open_on(disk, log)?.0)
     };
     let declarations = Declarations::parse(CONFIG).unwrap();
-    let opened = recovery::open(store, open_log, CellHasher::new(1), Some(declarations), options(), clock::now_ms());
+    let restored = recovery::restore(&*store, CellHasher::new(1), options().table_bytes)?;
+    let opened = recovery::open(restored, store, open_log, Some(declarations), options(), clock::now_ms());
     opened.map(|(thread, _)| thread)
 }
 
