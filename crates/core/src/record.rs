@@ -217,6 +217,7 @@ fn take_expire_condition(bytes: &mut &[u8]) -> Result<ExpireCondition, DecodeErr
         .ok_or(DecodeError::BadValue { field: "condition", value: value.into() })
 }
 
+#[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -225,22 +226,37 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+#[inline]
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
+#[inline]
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
+#[inline]
 pub(crate) fn take_byte(bytes: &mut &[u8]) -> Result<u8, DecodeError> {
     let (&first, rest) = bytes.split_first().ok_or(DecodeError::Truncated)?;
     *bytes = rest;
     Ok(first)
 }
 
+#[inline]
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
+    match bytes {
+        [small @ 0..0x80, rest @ ..] => {
+            let value = u64::from(*small);
+            *bytes = rest;
+            Ok(value)
+        }
+        _ => take_long_varint(bytes),
+    }
+}
+
+fn take_long_varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = take_byte(bytes)?;
@@ -256,11 +272,13 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
     Err(DecodeError::NumberTooLong)
 }
 
+#[inline]
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Result<i64, DecodeError> {
     let raw = take_varint(bytes)?;
     Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
 }
 
+#[inline]
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
     let len = usize::try_from(take_varint(bytes)?).map_err(|_| DecodeError::Truncated)?;
     if len > bytes.len() {
@@ -271,6 +289,7 @@ pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DecodeErr
     Ok(text)
 }
 
+#[inline]
 pub(crate) fn take_str<'a>(bytes: &mut &'a [u8]) -> Result<&'a str, DecodeError> {
     std::str::from_utf8(take_bytes(bytes)?).map_err(|_| DecodeError::NotUtf8)
 }
