@@ -17,7 +17,7 @@ mod table;
 mod tests;
 
 pub use cut::{Collected, RowChange};
-pub use read::Cells;
+pub use read::{Cells, SEGMENTS};
 pub use table::{Added, Table};
 
 /// What memory knows about a counter.

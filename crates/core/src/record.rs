@@ -217,8 +217,14 @@ fn take_expire_condition(bytes: &mut &[u8]) -> Result<ExpireCondition, DecodeErr
         .ok_or(DecodeError::BadValue { field: "condition", value: value.into() })
 }
 
+const VARINT_BYTES_MAX: usize = 10;
+
 #[inline]
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 { out.push(value as u8) } else { put_long_varint(out, value) }
+}
+
+fn put_long_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -233,6 +239,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
 
 #[inline]
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.reserve(bytes.len() + VARINT_BYTES_MAX);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

@@ -47,7 +47,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
     durability: Durability,
     /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Tuning")]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", help_heading = "Tuning")]
     checkpoint_log: ByteSize,
     /// Threads for HTTP [default: as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Tuning")]
@@ -56,6 +56,10 @@ pub struct ServeArgs {
     /// What clients of the Redis protocol must say in AUTH
     #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true, help_heading = "Access")]
     password: Option<String>,
+
+    /// Give up record N of the log and all behind it, if the log is damaged there; the refusal to start names N
+    #[arg(long, value_name = "N", help_heading = "Repair")]
+    discard_from: Option<u64>,
 }
 
 pub fn run(args: ServeArgs) -> Result<()> {
@@ -107,6 +111,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Options {
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
         resp_options: RespOptions { password: args.password.clone().and_then(Password::new), ..RespOptions::default() },
+        log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
     }
 }

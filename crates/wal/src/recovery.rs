@@ -341,6 +341,6 @@ fn damaged(header: &segment::Header, at: u64, offset: u64, what: String, remedy:
 /// What an operator can do about damage at `offset`.
 pub(crate) fn remedy(offset: u64) -> String {
     format!(
-        "Restore the log's files from a copy, or give up record {offset} and all behind it by opening the log with discard_from = {offset}"
+        "Restore the log's files from a copy, or give up record {offset} and all behind it by starting once with --discard-from {offset}"
     )
 }

@@ -178,7 +178,7 @@ fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
     let disk = with_file(&disk, MIDDLE, Some(image));
     let Err(Error::Damaged { offset, remedy, .. }) = open(&disk) else { panic!("the damage was overlooked") };
     assert_eq!(offset, all[4].base_offset);
-    assert!(remedy.contains(&format!("discard_from = {offset}")), "{remedy}");
+    assert!(remedy.contains(&format!("--discard-from {offset}")), "{remedy}");
     assert!(Log::open(disk.clone(), Options { discard_from: Some(offset + 1), ..options() }).is_err());
 
     let discard = Options { discard_from: Some(offset), ..options() };

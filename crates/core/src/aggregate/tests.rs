@@ -1,1 +1,125 @@
+//! A replay agrees with what happened, and expiry follows the log's time.
 
+use super::*;
+use proptest::prelude::*;
+
+const CONFIG: &str = "\
+counters:
+  - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}, {on: undo, op: decrement}]}
+  - {counterName: total, mode: display, rules: [{on: hit, op: increment}]}
+";
+
+fn state() -> State {
+    let mut state = State::new(CellHasher::new(7));
+    state.configure(Declarations::parse(CONFIG).expect("the sample is valid"));
+    state
+}
+
+fn id(n: u8) -> Vec<u8> {
+    format!("c{n}").into_bytes()
+}
+
+fn key(n: u8) -> CellKey {
+    CellHasher::new(7).key(&id(n))
+}
+
+type Stage = Box<dyn Fn(&mut Stager, &mut Submission)>;
+
+/// Something that can be in a submission.
+fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
+    let kind =
+        proptest::sample::select(vec!["add", "set", "nx", "delete", "expire", "gt", "persist", "event", "flush"]);
+    (kind.prop_map(str::to_owned), 0u8..6, prop_oneof![-5i64..5, Just(i64::MAX)], 0u64..300)
+}
+
+fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
+    Box::new(move |stager, out| match kind.as_str() {
+        "add" => out.add(key(n), &id(n), number),
+        "set" => out.set(key(n), &id(n), number, SetCondition::Always, Expiry::At(at_ms)),
+        "nx" => out.set(key(n), &id(n), number, SetCondition::IfAbsent, Expiry::Keep),
+        "delete" => out.delete(key(n), &id(n)),
+        "expire" => out.expire(key(n), &id(n), at_ms, ExpireCondition::Always),
+        "gt" => out.expire(key(n), &id(n), at_ms, ExpireCondition::IfGreater),
+        "persist" => out.persist(key(n), &id(n)),
+        "flush" if n == 0 => out.flush(),
+        "flush" => out.add(key(n), &id(n), 1),
+        _ => {
+            let mut event = crate::event::Event::new(if n % 2 == 0 { "hit" } else { "undo" }, 0);
+            event.delta = number;
+            event.dimensions.push(("page".into(), format!("p{n}").into()));
+            let at = out.event(&event);
+            stager.stage(&event, at, out, &mut |_, _| {});
+        }
+    })
+}
+
+/// Everything that can be seen of a state.
+fn seen(state: &State) -> (Vec<Option<(i64, Option<u64>)>>, Vec<(Vec<u8>, bool)>, u64) {
+    let ids = (0..6).map(id).chain((0..6).map(|n| format!("hits:p{n}").into_bytes())).chain([b"total".to_vec()]);
+    let keys = ids.map(|id| CellHasher::new(7).key(&id));
+    let cells = keys.map(|key| state.table.get(key).map(|value| (value, state.table.deadline(key)))).collect();
+    let names = state.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect();
+    (cells, names, state.table.cells().len())
+}
+
+proptest! {
+    #[test]
+    fn a_replay_gives_the_same_answers_and_the_same_state(
+        batches in proptest::collection::vec((proptest::collection::vec(operation(), 1..8), 0u64..60), 1..12)
+    ) {
+        let (mut live, mut replayed) = (state(), state());
+        let (mut answers, mut again) = (Vec::new(), Vec::new());
+        let (mut submission, mut decoded) = (Submission::default(), Submission::default());
+        let mut log_time_ms = 0;
+        for (operations, pause) in batches {
+            log_time_ms += pause;
+            submission.clear();
+            let mut stager = live.stager.clone();
+            operations.into_iter().for_each(|operation| stage(operation)(&mut stager, &mut submission));
+            let records = &submission.records;
+            live.apply(&Batch { records, ops: &submission.ops, log_time_ms }, &mut answers);
+            replayed.decode(records, &mut decoded).expect("what was encoded is decoded");
+            prop_assert_eq!(&decoded.ops, &submission.ops);
+            replayed.apply(&Batch { records, ops: &decoded.ops, log_time_ms }, &mut again);
+            prop_assert_eq!(&answers, &again);
+            prop_assert_eq!(seen(&live), seen(&replayed));
+        }
+    }
+}
+
+#[test]
+fn a_counter_expires_when_the_log_reaches_its_time_and_not_before() {
+    let mut state = state();
+    let mut answers = Vec::new();
+    let mut submission = Submission::default();
+    submission.set(key(1), &id(1), 5, SetCondition::Always, Expiry::At(100));
+    submission.ttl(key(1));
+    let mut apply = |submission: &Submission, log_time_ms| {
+        state.apply(&Batch { records: &submission.records, ops: &submission.ops, log_time_ms }, &mut answers);
+        (answers.clone(), state.names.sorted().last().map(|(id, exists)| (id.to_vec(), exists)))
+    };
+    let set = Answer::Set { previous: None, applied: true };
+    assert_eq!(apply(&submission, 60), (vec![set, Answer::Value(40)], Some((id(1), true))));
+    submission.clear();
+    submission.add(key(1), &id(1), 1);
+    assert_eq!(apply(&submission, 99).0, [Answer::Value(6)]);
+    assert_eq!(apply(&submission, 100).0, [Answer::Value(1)], "it began anew");
+    submission.clear();
+    submission.expire(key(1), &id(1), 100, ExpireCondition::Always);
+    assert_eq!(apply(&submission, 100), (vec![Answer::Yes], Some((id(1), false))), "a time that has passed deletes");
+}
+
+#[test]
+fn a_read_between_commits_does_not_move_the_logs_time() {
+    let mut state = state();
+    let mut answers = Vec::new();
+    let mut write = Submission::default();
+    write.set(key(1), &id(1), 5, SetCondition::Always, Expiry::At(100));
+    state.apply(&Batch { records: &write.records, ops: &write.ops, log_time_ms: 10 }, &mut answers);
+    let mut read = Submission::default();
+    read.get(key(1));
+    state.apply(&Batch { records: &[], ops: &read.ops, log_time_ms: 200 }, &mut answers);
+    assert_eq!(answers, [Answer::Absent], "the reader's clock says that it has expired");
+    assert_eq!(state.log_time_ms(), 10);
+    assert_eq!(state.table.get(key(1)), Some(5), "it goes when the log's time says so");
+}

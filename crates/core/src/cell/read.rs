@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const SEGMENT_BITS: u32 = 10;
-pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+/// How many segments the cells live in.
+pub const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
 /// What readers on any thread may look at.
 pub struct Cells {

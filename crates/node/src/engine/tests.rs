@@ -377,3 +377,58 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         check_recovery(disk.power_cut(kib), &store, &models, &format!("{kib} KiB, then a power cut"));
     }
 }
+
+fn open_with(options: EngineOptions, segment_bytes: u64) -> EngineThread<LocalLog<FaultDisk>> {
+    let disk = FaultDisk::new(1);
+    let open_log = |from_offset| {
+        let log = LogOptions { segment_bytes, new_log_id: 9, from_offset, ..LogOptions::default() };
+        Ok(LocalLog::open_on(disk, log)?.0)
+    };
+    let store = Arc::new(MemoryStore::default());
+    let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
+    recovery::open(restored, store, open_log, None, options, clock::now_ms()).unwrap().0
+}
+
+fn one_each(engine: &Engine, ids: impl Iterator<Item = String>) -> Submission {
+    let mut out = Submission::default();
+    ids.for_each(|id| out.add(engine.hasher().key(id.as_bytes()), id.as_bytes(), 1));
+    out
+}
+
+fn numbered(engine: &Engine, prefix: &str, count: usize) -> Submission {
+    one_each(engine, (0..count).map(|n| format!("{prefix}{n}")))
+}
+
+#[test]
+fn a_cell_stays_while_a_submission_that_needs_it_is_staged_behind_a_full_batch() {
+    // Less than an empty table takes, so that every commit makes room.
+    let options = EngineOptions { table_bytes: options().table_bytes, ..EngineOptions::default() };
+    beside(open_with(options, 8 << 10), async |engine| {
+        let counted = |engine: &Engine| numbered(engine, "x", 20);
+        let nearly_full = |engine: &Engine| one_each(engine, (0..360).map(|_| "filler123".to_owned()));
+        engine.submit(counted(&engine)).await.unwrap();
+        for round in 2..60 {
+            engine.checkpoint(Wanted::Everything).await.unwrap();
+            for _ in 0..round % 13 {
+                engine.submit(numbered(&engine, "other", 1)).await.unwrap();
+            }
+            let (first, second) = tokio::join!(engine.submit(nearly_full(&engine)), engine.submit(counted(&engine)));
+            first.unwrap();
+            assert_eq!(second.unwrap().answers, vec![Answer::Value(round); 20]);
+        }
+    });
+}
+
+#[test]
+fn writes_that_wait_for_room_get_it_and_count_right() {
+    let options = EngineOptions { table_bytes: 400_000, ..EngineOptions::default() };
+    beside(open_with(options, 8 << 20), async |engine| {
+        engine.submit(numbered(&engine, "x", 2000)).await.unwrap();
+        for round in 2..12 {
+            engine.checkpoint(Wanted::Everything).await.unwrap();
+            engine.submit(numbered(&engine, &format!("new{round}-"), 20_000)).await.unwrap();
+            let committed = engine.submit(numbered(&engine, "x", 2000)).await.unwrap();
+            assert_eq!(committed.answers, vec![Answer::Value(round); 2000]);
+        }
+    });
+}

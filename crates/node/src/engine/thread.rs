@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tally_core::cell::SEGMENTS;
 use tally_core::id::CellKey;
 use tally_core::op::{Answer, Submission};
 use tally_storage::log::Log;
@@ -25,6 +26,8 @@ use tokio::sync::{Notify, oneshot};
 const BUSY_AFTER: Duration = Duration::from_secs(5);
 /// How often the writer looks at the clock when nothing else wakes it.
 const TICK: Duration = Duration::from_millis(50);
+/// Segments thinned out at once while writes wait for room.
+const THIN_OUT_PER_TURN: usize = 16;
 /// A checkpoint that failed is not tried again at once.
 const CUT_RETRY: Duration = Duration::from_secs(5);
 
@@ -81,8 +84,8 @@ impl<L: Log + 'static> EngineThread<L> {
         let connections = connections(local.clone());
         tokio::select! {
             biased;
-            done = local.receive(self.messages) => {
-                let _ = done.send(Ok(()));
+            (done, result) = local.receive(self.messages) => {
+                let _ = done.send(result);
             }
             () = async { connections.await; std::future::pending().await } => {}
         }
@@ -95,7 +98,6 @@ impl<L: Log + 'static> Desk<L> {
             self.commit_due.notified().await;
             // Whoever is ready gets into this commit.
             tokio::task::yield_now().await;
-            self.wait_for_room().await;
             let mut writer = self.writer.borrow_mut();
             if writer.has_staged() {
                 writer.commit(clock::now_ms());
@@ -106,17 +108,27 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    /// Memory is bounded: when changed cells fill it, writes wait for the cut that lets them leave.
-    async fn wait_for_room(&self) {
+    /// Memory is bounded: when changed cells fill it, writes wait for the cut that lets them leave. Before they are staged:
+    /// from then on no cell may leave.
+    async fn wait_for_room(&self) -> Result<(), Refusal> {
         let started = clock::Stopwatch::start();
         while self.writer.borrow().is_crowded() {
             self.cut_due.notify_one();
-            let Some(left) = BUSY_AFTER.checked_sub(started.elapsed()) else {
-                self.writer.borrow_mut().refuse(&Refusal::busy());
-                return;
-            };
+            let left = BUSY_AFTER.checked_sub(started.elapsed()).ok_or_else(Refusal::busy)?;
             let _ = tokio::time::timeout(left, self.cut_ended.notified()).await;
-            self.writer.borrow_mut().make_room();
+            self.make_room().await;
+        }
+        Ok(())
+    }
+
+    /// Goes through the whole table twice if need be: the first time a cell that was used lately is spared.
+    async fn make_room(&self) {
+        for _ in 0..2 * SEGMENTS / THIN_OUT_PER_TURN {
+            if !self.writer.borrow().is_crowded() {
+                return;
+            }
+            self.writer.borrow_mut().make_room(THIN_OUT_PER_TURN);
+            tokio::task::yield_now().await;
         }
     }
 
@@ -190,6 +202,10 @@ impl<L: Log + 'static> Desk<L> {
     async fn stage(&self, shared: &Shared, submission: &Submission, reply: Reply) {
         let mut found = Found::default();
         loop {
+            if let Err(refusal) = self.wait_for_room().await {
+                let _ = reply.send(Err(refusal));
+                return;
+            }
             let missing = self.writer.borrow().missing(submission, &found);
             if missing.is_empty() {
                 self.writer.borrow_mut().stage(submission, found, reply);
@@ -226,7 +242,10 @@ impl<L: Log + 'static> LocalEngine<L> {
 
     /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
     pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<(), Refusal> {
-        self.engine.health()?;
+        // Reads go on whatever happens to the log.
+        if submission.record_count > 0 {
+            self.engine.health()?;
+        }
         let (reply, answer) = oneshot::channel();
         self.desk.stage(&self.engine.shared, submission, reply).await;
         submission.clear();
@@ -236,7 +255,7 @@ impl<L: Log + 'static> LocalEngine<L> {
     }
 
     /// Takes messages from other threads until one of them says stop, which is answered by the caller.
-    async fn receive(&self, messages: Receiver<Message>) -> Done {
+    async fn receive(&self, messages: Receiver<Message>) -> (Done, Result<(), Refusal>) {
         let shared = &self.engine.shared;
         loop {
             match messages.recv_async().await.expect("the engine holds a sender itself") {
@@ -245,18 +264,18 @@ impl<L: Log + 'static> LocalEngine<L> {
                     self.stage_aside(submission, reply);
                 }
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
-                Message::Stop { done } => {
-                    self.finish().await;
-                    return done;
-                }
+                Message::Stop { done } => return (done, self.finish().await),
             }
         }
     }
 
     /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next message need not wait.
     fn stage_aside(&self, submission: Submission, reply: Reply) {
-        let nothing_missing = self.desk.writer.borrow().missing(&submission, &Found::default()).is_empty();
-        if nothing_missing {
+        let ready = {
+            let writer = self.desk.writer.borrow();
+            !writer.is_crowded() && writer.missing(&submission, &Found::default()).is_empty()
+        };
+        if ready {
             self.desk.writer.borrow_mut().stage(&submission, Found::default(), reply);
             self.desk.commit_due.notify_one();
             return;
@@ -266,13 +285,11 @@ impl<L: Log + 'static> LocalEngine<L> {
     }
 
     /// Commits what is staged and takes the last checkpoint.
-    async fn finish(&self) {
+    async fn finish(&self) -> Result<(), Refusal> {
         self.desk.writer.borrow_mut().commit(clock::now_ms());
         let (done, waits) = oneshot::channel();
         self.desk.request_cut(Wanted::Everything, done);
-        if let Ok(Err(refusal)) = waits.await {
-            tracing::error!(%refusal, "the last checkpoint failed; the next start replays the log");
-        }
+        waits.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 }
 

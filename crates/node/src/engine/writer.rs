@@ -37,6 +37,8 @@ pub(super) struct Writer<L: Log> {
     /// Where the store stands.
     stored: Option<Position>,
     log_bytes_since_cut: u64,
+    /// The log has no room for another segment: a cut frees some.
+    log_is_full: bool,
 }
 
 struct Waiting {
@@ -64,6 +66,7 @@ impl<L: Log> Writer<L> {
             unsynced: false,
             stored,
             log_bytes_since_cut: 0,
+            log_is_full: false,
         }
     }
 
@@ -97,7 +100,8 @@ impl<L: Log> Writer<L> {
     /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory.
     pub fn stage(&mut self, submission: &Submission, found: Found, reply: Reply) {
         if self.batch.records.len() + submission.records.len() > COMMIT_BYTES_MAX.min(self.log.batch_bytes_max()) {
-            self.commit(crate::clock::now_ms());
+            // Without making room: the submission was checked already, and what it needs must stay.
+            self.commit_staged(crate::clock::now_ms());
         }
         let loads = found.rows.into_iter().filter_map(|(key, row)| Some((key, row?)));
         self.loads.extend(loads);
@@ -111,13 +115,17 @@ impl<L: Log> Writer<L> {
 
     /// Makes everything staged durable, applies it and answers everybody.
     pub fn commit(&mut self, now_ms: u64) {
+        self.commit_staged(now_ms);
+        self.make_room(THIN_OUT_PER_COMMIT);
+    }
+
+    fn commit_staged(&mut self, now_ms: u64) {
         let now_ms = now_ms.max(self.state.log_time_ms());
         let result = if self.batch.record_count == 0 { Ok(now_ms) } else { self.append(now_ms) };
         match result {
             Ok(log_time_ms) => self.apply_and_answer(log_time_ms),
             Err(refusal) => self.refuse(&refusal),
         }
-        self.make_room();
     }
 
     /// Turns away everything staged.
@@ -169,9 +177,12 @@ impl<L: Log> Writer<L> {
         Ok(appended.log_time_ms)
     }
 
-    fn refusal(&self, error: LogError) -> Refusal {
+    fn refusal(&mut self, error: LogError) -> Refusal {
         match error {
-            LogError::Full(reason) => Refusal::DiskFull(reason.into()),
+            LogError::Full(reason) => {
+                self.log_is_full = true;
+                Refusal::DiskFull(reason.into())
+            }
             LogError::TooLarge { .. } => Refusal::TooLarge(error.to_string().into()),
             error => {
                 tracing::error!(%error, "the log has failed; no more writes until a restart");
@@ -196,9 +207,13 @@ impl<L: Log> Writer<L> {
         self.batch.clear();
     }
 
-    /// Lets cells leave that are over the bound, a few segments at a time.
-    pub fn make_room(&mut self) {
-        for _ in 0..THIN_OUT_PER_COMMIT {
+    /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
+    /// that memory knows its cells.
+    pub fn make_room(&mut self, segments: usize) {
+        if self.has_staged() {
+            return;
+        }
+        for _ in 0..segments {
             if self.state.table.bytes() <= self.options.table_bytes {
                 break;
             }
@@ -218,6 +233,7 @@ impl<L: Log> Writer<L> {
                 || self.is_crowded());
         !table.is_cutting()
             && (full_of_changes
+                || self.log_is_full
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
@@ -251,6 +267,7 @@ impl<L: Log> Writer<L> {
         };
         self.state.table.begin_cut();
         self.log_bytes_since_cut = 0;
+        self.log_is_full = false;
         let names = std::mem::take(&mut self.state.names);
         let replace = std::mem::take(&mut self.state.store_is_void);
         Ok(checkpoint::job(self.stored, to, replace, names))
