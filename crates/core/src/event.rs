@@ -9,6 +9,7 @@ pub mod body;
 mod codec;
 mod error;
 pub mod json;
+mod layout;
 mod number;
 mod scan;
 mod time;

@@ -31,6 +31,8 @@ pub struct Metrics {
     pub counters_in_memory: Gauge,
     /// Counters that only the store holds.
     pub counters_cold: Gauge,
+    /// Memory of the table of counters.
+    pub table_bytes: Gauge,
     pub log_end_offset: Gauge,
     /// Submissions that were turned away because the queue was full.
     pub queue_refusals: Counter,
@@ -92,6 +94,7 @@ impl Metrics {
             checkpoints: counter(r, "checkpoints", "Checkpoints taken"),
             counters_in_memory: gauge(r, "counters_in_memory", "Counters held in memory"),
             counters_cold: gauge(r, "counters_cold", "Counters held by the store alone"),
+            table_bytes: gauge(r, "table_bytes", "Bytes of the table of counters in memory"),
             log_end_offset: gauge(r, "log_end_offset", "Offset behind the last record of the log"),
             queue_refusals: counter(r, "queue_refusals", "Submissions refused because the queue was full"),
             registry,

@@ -54,11 +54,12 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
 }
 
 /// Everything that can be seen of a state.
-fn seen(state: &State) -> (Vec<Option<(i64, Option<u64>)>>, Vec<(Vec<u8>, bool)>, u64) {
+fn seen(state: &State) -> impl PartialEq + std::fmt::Debug + use<> {
     let ids = (0..6).map(id).chain((0..6).map(|n| format!("hits:p{n}").into_bytes())).chain([b"total".to_vec()]);
     let keys = ids.map(|id| CellHasher::new(7).key(&id));
-    let cells = keys.map(|key| state.table.get(key).map(|value| (value, state.table.deadline(key)))).collect();
-    let names = state.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect();
+    let cells =
+        keys.map(|key| state.table.get(key).map(|value| (value, state.table.deadline(key)))).collect::<Vec<_>>();
+    let names = state.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect::<Vec<_>>();
     (cells, names, state.table.cells().len())
 }
 

@@ -6,7 +6,7 @@ use crate::id::CellKey;
 use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) const SEGMENT_BITS: u32 = 10;
+pub(super) const SEGMENT_BITS: u32 = 8;
 /// How many segments the cells live in.
 pub const SEGMENTS: usize = 1 << SEGMENT_BITS;
 

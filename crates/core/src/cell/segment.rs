@@ -23,7 +23,7 @@ pub(super) mod flag {
 
 /// Beyond this, linear probing gets slow.
 const LOAD_PERCENT_MAX: usize = 85;
-/// Segments come in sizes that allocators have: eight to a doubling. So a segment wastes nothing behind its end, grows by an
+/// Sizes of segments come eight to a doubling, as allocators like them: a segment wastes nothing behind its end, grows by an
 /// eighth, and stays near what is used.
 const SIZE_STEPS: usize = 8;
 const BYTES_MIN: usize = 48 * SIZE_STEPS;

@@ -6,7 +6,8 @@
 
 use super::Event;
 use super::error::EventError;
-use super::json::{check_size, describe, parse_into, scan_event};
+use super::json::{check_size, describe, scan_event};
+use super::layout::Layout;
 use super::scan::{Fault, Scanner, Trouble};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
@@ -47,6 +48,8 @@ pub struct BodyReader {
     received_at_ms: u64,
     /// What was received and cannot be read yet.
     held: Vec<u8>,
+    /// What the events on lines have looked like so far.
+    layout: Layout,
     /// Inside a line that is longer than an event may be and has been reported.
     in_long_line: bool,
     bytes: usize,
@@ -56,7 +59,15 @@ pub struct BodyReader {
 impl BodyReader {
     /// Without a form, the body's first line decides: `[`, or an object that goes on after the line, is a document.
     pub fn new(form: Option<Form>, received_at_ms: u64) -> BodyReader {
-        BodyReader { form, received_at_ms, held: Vec::new(), in_long_line: false, bytes: 0, events: 0 }
+        BodyReader {
+            form,
+            received_at_ms,
+            held: Vec::new(),
+            layout: Layout::default(),
+            in_long_line: false,
+            bytes: 0,
+            events: 0,
+        }
     }
 
     /// Reads what can be read of the body so far.
@@ -150,7 +161,7 @@ impl BodyReader {
         if line.bytes().all(|byte| byte.is_ascii_whitespace()) {
             return Ok(());
         }
-        let parsed = parse_into(line, self.received_at_ms, event);
+        let parsed = self.layout.parse_into(line, self.received_at_ms, event);
         self.emit(parsed.map(|()| &*event), sink)
     }
 

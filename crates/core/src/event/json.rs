@@ -82,9 +82,9 @@ pub(super) fn scan_event<'a>(
     Ok(())
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-enum Field {
+pub(super) enum Field {
     Type,
     EventId,
     OccurredAt,
@@ -130,10 +130,13 @@ impl Field {
         }
     }
 
+    pub fn known(name: &str) -> Option<Field> {
+        Field::ALL.into_iter().find(|field| field.name() == name)
+    }
+
     #[cold]
     fn named(name: &str) -> Result<Field, Fault> {
-        let known = Field::ALL.into_iter().find(|field| field.name() == name);
-        known.ok_or_else(|| EventError::field(name, UNKNOWN).into())
+        Field::known(name).ok_or_else(|| EventError::field(name, UNKNOWN).into())
     }
 
     #[inline(always)]
@@ -146,7 +149,7 @@ const UNKNOWN: &str = "not a field of an event (type, eventId, occurredAt, sessi
                        put your own data under \"payload\", and what counters count by under \"dimensions\"";
 
 #[inline]
-fn scan_field<'a>(scanner: &mut Scanner<'a>, field: Field, event: &mut Event<'a>) -> Result<(), Fault> {
+pub(super) fn scan_field<'a>(scanner: &mut Scanner<'a>, field: Field, event: &mut Event<'a>) -> Result<(), Fault> {
     match field {
         Field::Type => event.event_type = scan_text(scanner, "type")?,
         Field::EventId => event.event_id = Some(scan_text(scanner, "eventId")?),
@@ -228,7 +231,7 @@ fn scan_dimensions<'a>(
 
 /// The canonical text of a dimension: strings as they are, numbers in plain form, `true` and `false`.
 #[inline]
-fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
     match scanner.next_token() {
         Some(b'"') => scanner.string(),
         Some(b'-' | b'0'..=b'9') => {

@@ -1,7 +1,7 @@
 //! The lexical level of JSON, over text that is known to be UTF-8.
 //!
 //! Strict as RFC 8259: no trailing commas, no control characters in strings, no lone surrogates. Strings are borrowed
-//! unless they have escapes; their ends are found sixteen bytes at a time.
+//! unless they have escapes; their ends are found eight bytes at a time.
 
 use super::error::EventError;
 use crate::limits::JSON_DEPTH_MAX;
@@ -51,17 +51,19 @@ impl<'a> Scanner<'a> {
     /// What has been read since `start`.
     #[inline(always)]
     pub fn since(&self, start: usize) -> &'a str {
-        self.slice(start, self.at())
+        &self.text[start..self.at()]
     }
 
-    /// Part of the text. Both ends are where the scanner has stood, and it only ever stands next to an ASCII byte.
+    /// What has not been read.
     #[inline(always)]
-    #[expect(unsafe_code, reason = "checking the ends of every string again costs a tenth of reading an event")]
-    fn slice(&self, start: usize, end: usize) -> &'a str {
-        debug_assert!(self.text.get(start..end).is_some());
-        // SAFETY: the scanner moves forward within the text, so `start <= end <= text.len()`, and it stops only before or
-        // behind a byte below 0x80, which is a character boundary.
-        unsafe { self.text.get_unchecked(start..end) }
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Steps over so many bytes of what is left.
+    #[inline(always)]
+    pub fn skip(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
     }
 
     #[inline(always)]
@@ -187,7 +189,7 @@ impl<'a> Scanner<'a> {
         let start = self.at();
         self.skip_string_start();
         if self.take_byte(b'"') {
-            return Ok(Cow::Borrowed(self.slice(start + 1, self.at() - 1)));
+            return Ok(Cow::Borrowed(&self.text[start + 1..self.at() - 1]));
         }
         self.string_with_escapes(start)
     }
@@ -336,14 +338,6 @@ impl<'a> Scanner<'a> {
 /// What is left from the next quote, backslash or control character on.
 #[inline(always)]
 fn skip_ordinary(mut rest: &[u8]) -> &[u8] {
-    #[cfg(target_arch = "x86_64")]
-    while let Some((block, tail)) = rest.split_first_chunk::<16>() {
-        let found = special_bytes_of_16(block);
-        if found != 0 {
-            return &rest[found.trailing_zeros() as usize..];
-        }
-        rest = tail;
-    }
     while let Some((block, tail)) = rest.split_first_chunk::<8>() {
         let found = special_bytes(block);
         if found != 0 {
@@ -358,22 +352,6 @@ fn skip_ordinary(mut rest: &[u8]) -> &[u8] {
 fn skip_ordinary_tail(rest: &[u8]) -> &[u8] {
     let special = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
     &rest[special.unwrap_or(rest.len())..]
-}
-
-/// A bit for each byte that is a quote, a backslash or below 0x20.
-#[inline(always)]
-#[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "every x86-64 has SSE2, and most strings are over within one step of it")]
-fn special_bytes_of_16(block: &[u8; 16]) -> u32 {
-    use std::arch::x86_64::*;
-    // SAFETY: SSE2 is part of x86-64, and the load reads the sixteen bytes of `block`, aligned or not.
-    unsafe {
-        let bytes = _mm_loadu_si128(block.as_ptr().cast());
-        let is_quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
-        let is_backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
-        let is_control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-        _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(is_quote, is_backslash), is_control)) as u32
-    }
 }
 
 /// Sets the top bit of the lowest byte that is a quote, a backslash or below 0x20. Bytes above that one may be marked

@@ -166,7 +166,7 @@ fn submission(steps: &[Step], engine: &Engine) -> Submission {
 fn options() -> EngineOptions {
     EngineOptions {
         // Less than an empty table takes: every clean cell that is not in use leaves, and checkpoints come all the time.
-        table_bytes: 350_000,
+        table_bytes: 90_000,
         checkpoint_cells: 7,
         ..EngineOptions::default()
     }

@@ -27,7 +27,7 @@ const BUSY_AFTER: Duration = Duration::from_secs(5);
 /// How often the writer looks at the clock when nothing else wakes it.
 const TICK: Duration = Duration::from_millis(50);
 /// Segments thinned out at once while writes wait for room.
-const THIN_OUT_PER_TURN: usize = 16;
+const THIN_OUT_PER_TURN: usize = 4;
 /// A checkpoint that failed is not tried again at once.
 const CUT_RETRY: Duration = Duration::from_secs(5);
 

@@ -20,7 +20,7 @@ use tally_storage::log::{Log, LogError, LogHandle};
 use tally_storage::store::Checkpoint;
 
 /// Segments thinned out after one commit, so that no commit waits long for room.
-const THIN_OUT_PER_COMMIT: usize = 4;
+const THIN_OUT_PER_COMMIT: usize = 2;
 
 pub(super) struct Writer<L: Log> {
     log: L,
@@ -311,6 +311,7 @@ impl<L: Log> Writer<L> {
         let metrics = &self.shared.metrics;
         let cold = self.shared.cells.cold();
         metrics.counters_cold.set(cold as i64);
+        metrics.table_bytes.set(self.state.table.bytes() as i64);
         metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
         metrics.log_end_offset.set(self.log.end().offset as i64);
     }
