@@ -47,7 +47,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
     durability: Durability,
     /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", help_heading = "Tuning")]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", help_heading = "Tuning")]
     checkpoint_log: ByteSize,
     /// Threads for HTTP [default: as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Tuning")]

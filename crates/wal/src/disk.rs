@@ -3,6 +3,7 @@
 //! A disk is one flat directory. Nothing is durable before the sync that belongs to it: file contents by
 //! [`DiskFile::sync`], names by [`Disk::sync_dir`].
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -33,7 +34,27 @@ pub trait DiskFile: Send + Sync + 'static {
     /// `fdatasync`. After a failure nothing is known about what was written since the last success.
     fn sync(&self) -> io::Result<()>;
     fn bytes(&self) -> io::Result<u64>;
+
+    /// Writes zeros from `from` to `to`.
+    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
+        write_zeros(self, from, to)
+    }
 }
+
+fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let bytes = (to - at).min(ZEROS.0.len() as u64);
+        file.write_at(&ZEROS.0[..bytes as usize], at)?;
+        at += bytes;
+    }
+    Ok(())
+}
+
+/// Aligned as direct writes must be.
+#[repr(align(4096))]
+struct Zeros([u8; 1 << 20]);
+static ZEROS: Zeros = Zeros([0; 1 << 20]);
 
 /// A directory of the operating system.
 #[derive(Clone, Debug)]
@@ -100,5 +121,17 @@ impl DiskFile for File {
 
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    /// Past the page cache, where the file system allows that: a segment of zeros is not worth copying there first.
+    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
+        let flags = fcntl_getfl(self)?;
+        let direct =
+            [from, to].iter().all(|at| at.is_multiple_of(4096)) && fcntl_setfl(self, flags | OFlags::DIRECT).is_ok();
+        let written = write_zeros(self, from, to);
+        if direct {
+            fcntl_setfl(self, flags)?;
+        }
+        written
     }
 }

@@ -304,7 +304,7 @@ fn write_copy<D: Disk>(
     };
     file.write_at(&header.encode(), 0)?;
     file.write_at(&prefix[HEADER_BYTES..], HEADER_BYTES as u64)?;
-    segment::zero_fill(&file, prefix.len() as u64, header.segment_bytes)?;
+    file.write_zeros(prefix.len() as u64, header.segment_bytes)?;
     file.sync()?;
     disk.rename(REWRITE_NAME, &file_name(header.sequence))?;
     disk.sync_dir()?;

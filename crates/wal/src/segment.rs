@@ -15,7 +15,6 @@ pub const HEADER_BYTES: usize = PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"TALLYLOG";
 const VERSION: u32 = 1;
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -93,22 +92,12 @@ pub fn parse_file_name(name: &str) -> Option<u64> {
 
 /// Makes a durable file of `bytes` zeros, or leaves none behind.
 pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, bytes: u64) -> Result<D::File, Error> {
-    let made = disk.create(name).and_then(|file| zero_fill(&file, 0, bytes).and_then(|()| file.sync()).map(|()| file));
+    let made = disk.create(name).and_then(|file| file.write_zeros(0, bytes).and_then(|()| file.sync()).map(|()| file));
     made.map_err(|error| {
         // If even this fails, the next opening of the log removes the file.
         let _ = disk.remove(name);
         if is_full(&error) { Error::Full { bytes } } else { Error::io(format!("prepare log file {name}"))(error) }
     })
-}
-
-pub(crate) fn zero_fill(file: &impl DiskFile, from: u64, to: u64) -> io::Result<()> {
-    let mut at = from;
-    while at < to {
-        let bytes = (to - at).min(ZEROS.len() as u64);
-        file.write_at(&ZEROS[..bytes as usize], at)?;
-        at += bytes;
-    }
-    Ok(())
 }
 
 /// Turns the prepared file `name` into the segment that `header` describes: empty, whatever lies in it.

@@ -34,7 +34,7 @@ impl Default for EngineOptions {
         EngineOptions {
             durability: Durability::Sync,
             table_bytes: 1 << 30,
-            checkpoint_log_bytes: 4 << 30,
+            checkpoint_log_bytes: 2 << 30,
             checkpoint_records: 64_000_000,
             checkpoint_cells: 2_000_000,
             checkpoint_names_bytes: 16 << 20,
