@@ -120,13 +120,7 @@ impl Segment {
     }
 
     pub fn occupied(&self) -> impl Iterator<Item = &Slot> {
-        self.occupied_from(0)
-    }
-
-    /// All occupied slots, beginning somewhere and going round.
-    pub fn occupied_from(&self, start: usize) -> impl Iterator<Item = &Slot> {
-        let (before, behind) = self.slots.split_at(start % self.slots.len());
-        behind.iter().chain(before).filter(|slot| slot.low() != 0)
+        self.slots.iter().filter(|slot| slot.low() != 0)
     }
 
     /// Finds a key by linear probing from its home. There is always a free slot, so the walk ends.
@@ -169,6 +163,15 @@ impl Segment {
     #[inline]
     pub fn prefetch(&self, key: CellKey, segment_bits: u32) {
         prefetch(&self.slots[self.home(key, segment_bits)]);
+    }
+
+    #[cfg(test)]
+    pub fn walks(&self, segment_bits: u32) -> impl Iterator<Item = usize> {
+        let occupied = self.slots.iter().enumerate().filter(|(_, slot)| slot.low() != 0);
+        occupied.map(move |(index, slot)| {
+            let home = self.home(slot.key(), segment_bits);
+            (index + self.slots.len() - home) % self.slots.len()
+        })
     }
 
     /// Keys in ascending order have homes in ascending order.

@@ -224,28 +224,28 @@ impl Table {
         };
         self.next_to_thin = (segment + 1) % SEGMENTS;
         let old = self.segments[segment].clone();
-        let mut quota = self.used[segment].div_ceil(8);
-        let mut leaving = Vec::new();
-        // Begin elsewhere each time, or the same corner would always pay.
-        let start = self.cells.evictions.load(Ordering::Relaxed) as usize;
-        let keep: Vec<(&Slot, u64)> = old
-            .occupied_from(start)
-            .filter_map(|slot| {
-                let low = slot.low();
-                if self.changes.is_clean(low) && low & flag::ABSENT != 0 {
-                    return None;
-                }
-                if quota == 0 {
-                    return Some((slot, low));
-                }
-                if self.changes.is_clean(low) && low & flag::REFERENCED == 0 {
-                    quota -= 1;
+        let may_leave = |low: u64| self.changes.is_clean(low) && low & (flag::ABSENT | flag::REFERENCED) == 0;
+        let candidates = old.occupied().filter(|slot| may_leave(slot.low())).count();
+        let quota = self.used[segment].div_ceil(8).min(candidates);
+        let mut share = 0;
+        let mut leaving = Vec::with_capacity(quota);
+        let mut keep: Vec<(&Slot, u64)> = Vec::with_capacity(self.used[segment]);
+        for slot in old.occupied() {
+            let low = slot.low();
+            if may_leave(low) {
+                // Every so-many-th, since homes follow the keys: where all left, the rest would crowd together.
+                share += quota;
+                if share >= candidates {
+                    share -= candidates;
                     leaving.push((slot.key(), low));
-                    return None;
+                    continue;
                 }
-                Some((slot, low & !flag::REFERENCED))
-            })
-            .collect();
+            }
+            let is_gone_everywhere = low & flag::ABSENT != 0 && self.changes.is_clean(low);
+            if !is_gone_everywhere {
+                keep.push((slot, low & !flag::REFERENCED));
+            }
+        }
         let thin = Segment::for_cells(keep.len());
         for (slot, low) in &keep {
             thin.adopt(slot, *low, SEGMENT_BITS);
@@ -308,6 +308,12 @@ impl Table {
 
     pub fn is_collecting(&self) -> bool {
         self.changes.is_collecting()
+    }
+
+    /// How many slots lie between each key and its home.
+    #[cfg(test)]
+    pub(super) fn walks(&self) -> impl Iterator<Item = usize> {
+        self.segments.iter().flat_map(|segment| segment.walks(SEGMENT_BITS))
     }
 
     fn place(&self, key: CellKey) -> Place {

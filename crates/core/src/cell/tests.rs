@@ -232,3 +232,27 @@ fn readers_on_other_threads_never_see_a_counter_go_back_or_vanish() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// How far the keys of a table are from their homes, in slots, on average.
+fn average_walk(table: &Table) -> f64 {
+    let walks: Vec<usize> = table.walks().collect();
+    walks.iter().sum::<usize>() as f64 / walks.len() as f64
+}
+
+#[test]
+fn cells_stay_near_their_homes_however_often_a_table_is_thinned_out() {
+    let mut table = Table::new();
+    let hasher = CellHasher::new(9);
+    for round in 0..40u64 {
+        for n in 0..20_000u64 {
+            table.add(hasher.key(&(round << 32 | n).to_le_bytes()), 1);
+        }
+        table.begin_cut();
+        while table.collect().is_some() {}
+        table.finish_cut();
+        while table.cells().len() - table.cells().cold() > 100_000 {
+            table.thin_out();
+        }
+    }
+    assert!(average_walk(&table) < 10.0, "{} slots", average_walk(&table));
+}
