@@ -18,8 +18,8 @@ use tally_storage::log::local::{self, LocalHandle, LocalLog};
 use tally_storage::store::local::LocalStore;
 use tokio::sync::watch;
 
-/// What queues, log buffers and a checkpoint in progress may take of a node's memory.
-const RESERVED_BYTES: u64 = 128 << 20;
+/// What queues, log buffers and a checkpoint in progress may take of a node's memory: a quarter, and at most this.
+const RESERVED_BYTES_MAX: u64 = 256 << 20;
 /// What the store's cache is given at most: enough for the filters and indexes of a hundred million counters.
 const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
 /// What it is given while the store is read from one end to the other.
@@ -181,7 +181,7 @@ fn open_engine(
     let cache_bytes = (options.memory_bytes / 4).min(STORE_CACHE_BYTES_MAX);
     let engine_options = EngineOptions {
         durability: options.durability,
-        table_bytes: (options.memory_bytes - cache_bytes).saturating_sub(RESERVED_BYTES) as usize,
+        table_bytes: (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         ..EngineOptions::default()
     };

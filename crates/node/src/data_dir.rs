@@ -44,7 +44,7 @@ impl DataDir {
     /// Opens a data directory or makes one; `random` is asked for numbers only when it is made.
     pub fn open(path: &Path, random: impl FnMut() -> io::Result<u64>) -> Result<DataDir, DataDirError> {
         let failed = |error| DataDirError::Io { path: path.to_owned(), error };
-        fs::create_dir_all(path).map_err(failed)?;
+        create_durably(path).map_err(failed)?;
         let lock = File::create(path.join(LOCK)).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => DataDirError::InUse(path.to_owned()),
@@ -73,6 +73,17 @@ impl DataDir {
     pub fn store(&self) -> PathBuf {
         self.path.join(STORE)
     }
+}
+
+/// Makes a directory and those above it, so that a power cut finds them.
+fn create_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_durably(parent)?;
+    fs::create_dir(path)?;
+    File::open(parent)?.sync_all()
 }
 
 fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Result<Identity> {

@@ -125,13 +125,21 @@ impl DiskFile for File {
 
     /// Past the page cache, where the file system allows that: a segment of zeros is not worth copying there first.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
-        let flags = fcntl_getfl(self)?;
-        let direct =
-            [from, to].iter().all(|at| at.is_multiple_of(4096)) && fcntl_setfl(self, flags | OFlags::DIRECT).is_ok();
-        let written = write_zeros(self, from, to);
-        if direct {
-            fcntl_setfl(self, flags)?;
+        if !from.is_multiple_of(4096) || !to.is_multiple_of(4096) {
+            return write_zeros(self, from, to);
         }
-        written
+        let flags = fcntl_getfl(self)?;
+        let direct = match fcntl_setfl(self, flags | OFlags::DIRECT) {
+            Ok(()) => write_zeros(self, from, to),
+            Err(error) => Err(error.into()),
+        };
+        fcntl_setfl(self, flags)?;
+        match direct {
+            // Some file systems take the flag and refuse the write.
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                write_zeros(self, from, to)
+            }
+            result => result,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The readers' side of the table.
 
 use super::Hot;
-use super::segment::{Place, Segment, flag};
+use super::segment::{Place, Segment, Slot, flag};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,12 +73,20 @@ impl Cells {
         let low = slot.low();
         let value = slot.value();
         slot.mark_referenced(low);
-        let gone = low & flag::ABSENT != 0 || low & flag::EXPIRES != 0 && self.is_due(key, now_ms());
+        let gone = match low & flag::EXPIRES != 0 {
+            true => self.is_gone(key, slot, now_ms())?,
+            false => low & flag::ABSENT != 0,
+        };
         Some(if gone { Hot::Absent } else { Hot::Value(value) })
     }
 
-    fn is_due(&self, key: CellKey, now_ms: u64) -> bool {
-        self.deadlines.pin().get(&key).is_some_and(|at_ms| *at_ms <= now_ms)
+    /// Whether a counter that expires has done so; `None` if it has left memory while we looked.
+    fn is_gone(&self, key: CellKey, slot: &Slot, now_ms: u64) -> Option<bool> {
+        if let Some(at_ms) = self.deadlines.pin().get(&key) {
+            return Some(*at_ms <= now_ms);
+        }
+        let low = slot.low();
+        (low & flag::EXPIRES == 0).then_some(low & flag::ABSENT != 0)
     }
 }
 

@@ -146,10 +146,11 @@ impl Table {
         let previous = self.live_slot(key)?.value();
         let (segment, index) = self.found(key)?;
         let low = self.touch(key, segment, index);
+        self.segments[segment].slot(index).set_low(low & !flag::EXPIRES | flag::ABSENT);
         if low & flag::EXPIRES != 0 {
+            // Behind the flags: a reader that misses the deadline looks at them again.
             self.expiries.clear(&self.cells, key);
         }
-        self.segments[segment].slot(index).set_low(low & !flag::EXPIRES | flag::ABSENT);
         self.cells.live.fetch_sub(1, Ordering::Release);
         Some(previous)
     }
@@ -176,18 +177,20 @@ impl Table {
         self.expiries.first()
     }
 
-    /// Takes in a row of the store, unless memory knows better.
+    /// Takes in a row of the store, unless memory knows better: it has the cell, or nothing is cold, since a flush for one.
     pub fn load(&mut self, key: CellKey, row: Row) {
         let Place::Free(index) = self.place(key) else {
             return;
         };
+        if self.cells.cold() == 0 {
+            return;
+        }
         let flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
         if let Some(expiry) = row.expiry {
             self.expiries.set(&self.cells, key, expiry);
         }
         self.insert(segment_of(key), index, key, row.value, flags | flag::REFERENCED);
-        let cold = self.cells.cold.fetch_sub(1, Ordering::Release);
-        assert!(cold > 0, "only a cold cell can be loaded");
+        self.cells.cold.fetch_sub(1, Ordering::Release);
     }
 
     /// Tells how many live counters only the store knows.
@@ -251,8 +254,9 @@ impl Table {
             thin.adopt(slot, *low, SEGMENT_BITS);
         }
         let left = leaving.len();
-        self.cells.evictions.fetch_add(left as u64, Ordering::Release);
+        // In this order: a reader that has seen the second has seen the first.
         self.cells.cold.fetch_add(left as u64, Ordering::Release);
+        self.cells.evictions.fetch_add(left as u64, Ordering::Release);
         self.used[segment] = keep.len();
         drop(keep);
         self.swap(segment, thin);

@@ -98,7 +98,7 @@ fn load(
     state.table.set_cold(checkpoint.counters);
     // Leave room for what comes next, or the first new cell would drive out an old one.
     let table_bytes = table_bytes - table_bytes / 8;
-    let fits = usize::try_from(checkpoint.counters).unwrap_or(usize::MAX).min(table_bytes / 32);
+    let fits = usize::try_from(checkpoint.counters).unwrap_or(usize::MAX).min(table_bytes / 36);
     state.table.reserve(fits);
     std::thread::scope(|scope| {
         let (chunks, loaded) = flume::bounded::<Vec<(CellKey, Row)>>(LOAD_CHUNKS_MAX);

@@ -432,3 +432,30 @@ fn writes_that_wait_for_room_get_it_and_count_right() {
         }
     });
 }
+
+#[test]
+fn a_flush_while_a_cold_counter_is_looked_up_forgets_what_was_found() {
+    let options = EngineOptions { table_bytes: options().table_bytes, ..EngineOptions::default() };
+    beside(open_with(options, 8 << 20), async |engine| {
+        for round in 0..50 {
+            engine.submit(numbered(&engine, "x", 20)).await.unwrap();
+            engine.checkpoint(Wanted::Everything).await.unwrap();
+            // Commits that drive out what was not used lately.
+            for n in 0..round % 30 {
+                engine.submit(one_each(&engine, std::iter::once(format!("y{n}")))).await.unwrap();
+            }
+            let mut flush = Submission::default();
+            flush.flush();
+            let (counted, flushed) = tokio::join!(engine.submit(numbered(&engine, "x", 20)), engine.submit(flush));
+            flushed.unwrap();
+            let before = vec![Answer::Value(2); 20];
+            let after = vec![Answer::Value(1); 20];
+            let answers = counted.unwrap().answers;
+            assert!(answers == before || answers == after, "round {round}: {answers:?}");
+            assert_eq!(engine.len(), if answers == before { 0 } else { 20 });
+            let mut flush = Submission::default();
+            flush.flush();
+            engine.submit(flush).await.unwrap();
+        }
+    });
+}

@@ -139,6 +139,9 @@ impl<L: Log + 'static> Desk<L> {
             let mut writer = self.writer.borrow_mut();
             writer.tick(clock::now_ms());
             writer.observe();
+            if writer.is_cut_due() {
+                self.cut_due.notify_one();
+            }
             if let Durability::Interval(interval) = durability
                 && last_sync.elapsed() + TICK > interval
             {

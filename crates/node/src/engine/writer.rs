@@ -140,7 +140,7 @@ impl<L: Log> Writer<L> {
     /// Lets counters expire although nobody writes.
     pub fn tick(&mut self, now_ms: u64) {
         let due = self.state.table.first_deadline().is_some_and(|(at_ms, ..)| at_ms <= now_ms);
-        if due && !self.has_staged() && self.shared.health().is_ok() {
+        if due && !self.has_staged() && !self.log_is_full && self.shared.health().is_ok() {
             self.batch.record(&Record::Tick);
             self.commit(now_ms);
         }
@@ -233,7 +233,7 @@ impl<L: Log> Writer<L> {
                 || self.is_crowded());
         !table.is_cutting()
             && (full_of_changes
-                || self.log_is_full
+                || self.log_is_full && self.stored != Some(self.log.end())
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
@@ -298,8 +298,9 @@ impl<L: Log> Writer<L> {
             Err(error) => {
                 tracing::error!(%error, "a checkpoint failed; it will be tried again");
                 self.state.table.abort_cut();
+                let flushed_since = self.state.store_is_void;
                 self.state.store_is_void |= written.replace;
-                if !self.state.store_is_void || written.replace {
+                if !flushed_since {
                     written.names.prepend_to(&mut self.state.names);
                 }
                 Err(Refusal::store(&error))

@@ -37,26 +37,32 @@ impl LocalStore {
         let number = read_current(dir)?;
         let current = open_generation(&db, number)?;
         let store = LocalStore { dir: dir.to_owned(), db, current: ArcSwap::from_pointee(current) };
-        store.drop_other_generations()?;
+        store.drop_other_generations();
         Ok(store)
     }
 
-    fn drop_other_generations(&self) -> Result<(), Error> {
+    /// Frees what is not in force. What cannot be freed now, on a full disk, is freed at the next opening.
+    fn drop_other_generations(&self) {
         let number = self.current.load().number;
         for name in self.db.list_keyspace_names() {
             if *name != generation_name(number) {
-                let keyspace = self.db.keyspace(&name, options)?;
-                self.db.delete_keyspace(keyspace)?;
+                let _ = self.db.keyspace(&name, options).and_then(|keyspace| self.db.delete_keyspace(keyspace));
             }
         }
-        Ok(())
+    }
+
+    /// A generation that nobody has ever written to, not even a cut that failed.
+    fn new_generation(&self) -> Result<Generation, Error> {
+        let numbers = self.db.list_keyspace_names().into_iter().filter_map(|name| generation_number(&name));
+        open_generation(&self.db, numbers.max().unwrap_or(0).max(self.current.load().number) + 1)
     }
 
     /// Makes a new generation the one in force: from here on a crash finds it.
     fn switch_to(&self, generation: Generation) -> Result<(), Error> {
         write_current(&self.dir, generation.number)?;
         self.current.store(generation.into());
-        self.drop_other_generations()
+        self.drop_other_generations();
+        Ok(())
     }
 }
 
@@ -110,7 +116,7 @@ impl Store for LocalStore {
         }
         let current = self.current.load_full();
         if cut.replace {
-            let next = open_generation(&self.db, current.number + 1)?;
+            let next = self.new_generation()?;
             write_cut(&next.keyspace, cut)?;
             self.switch_to(next)
         } else {
@@ -149,6 +155,10 @@ fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
 
 fn generation_name(number: u64) -> String {
     format!("counters-{number}")
+}
+
+fn generation_number(name: &str) -> Option<u64> {
+    name.strip_prefix("counters-")?.parse().ok()
 }
 
 fn open_generation(db: &Database, number: u64) -> Result<Generation, Error> {
