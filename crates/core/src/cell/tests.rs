@@ -169,7 +169,7 @@ impl World {
             let row = match self.table.cells().read(key(n), || 0) {
                 Hot::Value(value) => {
                     let expiry = self.table.deadline(key(n)).map(|at_ms| expiry(n, at_ms));
-                    Some(Row { value, expiry })
+                    Some(Row { expiry, ..Row::plain(value) })
                 }
                 Hot::Absent => None,
                 Hot::Cold => self.store.get(&key(n)).cloned(),

@@ -21,8 +21,11 @@ pub(super) fn parse(text: &str) -> Option<u64> {
 
 /// The shortest way to write it.
 pub fn shown(ms: u64) -> String {
-    let (unit, unit_ms) =
-        UNITS.into_iter().rev().find(|(_, unit_ms)| ms >= *unit_ms && ms % unit_ms == 0).unwrap_or(("s", 1_000));
+    let (unit, unit_ms) = UNITS
+        .into_iter()
+        .rev()
+        .find(|(_, unit_ms)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms))
+        .unwrap_or(("s", 1_000));
     format!("{}{unit}", ms / unit_ms)
 }
 

@@ -40,17 +40,27 @@ impl Meaning {
         Ok(Meaning { mode, dimensions, entity })
     }
 
-    /// The first part that `other` has different: the field's name, and how each of the two would be written.
-    fn difference(&self, other: &Meaning) -> Option<(&'static str, String, String)> {
+    /// The first part that `other` has different: the field's name, and how each of the two is written.
+    fn difference(&self, other: &Meaning) -> Option<(&'static str, Written, Written)> {
         if self.mode != other.mode {
-            return Some(("mode", self.mode.name().into(), other.mode.name().into()));
+            let written = |mode: Mode| Some(format!("mode: {}", mode.name()));
+            return Some(("mode", written(self.mode), written(other.mode)));
         }
         if self.dimensions != other.dimensions {
-            return Some(("dimensions", listed(&self.dimensions), listed(&other.dimensions)));
+            let written = |names: &[Box<str>]| written_list("dimensions", names.iter().map(|name| &**name));
+            return Some(("dimensions", written(&self.dimensions), written(&other.dimensions)));
         }
-        let names = |entity: &[Field]| entity.iter().map(|field| field.name().into()).collect::<Vec<_>>();
-        (self.entity != other.entity).then(|| ("entity", listed(&names(&self.entity)), listed(&names(&other.entity))))
+        let written = |fields: &[Field]| written_list("entity", fields.iter().map(Field::name));
+        (self.entity != other.entity).then(|| ("entity", written(&self.entity), written(&other.entity)))
     }
+}
+
+/// A field as it stands in YAML; `None` if it does not stand there.
+type Written = Option<String>;
+
+fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> Written {
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| format!("{field}: [{}]", names.join(", ")))
 }
 
 impl Counter {
@@ -70,19 +80,18 @@ impl Declarations {
     pub fn check_change(&self, known: &BTreeMap<Box<str>, Meaning>) -> Result<(), ConfigError> {
         for (index, (name, wanted)) in self.meanings().enumerate() {
             let Some((field, was, is)) = known.get(name).and_then(|known| known.difference(&wanted)) else { continue };
+            let undo = was.as_ref().map_or(format!("remove {field}"), |was| format!("write {was} again"));
+            let shown = |written: Written| written.unwrap_or(format!("no {field}"));
             let message = format!(
-                "{field} of counter {name:?} was {was} and would be {is}: what it has counted so far would change its \
-                 meaning; declare the new one under another name, or write {field}: {was} again"
+                "counter {name:?} was declared with {} and would now have {}, which changes what its numbers mean; \
+                 declare it under another name, or {undo}",
+                shown(was),
+                shown(is)
             );
             return Err(declare::error_at(self.yaml(), index, field, message));
         }
         Ok(())
     }
-}
-
-/// As YAML writes a list on one line.
-fn listed(names: &[Box<str>]) -> String {
-    format!("[{}]", names.join(", "))
 }
 
 mod tag {
@@ -167,39 +176,50 @@ counters:
 
     #[test]
     fn a_changed_meaning_is_refused_where_it_stands_with_what_it_was() {
-        const WHY: &str =
-            "what it has counted so far would change its meaning; declare the new one under another name, or write";
+        let why = "which changes what its numbers mean; declare it under another name, or";
         refused(
             &LIKES.replace("transition", "persistent").replace("    entity: [user, content]\n", ""),
             (3, 11),
-            &format!("mode of counter \"likes\" was transition and would be persistent: {WHY} mode: transition again"),
+            &format!(
+                "counter \"likes\" was declared with mode: transition and would now have mode: persistent, {why} \
+                 write mode: transition again"
+            ),
         );
         refused(
             &LIKES.replace("dimensions: [content]", "dimensions: [content, country]"),
             (4, 17),
             &format!(
-                "dimensions of counter \"likes\" was [content] and would be [content, country]: {WHY} dimensions: [content] again"
+                "counter \"likes\" was declared with dimensions: [content] and would now have \
+                 dimensions: [content, country], {why} write dimensions: [content] again"
             ),
         );
         refused(
             &LIKES.replace("[user, content]", "[session, content]"),
             (5, 13),
             &format!(
-                "entity of counter \"likes\" was [user, content] and would be [session, content]: {WHY} entity: [user, content] again"
+                "counter \"likes\" was declared with entity: [user, content] and would now have \
+                 entity: [session, content], {why} write entity: [user, content] again"
             ),
         );
     }
 
     #[test]
-    fn a_part_that_is_gone_is_refused_at_its_counter() {
+    fn a_part_that_is_gone_is_refused_at_its_counter_and_a_new_one_at_its_place() {
         let other = "  - {counterName: other, mode: simple}\n";
         let moved = LIKES.replace("counters:\n", &format!("counters:\n{other}"));
-        let error = |yaml: &str| Declarations::parse(yaml).unwrap().check_change(&known(LIKES)).unwrap_err();
-        let gone = error(&moved.replace("    entity: [user, content]\n", ""));
-        assert_eq!((gone.line, gone.column), (3, 5));
-        assert!(gone.message.starts_with("entity of counter \"likes\" was [user, content] and would be []"), "{gone}");
-        let gone = error(&moved.replace("    dimensions: [content]\n", ""));
-        assert!(gone.message.starts_with("dimensions of counter \"likes\" was [content] and would be []"), "{gone}");
+        let change = |from: &str, to: &str| Declarations::parse(to).unwrap().check_change(&known(from)).unwrap_err();
+        for part in ["entity: [user, content]", "dimensions: [content]"] {
+            let without = moved.replace(&format!("    {part}\n"), "");
+            let field = part.split(':').next().unwrap();
+            let gone = change(&moved, &without);
+            assert_eq!((gone.line, gone.column), (3, 5));
+            assert!(gone.message.contains(&format!("with {part} and would now have no {field},")), "{gone}");
+            assert!(gone.message.ends_with(&format!("or write {part} again")), "{gone}");
+            let new = change(&without, &moved);
+            assert_eq!(new.text.trim(), part);
+            assert!(new.message.contains(&format!("with no {field} and would now have {part},")), "{new}");
+            assert!(new.message.ends_with(&format!("or remove {field}")), "{new}");
+        }
     }
 
     fn every_part() -> Meaning {

@@ -5,7 +5,7 @@
 
 mod json;
 
-use super::{Dedup, Idempotency, Lateness, Mode};
+use super::{Dedup, Durability, Idempotency, Lateness, Mode};
 use crate::limits::*;
 
 pub use json::schema;
@@ -279,7 +279,7 @@ pub(super) fn refused_fields(mode: Mode) -> &'static [(&'static str, &'static st
     }
 }
 
-/// Which values of `durability` do not keep the promise of a mode.
-pub(super) fn required_durability(mode: Mode) -> Option<super::Durability> {
-    (mode == Mode::Persistent).then_some(super::Durability::Sync)
+/// The only durability that keeps the promise of a mode, where not every one does.
+pub(super) fn required_durability(mode: Mode) -> Option<Durability> {
+    (mode == Mode::Persistent).then_some(Durability::Sync)
 }

@@ -153,3 +153,86 @@ fn terms(mode: Mode) -> Json {
         ("then", Json::Object(then)),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counter::{Declarations, Durability};
+    use serde_json::Value as Tree;
+
+    fn tree() -> Tree {
+        serde_json::from_str(&schema()).unwrap()
+    }
+
+    /// The names under `properties`, in any order.
+    fn names(schema: &Tree) -> Vec<&str> {
+        let mut names: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The fields that the parser says there are when it meets one that there is not, in the place of the `@`.
+    fn parsed(yaml: &str) -> Vec<String> {
+        let message = Declarations::parse(&yaml.replace('@', "qqqqqqqqqqqqqqqqq: 1")).unwrap_err().message;
+        let (_, list) = message.split_once("there are: ").expect("the parser lists what there is");
+        let mut names: Vec<String> = list.split(", ").map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_that_the_parser_knows() {
+        let root = tree();
+        let counter = &root["properties"]["counters"]["items"];
+        let of_counter = &counter["properties"];
+        let counter_with = |mode: &str, field: &str| {
+            format!("counters: [{{counterName: c, mode: {mode}, rules: [{{on: t, op: increment}}], {field}: {{@}}}}]")
+        };
+        for (schema, yaml) in [
+            (&root, "@".to_owned()),
+            (counter, "counters: [{@}]".to_owned()),
+            (&of_counter["rules"]["items"], "counters: [{counterName: c, mode: simple, rules: [{@}]}]".to_owned()),
+            (&of_counter["dedup"]["oneOf"][1], counter_with("display", "dedup")),
+            (&of_counter["lateness"], counter_with("display", "lateness")),
+            (&of_counter["idempotency"], counter_with("persistent", "idempotency")),
+            (&root["properties"]["idempotency"], "idempotency: {@}".to_owned()),
+        ] {
+            assert_eq!(names(schema), parsed(&yaml), "{yaml}");
+            assert_eq!(schema["additionalProperties"], false);
+        }
+    }
+
+    #[test]
+    fn the_schema_and_the_parser_refuse_the_same_fields_of_a_mode() {
+        let root = tree();
+        let counter = &root["properties"]["counters"]["items"];
+        for (mode, terms) in Mode::ALL.iter().zip(counter["allOf"].as_array().unwrap()) {
+            assert_eq!(terms["if"]["properties"]["mode"]["const"], mode.name());
+            for field in names(counter) {
+                let yaml = format!("counters: [{{counterName: c, mode: {}, {field}: 1}}]", mode.name());
+                // Names and modes twice are another error.
+                let message = Declarations::parse(&yaml).unwrap_err().message;
+                let refused = message.contains("does not go with mode");
+                assert_eq!(
+                    terms["then"]["properties"][field]["not"].is_object(),
+                    refused,
+                    "{mode:?} {field}: {message}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_the_schema_are_words_of_the_program() {
+        let root = tree();
+        let counter = &root["properties"]["counters"]["items"]["properties"];
+        let words = |schema: &Tree| -> Vec<String> {
+            let words = schema["oneOf"].as_array().unwrap().iter();
+            words.map(|word| word["const"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(words(&counter["mode"]), Mode::ALL.map(Mode::name));
+        assert_eq!(words(&counter["durability"]), Durability::ALL.map(Durability::name));
+        assert_eq!(counter["dedup"]["oneOf"][1]["properties"]["window"]["default"], "1m");
+        assert_eq!(root["properties"]["idempotency"]["properties"]["maxKeys"]["default"], 10_000_000);
+    }
+}
