@@ -144,3 +144,26 @@ pub const RESP_KEYS_PAGE: usize = 4096;
 
 /// Bytes of names times bytes of a pattern that are matched without leaving the writer's thread.
 pub const RESP_MATCH_INLINE: usize = 256 * 1024;
+
+// Settings of a declaration.
+
+/// Fields that `dedup.by` or `entity` may name.
+pub const IDENTITY_FIELDS_MAX: usize = 16;
+
+/// `dedup.window`, in milliseconds.
+pub const DEDUP_WINDOW_MS_MIN: u64 = 1_000;
+pub const DEDUP_WINDOW_MS_MAX: u64 = 3_600_000;
+
+/// `lateness.allowed` and `lateness.corrected`, in milliseconds: 30 days.
+pub const LATENESS_MS_MAX: u64 = 30 * 86_400_000;
+
+/// `lateness.every` and `lateness.restated`, in milliseconds: a second to 7 days.
+pub const LATENESS_RUN_MS_MIN: u64 = 1_000;
+pub const LATENESS_RUN_MS_MAX: u64 = 7 * 86_400_000;
+
+/// `idempotency.keep`, in milliseconds: a second to 30 days.
+pub const IDEMPOTENCY_KEEP_MS_MIN: u64 = 1_000;
+pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;
+
+/// `idempotency.maxKeys`.
+pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
