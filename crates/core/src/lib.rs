@@ -9,6 +9,7 @@ pub mod counter;
 pub mod event;
 pub mod id;
 pub mod identity;
+pub mod ledger;
 pub mod limits;
 pub mod names;
 pub mod op;

@@ -51,6 +51,13 @@ pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 /// Bytes of submissions from other threads that may wait for the writer.
 pub const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
+pub const SETTLED_MAX: usize = 256 * 1024;
+
+/// Memory of one filter that tells fresh keys from known ones, in bytes, unless it is set otherwise; beyond it there is no
+/// filter, and every key is looked up.
+pub const FILTER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
 /// Arguments of one RESP command.
 pub const RESP_ARGUMENTS_MAX: i64 = 1024 * 1024;
 
