@@ -176,7 +176,7 @@ mod tests {
             assert!(wrong <= 10_000, "{wrong} of a million");
             assert!(filter.bytes() <= 8 << 20, "{} bytes", filter.bytes());
         }
-        assert_eq!((grown.parts.len(), sized.parts.len()), (5, 1));
+        assert_eq!((grown.parts.len(), sized.parts.len()), (4, 1));
     }
 
     #[test]

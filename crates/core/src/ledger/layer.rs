@@ -13,10 +13,13 @@ use crate::id::CellKey;
 use crate::limits::SETTLED_MAX;
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// A filter is worn when it holds this many times the keys there are: rows that were removed stay in it.
 const WORN_TIMES: u64 = 4;
 /// A filter for fewer keys is too small to be worn.
-const WORN_KEYS_MIN: u64 = 1 << 20;
+const WORN_KEYS_MIN: u64 = 1 << 18;
 
 pub struct Layer<V> {
     changes: Pending<Stratum<V>>,
@@ -27,6 +30,9 @@ pub struct Layer<V> {
     /// Every key that a row in memory or in the store has, once it is complete.
     filter: Filter,
     filter_is_complete: bool,
+    /// No row of the store counts: it has none, or all were flushed and the cut that says so has not ended.
+    store_is_void: bool,
+    settled_max: usize,
     len: u64,
 }
 
@@ -38,6 +44,8 @@ impl<V> Default for Layer<V> {
             loaded: Stratum::default(),
             filter: Filter::default(),
             filter_is_complete: true,
+            store_is_void: true,
+            settled_max: SETTLED_MAX,
             len: 0,
         }
     }
@@ -53,8 +61,7 @@ impl<V: Row + Clone> Layer<V> {
     /// Whether memory can tell if there is such a row, without the store.
     #[inline]
     pub fn knows(&self, key: CellKey) -> bool {
-        // Without any row, one that the store still has is removed in memory.
-        self.len == 0 || self.is_excluded(key) || self.look(key).is_some()
+        self.store_is_void || self.is_excluded(key) || self.look(key).is_some()
     }
 
     /// Sets a row whose key is known.
@@ -75,7 +82,7 @@ impl<V: Row + Clone> Layer<V> {
     /// What the store says about a key that was not known. Memory knows better if a cut has ended since the store was asked
     /// and nothing was forgotten; if something was, the store has to be asked again.
     pub fn load(&mut self, key: CellKey, value: Option<V>) {
-        if self.look(key).is_some() {
+        if self.knows(key) {
             return;
         }
         match value {
@@ -89,7 +96,7 @@ impl<V: Row + Clone> Layer<V> {
         if !self.loaded.is_empty() {
             self.loaded = Stratum::default();
         }
-        let newest = self.settled.pop().filter(|newest| newest.len() <= SETTLED_MAX);
+        let newest = self.settled.pop().filter(|newest| newest.len() <= self.settled_max);
         self.settled.clear();
         self.settled.extend(newest);
     }
@@ -116,6 +123,7 @@ impl<V: Row + Clone> Layer<V> {
     /// Goes on from a store that has so many rows, of which the filter knows none yet.
     pub fn resume(&mut self, len: u64) {
         self.len = len;
+        self.store_is_void = len == 0;
         self.relearn();
     }
 
@@ -159,18 +167,20 @@ impl<V: Row + Clone> Layer<V> {
     }
 
     pub(super) fn finish_cut(&mut self) {
-        self.settled.extend(self.changes.finish_cut().filter(|cut| !cut.is_empty()));
+        if let Some(cut) = self.changes.finish_cut().filter(|cut| !cut.is_empty()) {
+            self.settled.push(cut);
+            self.store_is_void = false;
+        }
     }
 
     pub(super) fn abort_cut(&mut self) {
         self.changes.abort_cut();
     }
 
-    /// Forgets everything, the store included.
+    /// Forgets everything, what the store has and what is on its way there included.
     pub(super) fn clear(&mut self) {
-        let bytes_max = self.filter.bytes_max();
-        *self = Layer::default();
-        self.filter.limit(bytes_max);
+        let filter = Filter::for_keys(0, self.filter.bytes_max());
+        *self = Layer { filter, settled_max: self.settled_max, ..Layer::default() };
     }
 
     /// Certain to be nowhere. Asked first, since most keys of most layers are new.
