@@ -54,55 +54,6 @@ impl CellHasher {
         // Zero marks an empty slot.
         CellKey(if hash == 0 { 1 << 127 } else { hash })
     }
-
-    /// The key of what the ledger remembers: a kind, and the parts that name it. No two lists of parts make the same bytes.
-    #[inline]
-    pub fn fact<'a>(&self, kind: u8, parts: impl IntoIterator<Item = &'a [u8]>) -> CellKey {
-        let mut bytes = FactBytes { short: [0; FactBytes::SHORT], len: 0, long: Vec::new() };
-        bytes.push(&[kind]);
-        for part in parts {
-            let len =
-                u32::try_from(part.len()).expect("parts are within events, which are at most EVENT_BYTES_MAX long");
-            bytes.push(&len.to_le_bytes());
-            bytes.push(part);
-        }
-        self.key(bytes.as_slice())
-    }
-}
-
-/// Bytes to hash: on the stack, unless they are many.
-struct FactBytes {
-    short: [u8; FactBytes::SHORT],
-    len: usize,
-    /// All of them, once they do not fit.
-    long: Vec<u8>,
-}
-
-impl FactBytes {
-    const SHORT: usize = 256;
-
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) {
-        match self.short.get_mut(self.len..self.len + bytes.len()) {
-            Some(room) if self.long.is_empty() => {
-                room.copy_from_slice(bytes);
-                self.len += bytes.len();
-            }
-            _ => self.push_long(bytes),
-        }
-    }
-
-    #[cold]
-    fn push_long(&mut self, bytes: &[u8]) {
-        if self.long.is_empty() {
-            self.long.extend_from_slice(&self.short[..self.len]);
-        }
-        self.long.extend_from_slice(bytes);
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
-    }
 }
 
 /// What separates a counter's name and the parts of its key.
@@ -161,17 +112,6 @@ mod tests {
     const PINNED: u128 = 62683818809181067136033752854774248128;
 
     #[test]
-    fn the_hash_of_a_fact_is_pinned() {
-        // Rows of the ledger are found by it.
-        let hasher = CellHasher::new(42);
-        assert_eq!(hasher.fact(1, [b"e1".as_slice()]).as_u128(), 203199113489578964412623834622562664256);
-        assert_eq!(
-            hasher.fact(2, [b"likes".as_slice(), b"", &[b'x'; 300]]).as_u128(),
-            292107695213657481769642475060975207488
-        );
-    }
-
-    #[test]
     fn the_flag_bits_of_a_key_are_free() {
         for n in 0..1000u32 {
             let key = CellHasher::new(7).key(&n.to_le_bytes());
@@ -205,19 +145,6 @@ mod tests {
             let part = encoded(&value);
             prop_assert!(!part.contains(&SEPARATOR));
             prop_assert_eq!(decode_part(&part).unwrap().into_owned(), value);
-        }
-
-        #[test]
-        fn a_fact_is_the_hash_of_its_kind_and_its_parts_with_their_lengths(
-            kind: u8, parts in vec(vec(any::<u8>(), 0..200), 0..4)
-        ) {
-            let mut bytes = vec![kind];
-            for part in &parts {
-                bytes.extend((part.len() as u32).to_le_bytes());
-                bytes.extend(part);
-            }
-            let hasher = CellHasher::new(7);
-            prop_assert_eq!(hasher.fact(kind, parts.iter().map(Vec::as_slice)), hasher.key(&bytes));
         }
 
         #[test]

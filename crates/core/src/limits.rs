@@ -174,3 +174,33 @@ pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;
 
 /// `idempotency.maxKeys`.
 pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
+
+/// How far ahead of its arrival an event may claim to have happened, in milliseconds.
+pub const CLOCK_AHEAD_MS_MAX: i64 = 5 * 60 * 1000;
+
+/// An idempotency key, in bytes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
+
+/// Log and operation bytes that one stream gets into a commit while others wait.
+pub const STREAM_SHARE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Counters that one correction changes.
+pub const CORRECTION_DELTAS_MAX: usize = 100_000;
+
+/// The reason of a correction, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// The author of a correction, in bytes.
+pub const AUTHOR_BYTES_MAX: usize = 256;
+
+/// Proposals that wait to be applied or withdrawn.
+pub const PROPOSALS_OPEN_MAX: usize = 100;
+
+/// Sums of late entries that wait for their run; when there are so many, the run comes early.
+pub const PARKED_MAX: usize = 50_000;
+
+/// Rows that one page of a listing has.
+pub const PAGE_ROWS_MAX: usize = 1000;
+
+/// How long a read waits for what it was told to wait for, in milliseconds.
+pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;

@@ -251,6 +251,8 @@ fn stage(event: &Event<'_>) -> (Vec<Op>, Vec<(u16, String)>) {
     let (mut out, mut rejections) = (Submission::default(), Vec::new());
     let staged =
         stager.stage(event, 5, &mut out, &mut |counter, rejection| rejections.push((counter, rejection.to_string())));
+    let rejected = out.ops.extract_if(.., |op| op.kind == OpKind::Reject).map(|op| op.counter).collect::<Vec<_>>();
+    assert_eq!(rejected, rejections.iter().map(|(counter, _)| *counter).collect::<Vec<_>>());
     assert_eq!((staged.entries as usize, staged.rejected as usize), (out.ops.len(), rejections.len()));
     (out.ops, rejections)
 }
