@@ -52,6 +52,8 @@ pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
             replace: job.replace,
             names: &job.names,
             rows: &mut || job.chunks.recv().map_err(|_| Abandoned),
+            ledger: &mut std::iter::empty(),
+            merge: |_, _| Err("no row is merged".into()),
         });
         let _ = job.done.send(Written { result, to: job.to, replace: job.replace, names: job.names });
     }

@@ -3,6 +3,7 @@
 use super::checkpoint::{self, Handover, Job, Written};
 use super::lookup::Found;
 use super::options::{Durability, EngineOptions};
+use super::recovery::encode_state;
 use super::shared::{Reply, Shared};
 use super::{Committed, Refusal, Wanted};
 use crate::clock::Stopwatch;
@@ -257,14 +258,8 @@ impl<L: Log> Writer<L> {
         self.sync()?;
         let position = self.log.handle().synced_end();
         assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
-        let declarations = self.state.declarations();
-        let to = Checkpoint {
-            position,
-            log_time_ms: self.state.log_time_ms(),
-            counters: self.shared.cells.len(),
-            config_version: declarations.version(),
-            config: declarations.yaml().to_owned(),
-        };
+        let counters = self.shared.cells.len();
+        let to = Checkpoint { position, counters, state: encode_state(&self.state) };
         self.state.table.begin_cut();
         self.log_bytes_since_cut = 0;
         self.log_is_full = false;
