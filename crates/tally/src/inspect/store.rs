@@ -7,6 +7,7 @@ use std::path::Path;
 use tally_core::cell::Row;
 use tally_core::id::CellHasher;
 use tally_node::data_dir::DataDir;
+use tally_node::engine::decode_state;
 use tally_storage::store::local::LocalStore;
 use tally_storage::store::{Checkpoint, Store};
 
@@ -24,19 +25,21 @@ pub fn show(path: &Path, limit: usize) -> Result<()> {
     let checkpoint = store.checkpoint().map_err(|error| unreadable(path, error))?;
     println!("data directory {}", path.display());
     match &checkpoint {
-        Some(checkpoint) => show_checkpoint(checkpoint),
+        Some(checkpoint) => show_checkpoint(checkpoint).map_err(|error| unreadable(path, error))?,
         None => println!("  no checkpoint yet: everything is in the log"),
     }
     let hasher = CellHasher::new(data.identity.hash_seed);
     show_counters(&store, &hasher, limit).map_err(|error| unreadable(path, error))
 }
 
-fn show_checkpoint(checkpoint: &Checkpoint) {
+fn show_checkpoint(checkpoint: &Checkpoint) -> std::result::Result<(), tally_storage::store::Error> {
+    let state = decode_state(&checkpoint.state)?;
     println!("  checkpoint     everything before position {}", checkpoint.position);
-    println!("  log time       {}", moment(checkpoint.log_time_ms));
+    println!("  log time       {}", moment(state.log_time_ms));
     println!("  counters       {}", checkpoint.counters);
-    println!("  configuration  version {}", checkpoint.config_version);
-    checkpoint.config.lines().for_each(|line| println!("    {line}"));
+    println!("  configuration  version {}", state.config_version);
+    state.config.lines().for_each(|line| println!("    {line}"));
+    Ok(())
 }
 
 fn show_counters(
