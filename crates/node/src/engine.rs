@@ -19,7 +19,7 @@ mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest};
 pub use options::{Durability, EngineOptions};
-pub use recovery::{Recovered, RecoveryError, decode_state, open, restore};
+pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
 pub use thread::{EngineThread, LocalEngine};
 

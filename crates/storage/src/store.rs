@@ -27,21 +27,6 @@ pub struct Checkpoint {
     pub state: Vec<u8>,
 }
 
-/// A change of one row of the ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerRow {
-    pub key: Vec<u8>,
-    pub change: Change,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    Put(Vec<u8>),
-    Delete,
-    /// Joins what is there by the cut's [`Merge`]. So nobody has to read a row in order to add to it.
-    Merge(Vec<u8>),
-}
-
 /// Joins a row as of before the cut with what a [`Change::Merge`] brings; `None` deletes the row.
 pub type Merge = fn(Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>, String>;
 

@@ -53,13 +53,13 @@ pub(super) fn job(content: Content) -> (Job, Handover) {
 pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
     for Job { content, chunks, done } in jobs {
         let result = store.commit(Cut {
-            from: job.from,
-            to: &job.to,
-            replace: job.replace,
-            names: &job.names,
-            rows: &mut || job.chunks.recv().map_err(|_| Abandoned),
-            ledger: &mut std::iter::empty(),
-            merge: |_, _| Err("no row is merged".into()),
+            from: content.from,
+            to: &content.to,
+            replace: content.replace,
+            names: &content.names,
+            rows: &mut || chunks.recv().map_err(|_| Abandoned),
+            ledger: &mut content.ledger.rows(),
+            merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
         });
         let _ = done.send(Written { result, content });
     }

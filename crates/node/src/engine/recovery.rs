@@ -69,28 +69,6 @@ pub struct Restored {
     read_from: u64,
 }
 
-/// What a checkpoint says beside its position.
-pub struct StoredState {
-    pub log_time_ms: u64,
-    /// The declarations in force.
-    pub config_version: u64,
-    pub config: String,
-}
-
-pub(super) fn encode_state(state: &State) -> Vec<u8> {
-    let declarations = state.declarations();
-    let numbers = [state.log_time_ms(), declarations.version()].map(u64::to_le_bytes);
-    [numbers.as_flattened(), declarations.yaml().as_bytes()].concat()
-}
-
-pub fn decode_state(bytes: &[u8]) -> Result<StoredState, store::Error> {
-    let damaged = || store::Error::Damaged("the state in the checkpoint cannot be read".into());
-    let (numbers, config) = bytes.split_at_checked(16).ok_or_else(damaged)?;
-    let number = |at: usize| u64::from_le_bytes(numbers[at..at + 8].try_into().expect("8 bytes"));
-    let config = String::from_utf8(config.to_vec()).map_err(|_| damaged())?;
-    Ok(StoredState { log_time_ms: number(0), config_version: number(8), config })
-}
-
 /// Opens an engine on a restored state: replays the log behind it and puts `declarations` in force if they are new.
 /// `open_log` gets the offset from which the log will be read.
 pub fn open<L: Log + 'static>(
@@ -120,8 +98,6 @@ fn load(
     checkpoint: &Checkpoint,
     table_bytes: usize,
 ) -> Result<(), RecoveryError> {
-    let stored = decode_state(&checkpoint.state)?;
-    state.resume(stored.log_time_ms, Declarations::parse(&stored.config)?.with_version(stored.config_version));
     state.table.set_cold(checkpoint.counters);
     // Leave room for what comes next, or the first new cell would drive out an old one.
     let table_bytes = table_bytes - table_bytes / 8;

@@ -3,8 +3,7 @@
 use super::checkpoint::{self, Content, Handover, Job, Written};
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
-use super::options::{Durability, EngineOptions};
-use super::recovery::encode_state;
+use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::{Committed, Refusal, Wanted};
 use crate::clock::Stopwatch;
@@ -352,8 +351,8 @@ impl<L: Log> Writer<L> {
         self.sync()?;
         let position = self.log.handle().synced_end();
         assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
-        let counters = self.shared.cells.len();
-        let to = Checkpoint { position, counters, state: encode_state(&self.state) };
+        let (state, read_from) = self.state.checkpoint(position.offset);
+        let to = Checkpoint { position, counters: self.shared.cells.len(), state };
         self.state.table.begin_cut();
         let ledger = self.state.ledger.begin_cut();
         self.log_bytes_since_cut = 0;

@@ -120,7 +120,7 @@ fn a_new_store_stands_nowhere_and_knows_nothing() {
 #[test]
 fn a_commit_is_all_there_after_reopening() {
     on_each_store(|store, reopen| {
-        let expiring = Row { value: -7, expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }) };
+        let expiring = Row { expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }), ..Row::plain(-7) };
         let rows = vec![(1, plain(10)), (2, Some(expiring.clone()))];
         commit(&*store, Changes { to: 5, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
         let store = reopen(store);
