@@ -125,6 +125,12 @@ pub const HTTP_READ_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// The head of one HTTP/2 request, in bytes.
 pub const HTTP_HEAD_BYTES_MAX: u32 = 64 * 1024;
 
+/// How much is still read from a sender whose request was refused, so that he gets to read why, in bytes.
+pub const HTTP_DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
+/// HTTP connections beyond the bound that are listened to until they have read so; the others are told and closed at once.
+pub const HTTP_TURNED_AWAY_MAX: usize = 64;
+
 /// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
 pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
