@@ -6,6 +6,7 @@
 pub mod aggregate;
 pub mod cell;
 pub mod counter;
+pub mod dedup;
 pub mod event;
 pub mod id;
 pub mod identity;
@@ -13,4 +14,5 @@ pub mod limits;
 pub mod names;
 pub mod op;
 pub mod position;
+mod prefetch;
 pub mod record;
