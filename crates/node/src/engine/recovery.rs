@@ -55,6 +55,10 @@ pub struct Recovered {
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = State::new(hasher);
+    // Filters are worth much, but cells need room as well.
+    state.ledger.claims.limit_filter(table_bytes / 2);
+    state.ledger.entities.limit_filter(table_bytes / 4);
+    state.ledger.answers.limit_filter(table_bytes / 8);
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
