@@ -98,12 +98,12 @@ mod tests {
     fn respond(value: Option<i64>, if_none_match: &'static str) -> Response {
         let mut headers = HeaderMap::new();
         headers.insert(IF_NONE_MATCH, HeaderValue::from_static(if_none_match));
-        Envelope::exact("a".to_owned(), value, 0).respond(&headers)
+        Envelope::exact("a".to_owned(), value.map(|value| Reading { value, generation: 0 }), 0).respond(&headers)
     }
 
     #[test]
     fn an_envelope_says_what_its_value_is_worth() {
-        let envelope = Envelope::exact("views:v42".to_owned(), Some(123), 1_794_765_600_007);
+        let envelope = Envelope::exact("views:v42".to_owned(), Some(Reading { value: 123, generation: 0 }), 1_794_765_600_007);
         assert_eq!(
             serde_json::to_string(&envelope).unwrap(),
             r#"{"id":"views:v42","value":123,"kind":"exact","generation":0,"asOf":"2026-11-15T18:00:00.007Z","stalenessMs":0}"#
