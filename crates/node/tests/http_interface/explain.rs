@@ -298,3 +298,27 @@ fn a_scrape_is_answered_although_the_writer_does_not() {
         holding.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn late_entries_that_come_while_a_run_is_made_are_not_lost() {
+    let node = TestNode::start_with(|options| options.config = Some(YAML.replace("every: 7d", "every: 1s")));
+    send(&node, &[view("a", 0, &ago(0))]);
+    let late = ago(600);
+    let generation = || node.get("/v1/counters/views:a").ok()["generation"].as_u64().unwrap();
+    let sent: u64 = std::thread::scope(|scope| {
+        let senders = [1u64, 2, 3].map(|sender| {
+            let (node, late, generation) = (&node, &late, &generation);
+            scope.spawn(move || {
+                let mut sent = 0;
+                while generation() < 3 {
+                    send(node, &[view("a", (sender << 32) + sent, late)]);
+                    sent += 1;
+                }
+                sent
+            })
+        });
+        senders.map(|sender| sender.join().unwrap()).iter().sum()
+    });
+    while explain(&node, "views:a")["parked"] != json!([]) {}
+    assert_eq!(explain(&node, "views:a")["value"], sent + 1);
+}
