@@ -234,6 +234,7 @@ fn start<L: Log + 'static>(
         messages: send_message,
         lookups: send_lookup,
         applied: log.end(),
+        durability: options.durability.level(),
     }));
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);

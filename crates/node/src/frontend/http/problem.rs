@@ -35,10 +35,11 @@ pub enum Kind {
     Overflow,
     IdempotencyConflict,
     IdempotencyFull,
+    TokenLost,
+    TokenNotReached,
     TooLarge,
     UnsupportedEncoding,
     TooManyCounters,
-    NotImplemented,
     Busy,
     DiskFull,
     LogFailed,
@@ -69,13 +70,16 @@ impl Kind {
             Kind::DeclaredCounter => ("declared-counter", S::CONFLICT, "This counter is declared"),
             Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
             Kind::IdempotencyConflict => ("idempotency-conflict", S::CONFLICT, "The key was used for another change"),
-            Kind::IdempotencyFull => ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept"),
+            Kind::IdempotencyFull => {
+                ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept")
+            }
+            Kind::TokenLost => ("token-lost", S::CONFLICT, "The write of this token is gone"),
+            Kind::TokenNotReached => ("token-not-reached", S::SERVICE_UNAVAILABLE, "The write is not there yet"),
             Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
             }
             Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "The pattern is too wide"),
-            Kind::NotImplemented => ("not-implemented", S::NOT_IMPLEMENTED, "Not in this version"),
             Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
             Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
