@@ -1,25 +1,50 @@
 //! The deterministic core: a batch of operations in, an answer to each out.
 //!
 //! The state after a batch is a function of the state before it and of the batch, time included. The running node and a
-//! replay both come through [`State::apply`]; what they need from the store they look up before and hand in with
-//! [`State::load`].
+//! replay both come through [`State::apply`]; what they need from the store they look up before ([`State::needs`]) and
+//! hand in with [`State::load`].
+//!
+//! Here are the loop and what clients do to counters by name. What events do is in [`contract`], what corrections do in
+//! [`correct`], what a checkpoint carries beside rows in [`checkpoint`].
 
-use crate::cell::{Added, Row, RowExpiry, Table};
-use crate::counter::{ConfigError, Declarations, Stager};
+mod checkpoint;
+mod contract;
+mod correct;
+mod need;
+mod parked;
+mod quota;
+mod replay;
+mod timeline;
+
+use crate::cell::{Added, RowExpiry, Table};
+use crate::counter::{Declarations, Idempotency, Stager};
 use crate::id::{CellHasher, CellKey};
+use crate::ledger::{Answered, BoxKind, Ledger};
 use crate::names::Names;
-use crate::op::{Answer, Op, OpKind, Submission};
-use crate::record::{DecodeError, ExpireCondition, Expiry, Record, SetCondition};
+use crate::op::{Answer, Op, OpKind, Stamp};
+use crate::record::{ExpireCondition, Expiry, Record, SetCondition};
+use contract::Verdict;
+use quota::Quota;
 use std::sync::Arc;
+use timeline::Timeline;
 
-/// How far ahead of itself `apply` fetches slots into the cache.
+pub use contract::{Balance, Contracts};
+pub use correct::{Corrections, Unfit};
+pub use need::{Need, Stored};
+pub use parked::{Parked, ParkedEntry};
+pub use replay::{ReplayError, Replayed};
+
+/// How far ahead of itself `apply` fetches memory into the cache.
 const PREFETCH_AHEAD: usize = 16;
 
 /// Operations that become part of the state together.
 pub struct Batch<'a> {
     pub records: &'a [u8],
     pub ops: &'a [Op],
+    pub stamps: &'a [Stamp],
     pub log_time_ms: u64,
+    /// Where its first record stands in the log.
+    pub offset: u64,
 }
 
 pub struct State {
@@ -28,28 +53,19 @@ pub struct State {
     pub names: Names,
     /// Everything was flushed since the last cut: what the store has is void.
     pub store_is_void: bool,
+    /// What is remembered beside counts.
+    pub ledger: Ledger,
+    pub contracts: Contracts,
+    pub corrections: Corrections,
     stager: Stager,
     hasher: CellHasher,
     log_time_ms: u64,
+    timeline: Timeline,
+    /// How many idempotency keys are kept.
+    answered: Quota,
+    /// What the last claim of the batch came to; the entries behind it go by it.
+    verdict: Verdict,
     id: Vec<u8>,
-}
-
-/// What a batch of the log says.
-pub enum Replayed {
-    /// Operations, now in the submission that was passed in.
-    Ops,
-    /// New declarations.
-    Config { version: u64, yaml: String },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    #[error("a record of the log cannot be read: {0}")]
-    Record(#[from] DecodeError),
-    #[error("the log has a configuration that this version of Tally does not accept: {0}")]
-    Config(#[from] ConfigError),
-    #[error("the log has a configuration in the middle of a batch")]
-    MisplacedConfig,
 }
 
 impl State {
@@ -58,17 +74,17 @@ impl State {
             table: Table::new(),
             names: Names::default(),
             store_is_void: false,
+            ledger: Ledger::default(),
+            contracts: Contracts::default(),
+            corrections: Corrections::default(),
             stager: Stager::new(Arc::default(), hasher),
             hasher,
             log_time_ms: 0,
+            timeline: Timeline::default(),
+            answered: Quota::default(),
+            verdict: Verdict::Fresh,
             id: Vec::new(),
         }
-    }
-
-    /// Goes on from a checkpoint.
-    pub fn resume(&mut self, log_time_ms: u64, declarations: Declarations) {
-        self.log_time_ms = log_time_ms;
-        self.configure(declarations);
     }
 
     pub fn hasher(&self) -> CellHasher {
@@ -83,18 +99,15 @@ impl State {
         self.stager.declarations()
     }
 
-    pub fn configure(&mut self, declarations: Declarations) {
+    /// Puts declarations in force for records from `offset` on.
+    pub fn configure(&mut self, declarations: Declarations, offset: u64) {
+        self.timeline.configured(offset, &declarations);
+        self.declare(declarations);
+    }
+
+    fn declare(&mut self, declarations: Declarations) {
+        self.contracts.declare(&declarations);
         self.stager = Stager::new(Arc::new(declarations), self.hasher);
-    }
-
-    /// Whether memory can answer this operation.
-    pub fn knows(&self, op: &Op) -> bool {
-        op.kind == OpKind::Flush || self.table.knows(op.cell)
-    }
-
-    /// Takes in what the store knows about a cell that memory does not know.
-    pub fn load(&mut self, key: CellKey, row: Row) {
-        self.table.load(key, row);
     }
 
     /// Applies a batch; `answers` gets one per operation.
@@ -103,49 +116,27 @@ impl State {
         if !batch.records.is_empty() {
             assert!(batch.log_time_ms >= self.log_time_ms, "log time never runs backwards");
             self.log_time_ms = batch.log_time_ms;
+            self.timeline.passed(batch.log_time_ms, batch.offset);
             self.expire_due();
         }
-        for op in batch.ops.iter().take(PREFETCH_AHEAD) {
-            self.table.prefetch(op.cell);
+        let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };
+        for _ in 0..PREFETCH_AHEAD {
+            ahead.fetch(self);
         }
         answers.reserve(batch.ops.len());
+        let mut stamps = batch.stamps.iter();
         for (index, op) in batch.ops.iter().enumerate() {
-            if let Some(ahead) = batch.ops.get(index + PREFETCH_AHEAD) {
-                self.table.prefetch(ahead.cell);
-            }
-            answers.push(match op.kind {
-                OpKind::Add | OpKind::Count => self.add(op, batch.records),
+            ahead.fetch(self);
+            let stamp = if op.has_stamp() { stamps.next() } else { None };
+            answers.push(match (op.kind, stamp) {
+                (OpKind::Add, _) => self.add(op, batch.records),
+                (OpKind::Count, _) => self.count(op, batch.records),
+                (OpKind::Entry, Some(stamp)) => self.entry(op, stamp, batch),
+                (OpKind::Claim, Some(stamp)) => self.claim(index, stamp, batch),
+                (OpKind::AddOnce, Some(stamp)) => self.add_once(op, stamp, batch),
                 _ => self.apply_rare(op, batch),
             });
         }
-    }
-
-    /// Turns the records of a batch back into operations.
-    pub fn decode(&mut self, records: &[u8], out: &mut Submission) -> Result<Replayed, ReplayError> {
-        out.clear();
-        let mut rest = records;
-        while !rest.is_empty() {
-            let at = (records.len() - rest.len()) as u32;
-            match Record::decode(&mut rest)? {
-                Record::Config { version, yaml } if at == 0 && rest.is_empty() => {
-                    let yaml = String::from_utf8(yaml.to_vec()).map_err(|_| DecodeError::NotUtf8)?;
-                    return Ok(Replayed::Config { version, yaml });
-                }
-                Record::Config { .. } => return Err(ReplayError::MisplacedConfig),
-                Record::Event(event) => {
-                    // What was rejected when it came is rejected again, and was told then.
-                    self.stager.stage(&event, at, out, &mut |_, _| {});
-                }
-                Record::Add { name, delta } => out.op(OpKind::Add, self.hasher.key(name), delta, at),
-                Record::Set { name, value, .. } => out.op(OpKind::Set, self.hasher.key(name), value, at),
-                Record::Delete { name } => out.op(OpKind::Delete, self.hasher.key(name), 0, at),
-                Record::Expire { name, .. } => out.op(OpKind::Expire, self.hasher.key(name), 0, at),
-                Record::Persist { name } => out.op(OpKind::Persist, self.hasher.key(name), 0, at),
-                Record::Flush => out.op(OpKind::Flush, CellKey::NONE, 0, at),
-                Record::Tick => {}
-            }
-        }
-        Ok(Replayed::Ops)
     }
 
     #[inline]
@@ -168,8 +159,41 @@ impl State {
                 id.expect("staging has built this id before");
                 self.names.created(&self.id);
             }
-            Record::Add { name, .. } => self.names.created(name),
+            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.names.created(name),
             other => unreachable!("{other:?} adds nothing"),
+        }
+    }
+
+    /// Adds, unless the same was asked for before under the same id.
+    fn add_once(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
+        let Idempotency { keep_ms, keys_max } = self.declarations().idempotency();
+        let known = self.ledger.answers.get(stamp.key).copied();
+        let known = known.filter(|known| batch.log_time_ms < known.at_ms.saturating_add(keep_ms));
+        let (answer, kind) = match known {
+            Some(known) if known.delta == op.arg => (Answer::Repeated(known.value), BoxKind::Duplicate),
+            Some(known) => (Answer::OtherDelta(known.delta), BoxKind::Conflict),
+            None if self.answered.used(batch.log_time_ms, keep_ms) >= keys_max => (Answer::Full, BoxKind::Rejected),
+            None => match self.add(op, batch.records) {
+                Answer::Value(value) => {
+                    let answered = Answered { delta: op.arg, value, at_ms: batch.log_time_ms };
+                    self.ledger.answers.put(stamp.key, answered);
+                    self.answered.add(batch.log_time_ms);
+                    (Answer::Value(value), BoxKind::Counted)
+                }
+                refused => (refused, BoxKind::Rejected),
+            },
+        };
+        self.box_named(op, batch.records, kind);
+        answer
+    }
+
+    /// Drops rows of idempotency keys that have had their time, unless they are in use again.
+    pub fn forget_answers(&mut self, answers: Vec<(CellKey, Answered)>) {
+        for (key, answer) in answers {
+            self.ledger.answers.load(key, Some(answer));
+            if self.ledger.answers.get(key) == Some(&answer) {
+                self.ledger.answers.remove(key);
+            }
         }
     }
 
@@ -177,12 +201,16 @@ impl State {
         match op.kind {
             OpKind::Get => self.get(op.cell, batch.log_time_ms).map_or(Answer::Absent, Answer::Value),
             OpKind::Ttl => self.ttl(op.cell, batch.log_time_ms),
+            OpKind::Reject => self.rejected(op),
             OpKind::Flush => self.flush(),
             _ => match record_at(batch.records, op) {
                 Record::Set { name, value, condition, expiry } => self.set(op.cell, name, value, condition, expiry),
                 Record::Delete { name } => self.delete(op.cell, name).map_or(Answer::Absent, Answer::Value),
                 Record::Expire { name, at_ms, condition } => self.expire(op.cell, name, at_ms, condition),
                 Record::Persist { .. } => self.persist(op.cell),
+                Record::Propose(proposal) => self.propose(proposal),
+                Record::Withdraw { number } => self.withdraw(number),
+                Record::Correct(correction) => self.correct(correction),
                 other => unreachable!("{other:?} is not the record of {op:?}"),
             },
         }
@@ -269,6 +297,9 @@ impl State {
     fn flush(&mut self) -> Answer {
         self.table.clear();
         self.names.clear();
+        self.ledger.clear();
+        self.answered = Quota::default();
+        self.contracts.parked.clear();
         self.store_is_void = true;
         Answer::Yes
     }
@@ -279,6 +310,27 @@ impl State {
         {
             self.names.deleted(id);
             self.table.delete(key);
+        }
+    }
+}
+
+/// Runs ahead of the loop and asks for the memory it will need.
+struct Ahead<'a> {
+    ops: &'a [Op],
+    stamps: &'a [Stamp],
+}
+
+impl Ahead<'_> {
+    #[inline]
+    fn fetch(&mut self, state: &State) {
+        let Some((op, ops)) = self.ops.split_first() else { return };
+        self.ops = ops;
+        state.table.prefetch(op.cell);
+        if op.has_stamp()
+            && let Some((stamp, stamps)) = self.stamps.split_first()
+        {
+            self.stamps = stamps;
+            state.contracts.prefetch(op, stamp);
         }
     }
 }

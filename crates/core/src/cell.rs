@@ -9,6 +9,7 @@
 
 mod cut;
 mod expiry;
+mod mark;
 mod read;
 mod row;
 mod segment;
@@ -33,7 +34,24 @@ pub enum Hot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub value: i64,
+    pub mark: Mark,
     pub expiry: Option<RowExpiry>,
+}
+
+impl Row {
+    /// A counter that nobody has corrected and that never expires.
+    pub fn plain(value: i64) -> Row {
+        Row { value, mark: Mark::default(), expiry: None }
+    }
+}
+
+/// What corrections have done to a counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The last generation that touched it; 0 if none did.
+    pub generation: u64,
+    /// The last generation that cleared it; 0 if none did. What was counted before it is not there any more.
+    pub cleared: u64,
 }
 
 /// When a counter expires. It carries the counter's id, since expiry starts from the clock and not from a request.

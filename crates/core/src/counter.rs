@@ -2,34 +2,50 @@
 //!
 //! Declarations are written in YAML ([`Declarations::parse`]) and never change: a new version is a new value, carried
 //! by a record of the log, so that each event is interpreted under the version at its position. From here come the
-//! three questions the rest asks: which counters does an event feed ([`Stager`]), what does an id mean
-//! ([`Declarations::resolve`]), and what is counter number n ([`Declarations::counter`]).
+//! answers to what the rest asks: which counters does an event feed ([`Stager`]), what does an id mean
+//! ([`Declarations::resolve`]), what is counter number n ([`Declarations::counter`]), and may these declarations follow
+//! earlier ones ([`Declarations::check_change`]).
 
 mod declare;
+pub mod duration;
+mod meaning;
 mod resolve;
+mod schema;
+mod settings;
 mod stage;
 mod yaml;
 
 use hashbrown::HashMap;
 
+pub use meaning::Meaning;
 pub use resolve::{IdError, Target};
+pub use schema::schema;
+pub use settings::{Dedup, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
 pub use yaml::ConfigError;
 
-/// What a counter promises.
+/// What a counter promises. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// An exact integer: clients add and subtract, and events may feed it.
-    Simple,
-    /// Views and the like: fed by events only.
-    Display,
+    Simple = 0,
+    /// Views and the like: each event of a session once within a window.
+    Display = 1,
+    /// Likes and the like: one state per entity, the newest wins.
+    Transition = 2,
+    /// Money: each event id once, forever.
+    Persistent = 3,
 }
 
 impl Mode {
+    pub const ALL: [Mode; 4] = [Mode::Simple, Mode::Display, Mode::Transition, Mode::Persistent];
+
     pub fn name(self) -> &'static str {
         match self {
             Mode::Simple => "simple",
             Mode::Display => "display",
+            Mode::Transition => "transition",
+            Mode::Persistent => "persistent",
         }
     }
 
@@ -73,6 +89,16 @@ pub struct Counter {
     pub dimensions: Box<[Box<str>]>,
     pub rules: Vec<Rule>,
     pub description: Option<Box<str>>,
+    /// `display` only, where `None` means that every event counts.
+    pub dedup: Option<Dedup>,
+    /// What has a state, in `transition` only; without any, every event counts as it comes.
+    pub entity: Box<[Field]>,
+    /// Whether reads show 0 for a sum below it. The sum itself is kept.
+    pub floor_at_zero: bool,
+    /// `None`: entries count whenever they come.
+    pub lateness: Option<Lateness>,
+    /// `None`: as the node. `persistent` has always [`Durability::Sync`].
+    pub durability: Option<Durability>,
 }
 
 /// One entry that events of a type make.
@@ -89,6 +115,7 @@ pub struct Declarations {
     version: u64,
     yaml: Box<str>,
     counters: Vec<Counter>,
+    idempotency: Idempotency,
     by_name: HashMap<Box<[u8]>, u16>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
 }
@@ -96,8 +123,8 @@ pub struct Declarations {
 impl Declarations {
     /// Reads a configuration. Its version is 0 until [`Self::with_version`] says otherwise.
     pub fn parse(yaml: &str) -> Result<Declarations, ConfigError> {
-        let counters = declare::counters(yaml)?;
-        let mut declarations = Declarations { yaml: yaml.into(), ..Declarations::default() };
+        let (counters, idempotency) = declare::configuration(yaml)?;
+        let mut declarations = Declarations { yaml: yaml.into(), idempotency, ..Declarations::default() };
         for counter in counters {
             declarations.add(counter);
         }
@@ -135,6 +162,10 @@ impl Declarations {
     /// In the order of the file.
     pub fn counters(&self) -> &[Counter] {
         &self.counters
+    }
+
+    pub fn idempotency(&self) -> Idempotency {
+        self.idempotency
     }
 
     /// Counter `index`, as operations and [`Target::Declared`] name it.

@@ -15,6 +15,7 @@ mod scan;
 mod time;
 
 use std::borrow::Cow;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use error::EventError;
 pub(crate) use error::excerpt;
@@ -59,6 +60,21 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn dimension(&self, name: &str) -> Option<&str> {
         self.dimensions.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// When it happened: as the client says, or else when it was received.
+    #[inline]
+    pub fn time_ms(&self) -> i64 {
+        self.occurred_at_ms.unwrap_or(self.received_at_ms as i64)
+    }
+
+    /// What two events with one id must agree on: type, dimensions in any order, and delta. Pinned: it is kept forever.
+    pub fn content_hash(&self) -> u64 {
+        let dimension = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
+            xxh3_64_with_seed(value.as_bytes(), xxh3_64_with_seed(name.as_bytes(), 0))
+        };
+        let own = xxh3_64_with_seed(self.event_type.as_bytes(), self.delta as u64);
+        self.dimensions.iter().map(dimension).fold(own, u64::wrapping_add)
     }
 
     /// Forgets everything but keeps the room for dimensions, so that one event can be read after the other without

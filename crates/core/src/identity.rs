@@ -6,14 +6,15 @@
 //! | mode | identity |
 //! |---|---|
 //! | `simple`, `unique`, `top`, `frequency`, `window` | the counter's id (name and key) |
-//! | `display` | the session; without one, the event id; without either, the counter's id |
-//! | `transition` | the entity |
+//! | `display` | the fields of `dedup.by` without `seq`, by default the session; without one of them, the event id |
+//! | `transition` | the entity; without one of its fields, and for a counter without `entity`, the event id |
 //! | `persistent` | the event id |
 //!
-//! Only `simple` and `display` exist so far.
+//! Without an event id either, it is the counter's id. Modes that do not exist yet are in the table for what is to come.
 
-use crate::counter::Mode;
+use crate::counter::{Counter, Field, Mode};
 use crate::event::Event;
+use crate::id::{SEPARATOR, encode_part};
 use std::num::NonZeroU32;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -22,13 +23,30 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Identity(u64);
 
 impl Identity {
-    /// The identity of `event` for a counter of `mode`, where it counts for the cell `id`.
-    pub fn of(mode: Mode, event: &Event<'_>, id: &[u8]) -> Identity {
-        match mode {
-            Mode::Simple => Identity::of_bytes(id),
-            Mode::Display => {
-                let own = event.session.as_ref().or(event.event_id.as_ref());
-                Identity::of_bytes(own.map_or(id, |text| text.as_bytes()))
+    /// The identity of `event` for `counter`, where it counts for the cell `id`.
+    pub fn of(counter: &Counter, event: &Event<'_>, id: &[u8]) -> Identity {
+        let fields: &[Field] = match counter.mode {
+            Mode::Simple => return Identity::of_bytes(id),
+            Mode::Display => counter.dedup.as_ref().map_or(&[Field::Session], |dedup| &dedup.by),
+            Mode::Transition => &counter.entity,
+            Mode::Persistent => &[Field::EventId],
+        };
+        let otherwise = || Identity::of_bytes(event.event_id.as_ref().map_or(id, |event_id| event_id.as_bytes()));
+        Identity::of_fields(fields, event).unwrap_or_else(otherwise)
+    }
+
+    /// One value is taken as it is, several as the key of an id: no two lists of the same fields are the same bytes.
+    fn of_fields(fields: &[Field], event: &Event<'_>) -> Option<Identity> {
+        match fields {
+            [] => None,
+            [field] => Some(Identity::of_bytes(field.text(event)?.as_bytes())),
+            fields => {
+                let mut joined = Vec::new();
+                for field in fields {
+                    encode_part(field.text(event)?.as_bytes(), &mut joined);
+                    joined.push(SEPARATOR);
+                }
+                Some(Identity::of_bytes(&joined))
             }
         }
     }
@@ -50,6 +68,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counter::Declarations;
 
     fn partitions(n: u32) -> NonZeroU32 {
         NonZeroU32::new(n).unwrap()
@@ -75,18 +94,50 @@ mod tests {
         ("views:v42", 0x2d33_f11e_b00a_2dca, 1, 11),
     ];
 
+    /// A counter of which all that matters is given.
+    fn counter(settings: &str) -> Counter {
+        let yaml = format!("counters: [{{counterName: c, rules: [{{on: t, op: increment}}], {settings}}}]");
+        Declarations::parse(&yaml).unwrap().counter(0).clone()
+    }
+
+    #[track_caller]
+    fn is(counter: &Counter, event: &Event<'_>, text: &str) {
+        assert_eq!(Identity::of(counter, event, b"c:key"), Identity::of_bytes(text.as_bytes()));
+    }
+
     #[test]
     fn an_event_is_known_by_what_its_mode_says() {
         let mut event = Event::new("t", 0);
-        let is = |event: &Event<'_>, mode, text: &str| {
-            Identity::of(mode, event, b"c:key") == Identity::of_bytes(text.as_bytes())
-        };
-        assert!(is(&event, Mode::Display, "c:key"));
+        let simple = counter("mode: simple");
+        let display = counter("mode: display");
+        let free = counter("mode: display, dedup: none");
+        let persistent = counter("mode: persistent");
+        for counter in [&simple, &display, &free, &persistent] {
+            is(counter, &event, "c:key");
+        }
         event.event_id = Some("e1".into());
-        assert!(is(&event, Mode::Display, "e1"));
+        is(&display, &event, "e1");
         event.session = Some("s1".into());
-        assert!(is(&event, Mode::Display, "s1"));
-        assert!(is(&event, Mode::Simple, "c:key"));
+        is(&display, &event, "s1");
+        is(&free, &event, "s1");
+        is(&simple, &event, "c:key");
+        is(&persistent, &event, "e1");
+    }
+
+    #[test]
+    fn fields_that_make_an_event_unique_keep_it_in_one_partition() {
+        let by = |list: &str| counter(&format!("mode: display, dedup: {{by: [{list}]}}"));
+        let likes = counter("mode: transition, entity: [user, content]");
+        let raw = counter("mode: transition");
+        let mut event = Event { event_id: Some("e1".into()), session: Some("s:1".into()), ..Event::new("t", 0) };
+        is(&likes, &event, "e1");
+        event.dimensions = vec![("content".into(), "v%".into()), ("user".into(), "u1".into())];
+        is(&by("eventId"), &event, "e1");
+        is(&by("user, seq"), &event, "u1");
+        is(&by("type, session"), &event, "t:s%3A1:");
+        is(&by("seq, session"), &event, "s:1");
+        is(&likes, &event, "u1:v%25:");
+        is(&raw, &event, "e1");
     }
 
     #[test]

@@ -6,11 +6,15 @@
 pub mod aggregate;
 pub mod cell;
 pub mod counter;
+pub mod dedup;
 pub mod event;
+pub mod fact;
 pub mod id;
 pub mod identity;
+pub mod ledger;
 pub mod limits;
 pub mod names;
 pub mod op;
 pub mod position;
+mod prefetch;
 pub mod record;

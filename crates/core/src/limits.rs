@@ -51,6 +51,13 @@ pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 /// Bytes of submissions from other threads that may wait for the writer.
 pub const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
+pub const SETTLED_MAX: usize = 256 * 1024;
+
+/// Memory of one filter that tells fresh keys from known ones, in bytes, unless it is set otherwise; beyond it there is no
+/// filter, and every key is looked up.
+pub const FILTER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
 /// Arguments of one RESP command.
 pub const RESP_ARGUMENTS_MAX: i64 = 1024 * 1024;
 
@@ -118,6 +125,12 @@ pub const HTTP_READ_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// The head of one HTTP/2 request, in bytes.
 pub const HTTP_HEAD_BYTES_MAX: u32 = 64 * 1024;
 
+/// How much is still read from a sender whose request was refused, so that he gets to read why, in bytes.
+pub const HTTP_DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
+/// HTTP connections beyond the bound that are listened to until they have read so; the others are told and closed at once.
+pub const HTTP_TURNED_AWAY_MAX: usize = 64;
+
 /// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
 pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
@@ -144,3 +157,56 @@ pub const RESP_KEYS_PAGE: usize = 4096;
 
 /// Bytes of names times bytes of a pattern that are matched without leaving the writer's thread.
 pub const RESP_MATCH_INLINE: usize = 256 * 1024;
+
+// Settings of a declaration.
+
+/// Fields that `dedup.by` or `entity` may name.
+pub const IDENTITY_FIELDS_MAX: usize = 16;
+
+/// `dedup.window`, in milliseconds.
+pub const DEDUP_WINDOW_MS_MIN: u64 = 1_000;
+pub const DEDUP_WINDOW_MS_MAX: u64 = 3_600_000;
+
+/// `lateness.allowed` and `lateness.corrected`, in milliseconds: 30 days.
+pub const LATENESS_MS_MAX: u64 = 30 * 86_400_000;
+
+/// `lateness.every` and `lateness.restated`, in milliseconds: a second to 7 days.
+pub const LATENESS_RUN_MS_MIN: u64 = 1_000;
+pub const LATENESS_RUN_MS_MAX: u64 = 7 * 86_400_000;
+
+/// `idempotency.keep`, in milliseconds: a second to 30 days.
+pub const IDEMPOTENCY_KEEP_MS_MIN: u64 = 1_000;
+pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;
+
+/// `idempotency.maxKeys`.
+pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
+
+/// How far ahead of its arrival an event may claim to have happened, in milliseconds.
+pub const CLOCK_AHEAD_MS_MAX: i64 = 5 * 60 * 1000;
+
+/// An idempotency key, in bytes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
+
+/// Log and operation bytes that one stream gets into a commit while others wait.
+pub const STREAM_SHARE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Counters that one correction changes.
+pub const CORRECTION_DELTAS_MAX: usize = 100_000;
+
+/// The reason of a correction, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// The author of a correction, in bytes.
+pub const AUTHOR_BYTES_MAX: usize = 256;
+
+/// Proposals that wait to be applied or withdrawn.
+pub const PROPOSALS_OPEN_MAX: usize = 100;
+
+/// Sums of late entries that wait for their run; when there are so many, the run comes early.
+pub const PARKED_MAX: usize = 50_000;
+
+/// Rows that one page of a listing has.
+pub const PAGE_ROWS_MAX: usize = 1000;
+
+/// How long a read waits for what it was told to wait for, in milliseconds.
+pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;

@@ -4,6 +4,7 @@
 //! whole to the one writer. The records go to the log; the operations, which already carry the hashed cell, go to
 //! [`crate::aggregate::State::apply`], which answers each of them.
 
+use crate::counter::{Durability, Mode};
 use crate::event::Event;
 use crate::id::CellKey;
 use crate::record::{self, ExpireCondition, Expiry, Record, SetCondition};
@@ -18,13 +19,25 @@ pub enum OpKind {
     Ttl,
     /// Adds `arg` to a counter that a client named.
     Add,
-    /// Adds `arg` to a declared counter that an event feeds.
+    /// The same, once per id; its [`Stamp`] is the hash of the id.
+    AddOnce,
+    /// Adds `arg` to a declared counter that an event feeds and that asks no questions.
     Count,
+    /// Adds `arg` to a declared counter, if its contract says so; its [`Stamp`] tells the entry from others.
+    Entry,
+    /// Claims an event id for the entries that follow it, those of persistent counters; its [`Stamp`] is the id and the
+    /// hash of the content.
+    Claim,
+    /// An entry that cannot be counted. It goes into its box.
+    Reject,
     /// The rest have their arguments in their record.
     Set,
     Delete,
     Expire,
     Persist,
+    Propose,
+    Withdraw,
+    Correct,
     /// Forgets every counter.
     Flush,
 }
@@ -36,7 +49,7 @@ pub struct Op {
     pub arg: i64,
     /// Where its record begins in the bytes of its batch. Meaningless for reads.
     pub record: u32,
-    /// For [`OpKind::Count`]: which declared counter, as an index into the configuration.
+    /// For entries: which declared counter, as an index into the configuration.
     pub counter: u16,
     pub kind: OpKind,
 }
@@ -46,17 +59,34 @@ impl Op {
     pub fn is_read(&self) -> bool {
         matches!(self.kind, OpKind::Get | OpKind::Ttl)
     }
+
+    /// Whether a [`Stamp`] goes with it.
+    #[inline]
+    pub fn has_stamp(&self) -> bool {
+        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce)
+    }
+}
+
+/// What tells one entry from another: whose it is, its number or content, and when it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The session, the entity, the event id or the idempotency key, hashed; [`CellKey::NONE`] if nothing is asked.
+    pub key: CellKey,
+    /// The `seq` of a session, or the hash of an event's content.
+    pub number: u64,
+    /// When it happened, as the client says; when it was received, if the client says nothing.
+    pub time_ms: i64,
 }
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The new value of an `Add` or `Count`, the value read by `Get`, what `Delete` removed, or the
-    /// milliseconds left of a `Ttl`.
+    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, or
+    /// the number of a proposal.
     Value(i64),
     /// There was no such counter.
     Absent,
-    /// It was done (`Expire`, `Persist`, `Flush`).
+    /// It was done (`Expire`, `Persist`, `Flush`, `Claim`).
     Yes,
     /// It was not done, because its condition did not hold; for `Ttl`: the counter never expires.
     No,
@@ -64,6 +94,55 @@ pub enum Answer {
     Overflow,
     /// The answer to `Set`.
     Set { previous: Option<i64>, applied: bool },
+    /// The same entry stood before.
+    Duplicate,
+    /// The same id stood before, with another content.
+    Conflict,
+    /// The same `AddOnce` stood before: what it answered then.
+    Repeated(i64),
+    /// The same id stood before, with another delta.
+    OtherDelta(i64),
+    /// There is no room for another id of an `AddOnce`. Nothing changed.
+    Full,
+    /// It changes nothing.
+    Ignored,
+    /// It came too late to count at once, and is parked.
+    Late,
+    /// It was rejected when it was staged.
+    Rejected,
+}
+
+/// The queue a submission waits in: each mode has its own, so that a flood of one does not delay the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stream {
+    Display,
+    #[default]
+    Simple,
+    Transition,
+    Persistent,
+}
+
+impl Stream {
+    pub const ALL: [Stream; 4] = [Stream::Display, Stream::Simple, Stream::Transition, Stream::Persistent];
+
+    pub fn of(mode: Mode) -> Stream {
+        match mode {
+            Mode::Simple => Stream::Simple,
+            Mode::Display => Stream::Display,
+            Mode::Transition => Stream::Transition,
+            Mode::Persistent => Stream::Persistent,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stream::Simple => Mode::Simple.name(),
+            Stream::Display => Mode::Display.name(),
+            Stream::Transition => Mode::Transition.name(),
+            Stream::Persistent => Mode::Persistent.name(),
+        }
+    }
 }
 
 /// Records and operations on their way to one commit; all of them are in it or none is.
@@ -73,6 +152,44 @@ pub struct Submission {
     pub records: Vec<u8>,
     pub record_count: u32,
     pub ops: Vec<Op>,
+    /// One for each operation that has one, in their order.
+    pub stamps: Vec<Stamp>,
+    pub needs: Needs,
+}
+
+/// What a submission demands of its commit: the most that any of its entries does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// `None` before the first entry.
+    pub stream: Option<Stream>,
+    /// The highest that counters in it declare; `None` if none does.
+    pub durability: Option<Durability>,
+    /// Something in it is to be as durable as the node.
+    pub node_durability: bool,
+}
+
+impl Needs {
+    #[inline]
+    pub fn entry(&mut self, mode: Mode, durability: Option<Durability>) {
+        self.stream = self.stream.max(Some(Stream::of(mode)));
+        match durability {
+            Some(_) => self.durability = self.durability.max(durability),
+            None => self.node_durability = true,
+        }
+    }
+
+    pub fn stream(&self) -> Stream {
+        self.stream.unwrap_or_default()
+    }
+
+    /// The durability of a commit on a node whose own is `node`.
+    pub fn durability(&self, node: Durability) -> Durability {
+        match self.durability {
+            Some(own) if self.node_durability => own.max(node),
+            Some(own) => own,
+            None => node,
+        }
+    }
 }
 
 impl Submission {
@@ -84,6 +201,8 @@ impl Submission {
         self.records.clear();
         self.record_count = 0;
         self.ops.clear();
+        self.stamps.clear();
+        self.needs = Needs::default();
     }
 
     pub fn get(&mut self, cell: CellKey) {
@@ -95,7 +214,20 @@ impl Submission {
     }
 
     pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
-        self.record_op(OpKind::Add, cell, delta, &Record::Add { name, delta });
+        self.add_to(cell, name, delta, None);
+    }
+
+    /// Adds to a counter that may have a durability of its own.
+    pub fn add_to(&mut self, cell: CellKey, name: &[u8], delta: i64, durability: Option<Durability>) {
+        let at = self.record(&Record::Add { name, delta });
+        self.op(OpKind::Add, cell, delta, at);
+        self.needs.entry(Mode::Simple, durability);
+    }
+
+    /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it.
+    pub fn add_once(&mut self, cell: CellKey, name: &[u8], delta: i64, key: CellKey, id: &[u8]) {
+        self.record_op(OpKind::AddOnce, cell, delta, &Record::AddOnce { name, id, delta });
+        self.stamps.push(Stamp { key, number: 0, time_ms: 0 });
     }
 
     pub fn set(&mut self, cell: CellKey, name: &[u8], value: i64, condition: SetCondition, expiry: Expiry) {
@@ -146,10 +278,13 @@ impl Submission {
         self.records.extend_from_slice(&other.records);
         self.record_count += other.record_count;
         self.ops.extend(other.ops.iter().map(|op| Op { record: op.record + base, ..*op }));
+        self.stamps.extend_from_slice(&other.stamps);
     }
 
-    fn record_op(&mut self, kind: OpKind, cell: CellKey, arg: i64, record: &Record<'_>) {
+    /// Appends a record with the one operation that it stands for; it is as durable as the node.
+    pub fn record_op(&mut self, kind: OpKind, cell: CellKey, arg: i64, record: &Record<'_>) {
         let at = self.record(record);
         self.op(kind, cell, arg, at);
+        self.needs.entry(Mode::Simple, None);
     }
 }

@@ -70,6 +70,20 @@ pub enum Record<'a> {
     },
     /// An event as it was received; what it counts follows from the declarations at its position.
     Event(Event<'a>),
+    /// An addition that is made once, however often it is asked for under the same id.
+    AddOnce {
+        name: &'a [u8],
+        id: &'a [u8],
+        delta: i64,
+    },
+    /// A [`crate::ledger::Proposal`]: a correction that somebody may apply later.
+    Propose(&'a [u8]),
+    /// A proposal is taken back.
+    Withdraw {
+        number: u64,
+    },
+    /// A [`crate::ledger::Correction`], in force from here on. Always alone in its batch.
+    Correct(&'a [u8]),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +112,10 @@ mod tag {
     pub const TICK: u8 = 8;
     pub const CONFIG: u8 = 9;
     pub const EVENT: u8 = 10;
+    pub const ADD_ONCE: u8 = 11;
+    pub const PROPOSE: u8 = 12;
+    pub const WITHDRAW: u8 = 13;
+    pub const CORRECT: u8 = 14;
 }
 
 impl<'a> Record<'a> {
@@ -141,6 +159,24 @@ impl<'a> Record<'a> {
                 put_bytes(out, yaml);
             }
             Record::Event(ref event) => encode_event(event, out),
+            Record::AddOnce { name, id, delta } => {
+                out.push(tag::ADD_ONCE);
+                put_bytes(out, name);
+                put_bytes(out, id);
+                put_signed(out, delta);
+            }
+            Record::Propose(proposal) => {
+                out.push(tag::PROPOSE);
+                put_bytes(out, proposal);
+            }
+            Record::Withdraw { number } => {
+                out.push(tag::WITHDRAW);
+                put_varint(out, number);
+            }
+            Record::Correct(correction) => {
+                out.push(tag::CORRECT);
+                put_bytes(out, correction);
+            }
         }
     }
 
@@ -167,6 +203,12 @@ impl<'a> Record<'a> {
             tag::TICK => Record::Tick,
             tag::CONFIG => Record::Config { version: take_varint(bytes)?, yaml: take_bytes(bytes)? },
             tag::EVENT => Record::Event(Event::decode(bytes)?),
+            tag::ADD_ONCE => {
+                Record::AddOnce { name: take_bytes(bytes)?, id: take_bytes(bytes)?, delta: take_signed(bytes)? }
+            }
+            tag::PROPOSE => Record::Propose(take_bytes(bytes)?),
+            tag::WITHDRAW => Record::Withdraw { number: take_varint(bytes)? },
+            tag::CORRECT => Record::Correct(take_bytes(bytes)?),
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
@@ -326,6 +368,10 @@ mod tests {
             check(Record::Delete { name });
             check(Record::Persist { name });
             check(Record::Config { version, yaml: name });
+            check(Record::AddOnce { name, id: b"once", delta: n });
+            check(Record::Propose(name));
+            check(Record::Withdraw { number: version });
+            check(Record::Correct(name));
             for expiry in [Expiry::Clear, Expiry::Keep, Expiry::At(at_ms)] {
                 for condition in [SetCondition::Always, SetCondition::IfAbsent, SetCondition::IfPresent] {
                     check(Record::Set { name, value: n, condition, expiry });
@@ -350,6 +396,7 @@ mod tests {
         Record::Add { name: b"v:1", delta: -2 }.encode(&mut bytes);
         Record::Flush.encode(&mut bytes);
         Record::Tick.encode(&mut bytes);
-        assert_eq!(bytes, b"\x02\x03v:1\x01\x03v:1\x03\x07\x08");
+        Record::AddOnce { name: b"v:1", id: b"k", delta: 2 }.encode(&mut bytes);
+        assert_eq!(bytes, b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04");
     }
 }

@@ -91,6 +91,7 @@ pub struct Node {
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
     house: JoinHandle<()>,
+    tender: JoinHandle<()>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -122,9 +123,13 @@ impl Node {
             let (engine, stopping) = (engine.clone(), stopping.clone());
             move || keep_house(&log, &engine, &stopping)
         })?;
+        let tender = spawn("tally-tend", {
+            let (engine, stopping) = (engine.clone(), stopping.clone());
+            move || engine.tend(&stopping)
+        })?;
         let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
         let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
-        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, house, _data_dir: data_dir })
+        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -151,8 +156,10 @@ impl Node {
         }
         let stopped = pollster::block_on(self.engine.stop());
         let _ = self.writer.join();
-        self.house.thread().unpark();
-        let _ = self.house.join();
+        for helper in [self.house, self.tender] {
+            helper.thread().unpark();
+            let _ = helper.join();
+        }
         stopped
     }
 }

@@ -4,6 +4,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+/// The version of `docs/formats/keys.md`.
+const FORMAT: u64 = 2;
 const IDENTITY: &str = "TALLY";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
@@ -90,7 +92,7 @@ fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Resul
     let identity = Identity { hash_seed: random()?, log_id: random()? };
     let temporary = path.join("TALLY.new");
     let mut file = File::create(&temporary)?;
-    write!(file, "format 1\nhash-seed {}\nlog-id {}\n", identity.hash_seed, identity.log_id)?;
+    write!(file, "format {FORMAT}\nhash-seed {}\nlog-id {}\n", identity.hash_seed, identity.log_id)?;
     file.sync_all()?;
     fs::rename(temporary, path.join(IDENTITY))?;
     File::open(path)?.sync_all()?;
@@ -100,7 +102,7 @@ fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Resul
 fn parse(text: &str) -> Option<Identity> {
     let mut lines = text.lines();
     let mut number = |name: &str| lines.next()?.strip_prefix(name)?.trim().parse::<u64>().ok();
-    if number("format ")? != 1 {
+    if number("format ")? != FORMAT {
         return None;
     }
     Some(Identity { hash_seed: number("hash-seed ")?, log_id: number("log-id ")? })
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn a_directory_of_another_format_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(IDENTITY), "format 2\n").unwrap();
+        fs::write(dir.path().join(IDENTITY), "format 1\n").unwrap();
         assert!(matches!(DataDir::open(dir.path(), || Ok(1)), Err(DataDirError::Unknown { .. })));
     }
 

@@ -5,15 +5,19 @@
 //! all other threads. Memory holds only what is durable, so readers look at the cells directly and wait for nobody.
 
 mod checkpoint;
+mod correction;
 mod lookup;
 mod options;
+mod queue;
 mod recovery;
 mod shared;
+mod tend;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod writer;
 
+pub use correction::{CorrectionError, CorrectionRequest};
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
@@ -21,14 +25,17 @@ pub use thread::{EngineThread, LocalEngine};
 
 use crate::clock;
 use crate::metrics::Metrics;
-use shared::{Message, Shared};
+use shared::{Cold, Message, Shared};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tally_core::aggregate::{Need, State};
 use tally_core::counter::Declarations;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
+use tally_storage::log::{LogError, LogHandle, LogReader};
 use tokio::sync::oneshot;
 
 /// A handle to the engine for any thread.
@@ -46,6 +53,41 @@ pub struct Committed {
     pub position: Position,
     pub log_time_ms: u64,
 }
+
+/// What a counter says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The true sum; a counter with a floor shows less of it.
+    pub value: i64,
+    /// The last correction that touched it, 0 if none did.
+    pub generation: u64,
+}
+
+/// A log to read along with its writer.
+pub trait Follow: Send + Sync {
+    /// The oldest record that is still there.
+    fn start(&self) -> Position;
+    /// The position behind the last durable record.
+    fn synced_end(&self) -> Position;
+    fn reader(&self, from: Position) -> Result<Box<dyn LogReader>, LogError>;
+}
+
+impl<H: LogHandle<Reader: 'static>> Follow for H {
+    fn start(&self) -> Position {
+        LogHandle::start(self)
+    }
+
+    fn synced_end(&self) -> Position {
+        LogHandle::synced_end(self)
+    }
+
+    fn reader(&self, from: Position) -> Result<Box<dyn LogReader>, LogError> {
+        Ok(Box::new(LogHandle::reader(self, from)?))
+    }
+}
+
+/// Rows of the ledger, with their keys.
+pub type LedgerRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Why a submission was not committed.
 ///
@@ -66,6 +108,9 @@ pub enum Refusal {
     #[error("{0}")]
     TooLarge(Arc<str>),
 }
+
+/// How often reads are made again because a correction came in between.
+const CONSISTENT_READS_MAX: usize = 10_000;
 
 /// How long a caller should wait who was turned away.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -145,15 +190,94 @@ impl Engine {
     }
 
     /// Reads a counter from memory or, if it is cold, from the store on another thread.
-    pub async fn get(&self, cell: CellKey) -> Result<Option<i64>, Refusal> {
-        match self.read(cell) {
-            Hot::Value(value) => Ok(Some(value)),
-            Hot::Absent => Ok(None),
-            Hot::Cold => {
-                let found = self.shared.lookup(vec![cell]).await?;
-                Ok(found.value(cell, clock::now_ms()))
-            }
+    pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
+        match self.shared.read(cell) {
+            Ok(reading) => Ok(reading),
+            Err(Cold) => Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, clock::now_ms())),
         }
+    }
+
+    /// Makes some reads that see each correction as a whole or not at all.
+    pub async fn consistently<T>(&self, read: impl AsyncFn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+        for _ in 0..CONSISTENT_READS_MAX {
+            let revision = self.shared.revision.load(Ordering::Acquire);
+            if revision % 2 == 0 {
+                let result = read().await?;
+                if self.shared.revision.load(Ordering::Acquire) == revision {
+                    return Ok(result);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Err(Refusal::busy())
+    }
+
+    /// Everything before this position is applied.
+    pub fn applied(&self) -> Position {
+        *self.shared.applied.borrow()
+    }
+
+    /// Waits until everything before an offset is applied.
+    pub async fn wait_for(&self, offset: u64) {
+        // The writer's end of the channel is as old as we are.
+        let _ = self.shared.applied.subscribe().wait_for(|applied| applied.offset >= offset).await;
+    }
+
+    /// The log, to read along.
+    pub fn log(&self) -> &dyn Follow {
+        &*self.shared.log
+    }
+
+    /// Where the last checkpoint stands: the base that the log continues.
+    pub fn checkpointed(&self) -> u64 {
+        self.shared.checkpointed.load(Ordering::Acquire)
+    }
+
+    /// What the last checkpoint says about a counter. Blocks on the store: call it where that is allowed.
+    pub fn base(&self, cell: CellKey) -> Result<Option<i64>, Refusal> {
+        let row = self.shared.store.get(cell).map_err(|error| Refusal::store(&error))?;
+        Ok(row.map(|row| row.value))
+    }
+
+    /// Runs on the writer's thread, between two commits.
+    pub async fn visit<T: Send + 'static>(
+        &self,
+        visit: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let visit = Box::new(move |state: &mut State| drop(reply.send(visit(state))));
+        self.shared.send(Message::Visit(visit)).await?;
+        answer.await.map_err(|_| Refusal::ShuttingDown)
+    }
+
+    /// Up to `limit` rows that the ledger has in the store, newest (highest keys) first if `back`.
+    pub async fn ledger_rows(
+        &self,
+        range: std::ops::Range<Vec<u8>>,
+        limit: usize,
+        back: bool,
+    ) -> Result<LedgerRows, Refusal> {
+        let shared = self.shared.clone();
+        let rows = tokio::task::spawn_blocking(move || {
+            let mut rows = Vec::new();
+            let mut visit = |key: &[u8], value: &[u8]| {
+                rows.push((key.to_vec(), value.to_vec()));
+                if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            let (from, to) = (&range.start, &range.end);
+            let visited = match back {
+                true => shared.store.ledger_rows_back(from, to, &mut visit),
+                false => shared.store.ledger_rows(from, to, &mut visit),
+            };
+            visited.map(|()| rows).map_err(|error| Refusal::store(&error))
+        });
+        rows.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    pub async fn ledger_row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Refusal> {
+        let mut end = key.clone();
+        end.push(0);
+        Ok(self.ledger_rows(key..end, 1, false).await?.pop().map(|(_, value)| value))
     }
 
     /// Up to `limit` ids behind `after` that start with `prefix`, less those that are gone. Ids get into the store with

@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 
 /// Every metric of a node. Handles are cheap to clone and safe to use from any thread.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ pub struct Metrics {
     pub log_end_offset: Gauge,
     /// Submissions that were turned away because the queue was full.
     pub queue_refusals: Counter,
+    /// Sessions, or other groups, remembered against repeats.
+    pub dedup_sessions: Gauge,
+    pub dedup_bytes: Gauge,
+    /// Memory of the ledger: event ids, entities, idempotency keys, and their filters.
+    pub ledger_bytes: Gauge,
+    /// Look-ups made again because the store had moved on in between.
+    pub conflict_retries: Counter,
+    /// How long the last submission waited for the writer.
+    pub projection_lag_seconds: Gauge<f64, AtomicU64>,
 }
 
 /// The answer that a request got, and from which route.
@@ -97,6 +107,11 @@ impl Metrics {
             table_bytes: gauge(r, "table_bytes", "Bytes of the table of counters in memory"),
             log_end_offset: gauge(r, "log_end_offset", "Offset behind the last record of the log"),
             queue_refusals: counter(r, "queue_refusals", "Submissions refused because the queue was full"),
+            dedup_sessions: gauge(r, "dedup_sessions", "Sessions or other groups remembered against repeats"),
+            dedup_bytes: gauge(r, "dedup_bytes", "Bytes of the memory of repeats"),
+            ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
+            conflict_retries: counter(r, "conflict_retries", "Look-ups made again because the store had moved on"),
+            projection_lag_seconds: Gauge::default(),
             registry,
         }
     }

@@ -1,17 +1,24 @@
 //! A replay agrees with what happened, and expiry follows the log's time.
 
+mod contracts;
+
 use super::*;
+use crate::ledger::{Delta, Proposal, Row};
+use crate::op::Submission;
 use proptest::prelude::*;
 
 const CONFIG: &str = "\
 counters:
   - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}, {on: undo, op: decrement}]}
-  - {counterName: total, mode: display, rules: [{on: hit, op: increment}]}
+  - {counterName: total, mode: display, dedup: {by: [session, seq], window: 1s}, rules: [{on: hit, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [page], entity: [user], rules: [{on: hit, op: increment}, {on: undo, op: decrement}]}
+  - {counterName: paid, mode: persistent, dimensions: [page], rules: [{on: hit, op: increment}, {on: undo, op: decrement}]}
+  - {counterName: late, mode: display, dedup: none, lateness: {allowed: 1s, corrected: 1m, every: 1s}, rules: [{on: hit, op: increment}]}
 ";
 
 fn state() -> State {
     let mut state = State::new(CellHasher::new(7));
-    state.configure(Declarations::parse(CONFIG).expect("the sample is valid"));
+    state.configure(Declarations::parse(CONFIG).expect("the sample is valid"), 0);
     state
 }
 
@@ -28,7 +35,7 @@ type Stage = Box<dyn Fn(&mut Stager, &mut Submission)>;
 /// Something that can be in a submission.
 fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
     let kind =
-        proptest::sample::select(vec!["add", "set", "nx", "delete", "expire", "gt", "persist", "event", "flush"]);
+        proptest::sample::select(vec!["add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush"]);
     (kind.prop_map(str::to_owned), 0u8..6, prop_oneof![-5i64..5, Just(i64::MAX)], 0u64..300)
 }
 
@@ -41,11 +48,25 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
         "expire" => out.expire(key(n), &id(n), at_ms, ExpireCondition::Always),
         "gt" => out.expire(key(n), &id(n), at_ms, ExpireCondition::IfGreater),
         "persist" => out.persist(key(n), &id(n)),
+        "once" => {
+            let key_of_id = crate::fact::answer_key(&CellHasher::new(7), &id(n), b"k");
+            out.add_once(key(n), &id(n), number, key_of_id, b"k");
+        }
+        "propose" => {
+            let deltas = vec![Delta { id: id(n), bucket_ms: None, delta: number }];
+            let proposal = Proposal { number: 0, reason: "r".into(), author: "a".into(), at_ms: 0, deltas };
+            out.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
+        }
         "flush" if n == 0 => out.flush(),
         "flush" => out.add(key(n), &id(n), 1),
         _ => {
             let mut event = crate::event::Event::new(if n % 2 == 0 { "hit" } else { "undo" }, 0);
-            event.delta = number;
+            event.delta = if at_ms % 2 == 0 { 1 } else { number };
+            event.event_id = Some(format!("e{}", at_ms % 40).into());
+            event.session = Some("s".into());
+            event.seq = Some(at_ms % 10);
+            event.occurred_at_ms = Some(at_ms as i64 * 20);
+            event.dimensions.push(("user".into(), format!("u{}", number % 2).into()));
             event.dimensions.push(("page".into(), format!("p{n}").into()));
             let at = out.event(&event);
             stager.stage(&event, at, out, &mut |_, _| {});
@@ -53,14 +74,21 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
     })
 }
 
+fn batch(submission: &Submission, log_time_ms: u64) -> Batch<'_> {
+    let Submission { records, ops, stamps, .. } = submission;
+    Batch { records, ops, stamps, log_time_ms, offset: 0 }
+}
+
 /// Everything that can be seen of a state.
-fn seen(state: &State) -> impl PartialEq + std::fmt::Debug + use<> {
-    let ids = (0..6).map(id).chain((0..6).map(|n| format!("hits:p{n}").into_bytes())).chain([b"total".to_vec()]);
+fn seen(state: &mut State) -> impl PartialEq + std::fmt::Debug + use<> {
+    let ids = (0..6).map(id).chain((0..6).map(|n| format!("hits:p{n}").into_bytes())).chain([b"total".to_vec(), b"late".to_vec()])
+        .chain((0..6).flat_map(|n| [format!("likes:p{n}").into_bytes(), format!("paid:p{n}").into_bytes()]));
     let keys = ids.map(|id| CellHasher::new(7).key(&id));
     let cells =
         keys.map(|key| state.table.get(key).map(|value| (value, state.table.deadline(key)))).collect::<Vec<_>>();
     let names = state.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect::<Vec<_>>();
-    (cells, names, state.table.cells().len())
+    let checkpoint = state.checkpoint(0).0;
+    (cells, names, state.table.cells().len(), checkpoint)
 }
 
 proptest! {
@@ -71,19 +99,22 @@ proptest! {
         let (mut live, mut replayed) = (state(), state());
         let (mut answers, mut again) = (Vec::new(), Vec::new());
         let (mut submission, mut decoded) = (Submission::default(), Submission::default());
-        let mut log_time_ms = 0;
+        let (mut log_time_ms, mut offset) = (0, 0);
         for (operations, pause) in batches {
             log_time_ms += pause;
             submission.clear();
             let mut stager = live.stager.clone();
             operations.into_iter().for_each(|operation| stage(operation)(&mut stager, &mut submission));
             let records = &submission.records;
-            live.apply(&Batch { records, ops: &submission.ops, log_time_ms }, &mut answers);
+            let Submission { ops, stamps, .. } = &submission;
+            live.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut answers);
             replayed.decode(records, &mut decoded).expect("what was encoded is decoded");
-            prop_assert_eq!(&decoded.ops, &submission.ops);
-            replayed.apply(&Batch { records, ops: &decoded.ops, log_time_ms }, &mut again);
+            let Submission { ops, stamps, .. } = &decoded;
+            prop_assert_eq!((ops, stamps), (&submission.ops, &submission.stamps));
+            replayed.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut again);
+            offset += u64::from(submission.record_count);
             prop_assert_eq!(&answers, &again);
-            prop_assert_eq!(seen(&live), seen(&replayed));
+            prop_assert_eq!(seen(&mut live), seen(&mut replayed));
         }
     }
 }
@@ -96,7 +127,7 @@ fn a_counter_expires_when_the_log_reaches_its_time_and_not_before() {
     submission.set(key(1), &id(1), 5, SetCondition::Always, Expiry::At(100));
     submission.ttl(key(1));
     let mut apply = |submission: &Submission, log_time_ms| {
-        state.apply(&Batch { records: &submission.records, ops: &submission.ops, log_time_ms }, &mut answers);
+        state.apply(&batch(submission, log_time_ms), &mut answers);
         (answers.clone(), state.names.sorted().last().map(|(id, exists)| (id.to_vec(), exists)))
     };
     let set = Answer::Set { previous: None, applied: true };
@@ -116,10 +147,10 @@ fn a_read_between_commits_does_not_move_the_logs_time() {
     let mut answers = Vec::new();
     let mut write = Submission::default();
     write.set(key(1), &id(1), 5, SetCondition::Always, Expiry::At(100));
-    state.apply(&Batch { records: &write.records, ops: &write.ops, log_time_ms: 10 }, &mut answers);
+    state.apply(&batch(&write, 10), &mut answers);
     let mut read = Submission::default();
     read.get(key(1));
-    state.apply(&Batch { records: &[], ops: &read.ops, log_time_ms: 200 }, &mut answers);
+    state.apply(&batch(&read, 200), &mut answers);
     assert_eq!(answers, [Answer::Absent], "the reader's clock says that it has expired");
     assert_eq!(state.log_time_ms(), 10);
     assert_eq!(state.table.get(key(1)), Some(5), "it goes when the log's time says so");

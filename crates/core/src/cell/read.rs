@@ -1,6 +1,6 @@
 //! The readers' side of the table.
 
-use super::Hot;
+use super::{Hot, Mark};
 use super::segment::{Place, Segment, Slot, flag};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
@@ -14,6 +14,7 @@ pub const SEGMENTS: usize = 1 << SEGMENT_BITS;
 pub struct Cells {
     pub(super) segments: Box<[ArcSwap<Segment>]>,
     pub(super) deadlines: papaya::HashMap<CellKey, u64>,
+    pub(super) marks: papaya::HashMap<CellKey, Mark>,
     /// Live counters that are in the store only.
     pub(super) cold: AtomicU64,
     /// How many cells ever left memory; it changes before a cell leaves.
@@ -28,6 +29,7 @@ impl Cells {
         Cells {
             segments: std::iter::repeat_with(empty).take(SEGMENTS).collect(),
             deadlines: papaya::HashMap::new(),
+            marks: papaya::HashMap::new(),
             cold: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             live: AtomicU64::new(0),
@@ -43,6 +45,11 @@ impl Cells {
         }
         // The cell may have left, or come in from the store, while we looked: only if neither could happen is it absent.
         if all_in_memory && evictions == self.evictions.load(Ordering::Acquire) { Hot::Absent } else { Hot::Cold }
+    }
+
+    /// What corrections have done to a counter that is in memory.
+    pub fn mark(&self, key: CellKey) -> Mark {
+        self.marks.pin().get(&key).copied().unwrap_or_default()
     }
 
     /// Asks for the memory of a counter, so that a read a little later need not wait for it.

@@ -4,6 +4,7 @@
 //! when a slot is filled (Release) and read first (Acquire), so whoever sees the key also sees the value.
 
 use crate::id::CellKey;
+use crate::prefetch::prefetch;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// The flag bits of a slot, kept below the key's hash bits.
@@ -181,15 +182,3 @@ impl Segment {
         ((u128::from(within << segment_bits) * self.slots.len() as u128) >> 64) as usize
     }
 }
-
-#[inline]
-#[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "a prefetch reads nothing and cannot fault")]
-fn prefetch(slot: &Slot) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
-}
-
-#[inline]
-#[cfg(not(target_arch = "x86_64"))]
-fn prefetch(_slot: &Slot) {}

@@ -2,15 +2,18 @@
 
 use super::cut::{Changes, Collected, RowChange};
 use super::expiry::Expiries;
+use super::mark::Marks;
 use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
 use super::segment::{Place, Segment, Slot, flag};
-use super::{Row, RowExpiry};
+use super::{Mark, Row, RowExpiry};
 use crate::id::CellKey;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What one expiring counter costs beside its slot: two map entries and its id.
 const EXPIRY_BYTES: usize = 256;
+/// What one corrected counter costs beside its slot: a map entry.
+const MARK_BYTES: usize = 96;
 
 /// What became of an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,7 @@ pub struct Table {
     used: Vec<usize>,
     bytes: usize,
     expiries: Expiries,
+    marks: Marks,
     changes: Changes,
     next_to_thin: usize,
 }
@@ -47,6 +51,7 @@ impl Table {
             segments,
             cells,
             expiries: Expiries::default(),
+            marks: Marks::default(),
             changes: Changes::new(),
             next_to_thin: 0,
         }
@@ -59,7 +64,8 @@ impl Table {
 
     /// Memory in use.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.expiries.len() * EXPIRY_BYTES + self.changes.set_aside_count() * size_of::<RowChange>()
+        let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.len() * MARK_BYTES;
+        self.bytes + extras + self.changes.set_aside_count() * size_of::<RowChange>()
     }
 
     /// Cells that changed since the last cut.
@@ -151,8 +157,21 @@ impl Table {
             // Behind the flags: a reader that misses the deadline looks at them again.
             self.expiries.clear(&self.cells, key);
         }
+        self.marks.clear(&self.cells, key);
         self.cells.live.fetch_sub(1, Ordering::Release);
         Some(previous)
+    }
+
+    /// What corrections have done to a counter.
+    pub fn mark(&self, key: CellKey) -> Mark {
+        self.marks.get(&self.cells, key)
+    }
+
+    /// Notes what a correction has done to a counter, which must be there.
+    pub fn set_mark(&mut self, key: CellKey, mark: Mark) {
+        let (segment, index) = self.found(key).expect("the caller has just changed the counter");
+        self.touch(key, segment, index);
+        self.marks.set(&self.cells, key, mark);
     }
 
     /// Gives a counter a deadline, or takes it away. The counter must be there.
@@ -189,6 +208,7 @@ impl Table {
         if let Some(expiry) = row.expiry {
             self.expiries.set(&self.cells, key, expiry);
         }
+        self.marks.set(&self.cells, key, row.mark);
         self.insert(segment_of(key), index, key, row.value, flags | flag::REFERENCED);
         self.cells.cold.fetch_sub(1, Ordering::Release);
     }
@@ -216,6 +236,7 @@ impl Table {
             self.swap(segment, Segment::with_capacity(0));
         }
         self.expiries.clear_all(&self.cells);
+        self.marks.clear_all(&self.cells);
         self.cells.live.store(0, Ordering::Release);
     }
 
@@ -265,6 +286,7 @@ impl Table {
             if low & flag::EXPIRES != 0 {
                 self.expiries.clear(&self.cells, key);
             }
+            self.marks.clear(&self.cells, key);
         }
         left
     }
@@ -279,7 +301,7 @@ impl Table {
         let (segment, mut rows) = self.changes.next_segment()?;
         for slot in self.segments[segment].occupied() {
             if self.changes.collects(slot) {
-                rows.push(row_change(&self.expiries, &self.cells, slot.key(), slot));
+                rows.push(self.row_change(slot.key(), slot));
             }
         }
         rows.sort_unstable_by_key(|change| change.key);
@@ -340,10 +362,14 @@ impl Table {
     #[cold]
     fn touch(&mut self, key: CellKey, segment: usize, index: usize) -> u64 {
         let slot = self.segments[segment].slot(index);
-        let old_row = || row_change(&self.expiries, &self.cells, key, slot);
-        let low = self.changes.touch(segment, slot.low(), old_row);
+        let (expiries, marks, cells) = (&self.expiries, &self.marks, &self.cells);
+        let low = self.changes.touch(segment, slot.low(), || row_change(expiries, marks, cells, key, slot));
         slot.set_low(low);
         low
+    }
+
+    fn row_change(&self, key: CellKey, slot: &Slot) -> RowChange {
+        row_change(&self.expiries, &self.marks, &self.cells, key, slot)
     }
 
     fn create(&mut self, segment: usize, index: usize, key: CellKey, value: i64) {
@@ -395,11 +421,11 @@ impl Table {
     }
 }
 
-fn row_change(expiries: &Expiries, cells: &Cells, key: CellKey, slot: &Slot) -> RowChange {
+fn row_change(expiries: &Expiries, marks: &Marks, cells: &Cells, key: CellKey, slot: &Slot) -> RowChange {
     let low = slot.low();
     if low & flag::ABSENT != 0 {
         return RowChange { key, row: None };
     }
     let expiry = if low & flag::EXPIRES != 0 { expiries.row(cells, key) } else { None };
-    RowChange { key, row: Some(Row { value: slot.value(), expiry }) }
+    RowChange { key, row: Some(Row { value: slot.value(), mark: marks.get(cells, key), expiry }) }
 }

@@ -71,7 +71,7 @@ impl World {
                 self.load(key(n));
                 let previous = self.table.set(key(n), value);
                 assert_eq!(previous, self.model.get(&key(n)).map(|row| row.value));
-                self.model.entry(key(n)).or_insert(Row { value, expiry: None }).value = value;
+                self.model.entry(key(n)).or_insert(Row::plain(value)).value = value;
             }
             Step::Delete(n) => {
                 self.load(key(n));
@@ -133,7 +133,7 @@ impl World {
         };
         assert_eq!(self.table.add(key, delta), expected);
         if let Added::Created(value) | Added::Value(value) = expected {
-            self.model.entry(key).or_insert(Row { value, expiry: None }).value = value;
+            self.model.entry(key).or_insert(Row::plain(value)).value = value;
         }
     }
 
@@ -169,7 +169,7 @@ impl World {
             let row = match self.table.cells().read(key(n), || 0) {
                 Hot::Value(value) => {
                     let expiry = self.table.deadline(key(n)).map(|at_ms| expiry(n, at_ms));
-                    Some(Row { value, expiry })
+                    Some(Row { expiry, ..Row::plain(value) })
                 }
                 Hot::Absent => None,
                 Hot::Cold => self.store.get(&key(n)).cloned(),

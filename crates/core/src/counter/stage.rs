@@ -1,15 +1,18 @@
 //! From an event to its entries: one operation for each counter that it feeds.
 //!
-//! A pure function of the declarations and the event, and the only one: the running node and a replay stage alike.
+//! A pure function of the declarations and the event, and the only one: the running node and a replay stage alike. What
+//! an entry needs beside its cell to be judged (its session, its entity, its event id) goes along as a [`Stamp`].
 
-use super::{Counter, Declarations, Listener};
+use super::{Counter, Declarations, Field, Listener, Mode};
 use crate::event::Event;
-use crate::id::{CellHasher, SEPARATOR, encode_part};
-use crate::limits::ID_BYTES_MAX;
-use crate::op::{Op, OpKind, Submission};
+use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
+use crate::fact;
+use crate::limits::{CLOCK_AHEAD_MS_MAX, ID_BYTES_MAX};
+use crate::op::{Op, OpKind, Stamp, Submission};
 use std::sync::Arc;
 
-/// Why an event does not count for one of the counters it feeds. The other counters count it all the same.
+/// Why an event does not count for one of the counters it feeds. The other counters count it all the same, unless they
+/// are persistent: those count it all or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection<'d> {
     #[error(
@@ -17,6 +20,8 @@ pub enum Rejection<'d> {
          add it to \"dimensions\""
     )]
     MissingDimension { counter: &'d str, dimension: &'d str },
+    #[error("counter {counter:?} tells events apart by {field:?}, which the event does not have; add it")]
+    MissingField { counter: &'d str, field: &'d str },
     #[error(
         "the id of the counter would be longer than {ID_BYTES_MAX} bytes; counter {counter:?} needs shorter dimensions"
     )]
@@ -25,12 +30,37 @@ pub enum Rejection<'d> {
         "counter {counter:?} counts this event down, and {delta} cannot be negated in 64 bits; send a smaller delta"
     )]
     DeltaTooLarge { counter: &'d str, delta: i64 },
+    #[error("counter {counter:?} is {mode}: an event counts for 1 or -1, and delta is {delta}; send one event for each")]
+    NotOne { counter: &'d str, mode: &'static str, delta: i64 },
+    #[error(
+        "occurredAt is {ahead_s} s ahead of the time of arrival, and counter {counter:?} takes at most {} s; \
+         set the sender's clock",
+        CLOCK_AHEAD_MS_MAX / 1000
+    )]
+    Ahead { counter: &'d str, ahead_s: i64 },
+    #[error("counter {counter:?} counts this event together with {other:?} or not at all, and {other:?} rejects it")]
+    Together { counter: &'d str, other: &'d str },
+}
+
+impl<'d> Rejection<'d> {
+    /// The counter that does not count it.
+    pub fn counter(&self) -> &'d str {
+        match *self {
+            Rejection::MissingDimension { counter, .. }
+            | Rejection::MissingField { counter, .. }
+            | Rejection::IdTooLong { counter }
+            | Rejection::DeltaTooLarge { counter, .. }
+            | Rejection::NotOne { counter, .. }
+            | Rejection::Ahead { counter, .. }
+            | Rejection::Together { counter, .. } => counter,
+        }
+    }
 }
 
 /// How many entries an event made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staged {
-    /// Operations pushed.
+    /// Entries whose fate the state decides.
     pub entries: u32,
     pub rejected: u32,
 }
@@ -39,13 +69,26 @@ pub struct Staged {
 #[derive(Clone, Debug)]
 pub struct Stager {
     declarations: Arc<Declarations>,
+    desk: Desk,
+}
+
+/// What turns one event and one counter into an entry.
+#[derive(Clone, Debug)]
+struct Desk {
     hasher: CellHasher,
     id: Vec<u8>,
+    key: Vec<u8>,
+}
+
+struct Entry {
+    cell: CellKey,
+    arg: i64,
+    stamp: Option<Stamp>,
 }
 
 impl Stager {
     pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Stager {
-        Stager { declarations, hasher, id: Vec::with_capacity(ID_BYTES_MAX) }
+        Stager { declarations, desk: Desk { hasher, id: Vec::with_capacity(ID_BYTES_MAX), key: Vec::new() } }
     }
 
     pub fn declarations(&self) -> &Arc<Declarations> {
@@ -53,7 +96,7 @@ impl Stager {
     }
 
     /// Pushes an operation for each counter that the event feeds; `record_at` is where the event's record begins.
-    /// Entries that cannot be counted go to `rejected`, with the index of their counter.
+    /// Entries that cannot be counted go to `rejected` as well, with the index of their counter.
     #[inline]
     pub fn stage(
         &mut self,
@@ -62,41 +105,206 @@ impl Stager {
         out: &mut Submission,
         rejected: &mut impl FnMut(u16, Rejection<'_>),
     ) -> Staged {
+        let Stager { declarations, desk } = self;
         let mut staged = Staged::default();
-        for listener in self.declarations.listeners(&event.event_type) {
-            match entry(&self.declarations, listener, event, &mut self.id) {
-                Ok(arg) => {
-                    let cell = self.hasher.key(&self.id);
-                    out.ops.push(Op { cell, arg, record: record_at, counter: listener.counter, kind: OpKind::Count });
-                    staged.entries += 1;
-                }
-                Err(rejection) => {
-                    rejected(listener.counter, rejection);
-                    staged.rejected += 1;
-                }
+        let mut persistent = false;
+        for listener in declarations.listeners(&event.event_type) {
+            let counter = declarations.counter(listener.counter);
+            out.needs.entry(counter.mode, counter.durability);
+            if counter.mode == Mode::Persistent {
+                persistent = true;
+                continue;
             }
+            match desk.entry(counter, listener, event) {
+                Ok(entry) => push(out, listener, record_at, entry, &mut staged),
+                Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
+            }
+        }
+        if persistent {
+            stage_persistent(declarations, desk, event, record_at, out, rejected, &mut staged);
         }
         staged
     }
 }
 
-/// The change an entry makes; its id is left in `id`.
-#[inline]
-fn entry<'d>(
-    declarations: &'d Declarations,
+fn push(out: &mut Submission, listener: &Listener, record: u32, entry: Entry, staged: &mut Staged) {
+    let kind = if entry.stamp.is_some() { OpKind::Entry } else { OpKind::Count };
+    out.ops.push(Op { cell: entry.cell, arg: entry.arg, record, counter: listener.counter, kind });
+    out.stamps.extend(entry.stamp);
+    staged.entries += 1;
+}
+
+#[cold]
+fn reject(
+    out: &mut Submission,
     listener: &Listener,
+    record: u32,
+    rejection: Rejection<'_>,
+    rejected: &mut impl FnMut(u16, Rejection<'_>),
+    staged: &mut Staged,
+) {
+    out.ops.push(Op { cell: CellKey::NONE, arg: 0, record, counter: listener.counter, kind: OpKind::Reject });
+    rejected(listener.counter, rejection);
+    staged.rejected += 1;
+}
+
+/// The entries of persistent counters: one claim and all of them behind it, or none.
+fn stage_persistent(
+    declarations: &Declarations,
+    desk: &mut Desk,
     event: &Event<'_>,
-    id: &mut Vec<u8>,
-) -> Result<i64, Rejection<'d>> {
-    let counter = declarations.counter(listener.counter);
-    counter.entry_id(event, id)?;
-    listener.op.apply(event.delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta: event.delta })
+    record: u32,
+    out: &mut Submission,
+    rejected: &mut impl FnMut(u16, Rejection<'_>),
+    staged: &mut Staged,
+) {
+    let listeners = || declarations.persistent_listeners(&event.event_type);
+    let (ops, stamps, before) = (out.ops.len(), out.stamps.len(), *staged);
+    out.ops.push(Op { cell: CellKey::NONE, arg: 0, record, counter: 0, kind: OpKind::Claim });
+    out.stamps.push(desk.claim(event));
+    let mut faulty = None;
+    for listener in listeners() {
+        match desk.entry(declarations.counter(listener.counter), listener, event) {
+            Ok(entry) => push(out, listener, record, entry, staged),
+            Err(rejection) => faulty = Some(rejection.counter()),
+        }
+    }
+    let Some(other) = faulty else {
+        out.ops[ops].counter = (out.ops.len() - ops - 1) as u16;
+        return;
+    };
+    out.ops.truncate(ops);
+    out.stamps.truncate(stamps);
+    *staged = before;
+    for listener in listeners() {
+        let counter = declarations.counter(listener.counter);
+        let together = Rejection::Together { counter: &counter.name, other };
+        let rejection = desk.entry(counter, listener, event).err().unwrap_or(together);
+        reject(out, listener, record, rejection, rejected, staged);
+    }
+}
+
+impl Desk {
+    /// The change an entry makes, and what tells it from others. Its id is left in `id`.
+    #[inline]
+    fn entry<'d>(
+        &mut self,
+        counter: &'d Counter,
+        listener: &Listener,
+        event: &Event<'_>,
+    ) -> Result<Entry, Rejection<'d>> {
+        counter.entry_id(event, &mut self.id)?;
+        check_clock(counter, event)?;
+        let delta = event.delta;
+        let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
+        if !counter.mode.takes_any_delta() && arg.unsigned_abs() != 1 {
+            return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode.name(), delta });
+        }
+        let stamp = self.stamp(counter, event)?;
+        Ok(Entry { cell: self.hasher.key(&self.id), arg, stamp })
+    }
+
+    #[inline]
+    fn stamp<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<Option<Stamp>, Rejection<'d>> {
+        let (key, number) = match counter.mode {
+            Mode::Simple => (CellKey::NONE, 0),
+            Mode::Display => self.group(counter, event)?,
+            Mode::Transition => (self.entity(counter, event)?, 0),
+            Mode::Persistent => {
+                let id = event.event_id.as_deref().filter(|id| !id.is_empty());
+                id.ok_or(Rejection::MissingField { counter: &counter.name, field: "eventId" })?;
+                // The claim before it carries the id.
+                return Ok(Some(Stamp { key: CellKey::NONE, number: 0, time_ms: event.time_ms() }));
+            }
+        };
+        let plain = key == CellKey::NONE && counter.lateness.is_none();
+        Ok((!plain).then(|| Stamp { key, number, time_ms: event.time_ms() }))
+    }
+
+    /// The session of a display entry, or whatever `dedup.by` names, and its number there.
+    #[inline]
+    fn group<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<(CellKey, u64), Rejection<'d>> {
+        let Some(dedup) = &counter.dedup else { return Ok((CellKey::NONE, 0)) };
+        let number = if dedup.seq { event.seq } else { Some(0) };
+        let key = self.key(fact::GROUP, &counter.name, &dedup.by, event);
+        match (key, number) {
+            (Ok(key), Some(number)) => Ok((key, number)),
+            _ if !dedup.required => Ok((CellKey::NONE, 0)),
+            (Err(field), _) => Err(Rejection::MissingField { counter: &counter.name, field }),
+            (_, None) => Err(Rejection::MissingField { counter: &counter.name, field: "seq" }),
+        }
+    }
+
+    fn entity<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<CellKey, Rejection<'d>> {
+        if counter.entity.is_empty() {
+            return Ok(CellKey::NONE);
+        }
+        self.key(fact::ENTITY, &counter.name, &counter.entity, event)
+            .map_err(|field| Rejection::MissingField { counter: &counter.name, field })
+    }
+
+    /// Hashes the values of some fields; an error is the field that the event does not have.
+    #[inline]
+    fn key<'d>(&mut self, kind: u8, name: &str, fields: &'d [Field], event: &Event<'_>) -> Result<CellKey, &'d str> {
+        fact::begin(&mut self.key, kind);
+        fact::part(&mut self.key, name.as_bytes());
+        for field in fields {
+            let value = field.of(event).ok_or_else(|| field.name())?;
+            fact::part(&mut self.key, value.as_bytes());
+        }
+        Ok(self.hasher.key(&self.key))
+    }
+
+    fn claim(&mut self, event: &Event<'_>) -> Stamp {
+        let id = event.event_id.as_deref().unwrap_or_default();
+        Stamp {
+            key: fact::claim_key(&self.hasher, id, &mut self.key),
+            number: event.content_hash(),
+            time_ms: event.time_ms(),
+        }
+    }
+}
+
+/// A clock that runs ahead would drag the watermark, and win against everything that happens until then.
+#[inline]
+fn check_clock<'d>(counter: &'d Counter, event: &Event<'_>) -> Result<(), Rejection<'d>> {
+    let ahead_ms = event.time_ms().saturating_sub_unsigned(event.received_at_ms);
+    if ahead_ms <= CLOCK_AHEAD_MS_MAX {
+        return Ok(());
+    }
+    Err(Rejection::Ahead { counter: &counter.name, ahead_s: ahead_ms / 1000 })
+}
+
+impl Mode {
+    /// Whether an event may count for more than one.
+    fn takes_any_delta(self) -> bool {
+        matches!(self, Mode::Simple | Mode::Display)
+    }
+}
+
+impl Field {
+    /// Its text in an event.
+    #[inline]
+    fn of<'e>(&self, event: &'e Event<'_>) -> Option<&'e str> {
+        match self {
+            Field::EventId => event.event_id.as_deref(),
+            Field::Session => event.session.as_deref(),
+            Field::Type => Some(&event.event_type),
+            Field::Dimension(name) => event.dimension(name),
+            Field::Seq => unreachable!("seq is a number, and stands for itself"),
+        }
+    }
 }
 
 impl Declarations {
     /// Writes the canonical id of the cell that `event` counts for in counter `index`; `out` holds nothing else.
     pub fn entry_id(&self, index: u16, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Rejection<'_>> {
         self.counter(index).entry_id(event, out)
+    }
+
+    fn persistent_listeners(&self, event_type: &str) -> impl Iterator<Item = &Listener> {
+        let listeners = self.listeners(event_type).iter();
+        listeners.filter(|listener| self.counter(listener.counter).mode == Mode::Persistent)
     }
 }
 

@@ -1,3 +1,7 @@
+//! What a configuration declares and what it may not; what ids and events mean under it.
+
+mod settings;
+
 use super::*;
 use crate::event::Event;
 use crate::id::CellHasher;
@@ -79,26 +83,15 @@ fn refused(yaml: &str, (line, column): (u64, u64), message: &str) {
     );
 }
 
+const MODES: &str = "use \"simple\", \"display\", \"transition\" or \"persistent\"";
+
 #[test]
 fn what_is_not_built_yet_is_known_and_refused() {
-    for mode in ["transition", "persistent", "unique", "top", "frequency", "window"] {
-        refused(
-            &counter(&format!("    mode: {mode}\n")),
-            (3, 11),
-            "is not available in this version; use \"simple\" or \"display\"",
-        );
+    for mode in ["unique", "top", "frequency", "window"] {
+        let message = format!("mode {mode:?} is not available in this version; {MODES}");
+        refused(&counter(&format!("    mode: {mode}\n")), (3, 11), &message);
     }
-    for field in [
-        "dedup: {by: [session, seq], window: 60s}",
-        "rollups: [[country]]",
-        "maxCardinality: {referrer: 1000}",
-        "lateness: {allowed: 10s}",
-        "entity: [user]",
-        "floorAtZero: false",
-        "idempotency: {requireEventId: true}",
-        "durability: none",
-        "window: 5m",
-    ] {
+    for field in ["rollups: [[country]]", "maxCardinality: {referrer: 1000}", "window: 5m"] {
         let name = field.split(':').next().unwrap();
         let message = format!("field \"{name}\" is not available in this version; remove it");
         refused(&counter(&format!("    mode: simple\n    {field}\n")), (4, 5), &message);
@@ -124,7 +117,7 @@ fn unknown_fields_are_refused_with_the_nearest_known_one() {
 fn impossible_declarations_are_refused() {
     refused(&counter("    mode: display\n"), (2, 5), "counter \"c\" would never count");
     refused(&counter("    mode: display\n    rules: []\n"), (4, 12), "counter \"c\" would never count");
-    refused(&counter("    mode: sample\n"), (3, 11), "\"sample\" is not a mode; use \"simple\" or \"display\"");
+    refused(&counter("    mode: sample\n"), (3, 11), &format!("\"sample\" is not a mode; {MODES}"));
     refused(&counter(""), (2, 5), "a counter needs the field \"mode\"");
     refused("counters: [{mode: simple}]", (1, 12), "a counter needs the field \"counterName\"");
     refused(
@@ -134,7 +127,11 @@ fn impossible_declarations_are_refused() {
     );
     refused(&counter("    mode: simple\n    rules: [{on: a, op: add}]"), (4, 25), "\"add\" is not an op");
     refused(&counter("    mode: simple\n    rules: [{on: a}]"), (4, 13), "a rule needs the field \"op\"");
-    refused(&counter("    mode: simple\n    dimensions: [a, b, a]"), (4, 24), "dimension \"a\" is named twice");
+    refused(
+        &counter("    mode: simple\n    dimensions: [a, b, a]"),
+        (4, 24),
+        "\"a\" is named twice in \"dimensions\"; remove one",
+    );
     refused(&counter("    mode: simple\n    dimensions: video"), (4, 17), "\"dimensions\" must be a list, not text");
     refused(
         &counter("    mode: simple\n    dimensions: [7]"),
@@ -185,7 +182,7 @@ fn bounds_are_kept() {
 
     let dimensions: Vec<String> = (0..=KEY_DIMENSIONS_MAX).map(|n| format!("d{n:02}")).collect();
     let yaml = counter(&format!("    mode: simple\n    dimensions: [{}]", dimensions.join(", ")));
-    refused(&yaml, (4, 18 + 5 * KEY_DIMENSIONS_MAX as u64), "at most 16 dimensions");
+    refused(&yaml, (4, 18 + 5 * KEY_DIMENSIONS_MAX as u64), "\"dimensions\" has at most 16 names; this is one more");
     assert!(Declarations::parse(&" ".repeat(5 * 1024 * 1024)).unwrap_err().message.contains("4194304 is the most"));
 }
 
@@ -254,6 +251,8 @@ fn stage(event: &Event<'_>) -> (Vec<Op>, Vec<(u16, String)>) {
     let (mut out, mut rejections) = (Submission::default(), Vec::new());
     let staged =
         stager.stage(event, 5, &mut out, &mut |counter, rejection| rejections.push((counter, rejection.to_string())));
+    let rejected = out.ops.extract_if(.., |op| op.kind == OpKind::Reject).map(|op| op.counter).collect::<Vec<_>>();
+    assert_eq!(rejected, rejections.iter().map(|(counter, _)| *counter).collect::<Vec<_>>());
     assert_eq!((staged.entries as usize, staged.rejected as usize), (out.ops.len(), rejections.len()));
     (out.ops, rejections)
 }

@@ -1,5 +1,6 @@
 //! YAML as a tree in which everything knows where it stands, and the errors that say so.
 
+use crate::event::excerpt;
 use crate::limits::CONFIG_BYTES_MAX;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
@@ -56,8 +57,9 @@ pub(super) enum Node {
     List(Vec<Item>),
     Map(Vec<(Key, Item)>),
     Nothing,
-    /// A scalar that YAML takes for something other than text.
-    Other(&'static str),
+    Flag(bool),
+    /// As it would be written in decimal.
+    Number(String),
 }
 
 /// The text of a configuration together with the means to complain about it.
@@ -91,7 +93,8 @@ impl Source<'_> {
     pub fn text<'n>(&self, field: &str, item: &'n Item) -> Result<&'n str, ConfigError> {
         match &item.value {
             Node::Text(text) => Ok(text),
-            Node::Other(kind) => {
+            scalar @ (Node::Flag(_) | Node::Number(_)) => {
+                let kind = scalar.kind();
                 Err(self.error(item, format!("{field} must be text, not {kind}; put it in double quotes")))
             }
             other => Err(self.error(item, format!("{field} must be text, not {}", other.kind()))),
@@ -116,13 +119,24 @@ impl Source<'_> {
 }
 
 impl Node {
+    /// A scalar as it was written, or what it is.
+    pub fn shown(&self) -> String {
+        match self {
+            Node::Text(text) => format!("{:?}", excerpt(text)),
+            Node::Flag(flag) => flag.to_string(),
+            Node::Number(number) => number.clone(),
+            other => other.kind().to_owned(),
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Node::Text(_) => "text",
             Node::List(_) => "a list",
             Node::Map(_) => "a group of fields",
             Node::Nothing => "empty",
-            Node::Other(kind) => kind,
+            Node::Flag(_) => "true or false",
+            Node::Number(_) => "a number",
         }
     }
 }
@@ -158,28 +172,28 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Node::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::Other("true or false"))
+    fn visit_bool<E>(self, flag: bool) -> Result<Node, E> {
+        Ok(Node::Flag(flag))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::Other("a number"))
+    fn visit_i64<E>(self, number: i64) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::Other("a number"))
+    fn visit_u64<E>(self, number: u64) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
     }
 
-    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
-        Ok(Node::Other("a number"))
+    fn visit_i128<E>(self, number: i128) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
     }
 
-    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
-        Ok(Node::Other("a number"))
+    fn visit_u128<E>(self, number: u128) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Other("a number"))
+    fn visit_f64<E>(self, number: f64) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {

@@ -3,6 +3,7 @@
 use flume::{Receiver, Sender};
 use std::sync::Arc;
 use tally_core::cell::Collected;
+use tally_core::ledger::{self, LedgerCut};
 use tally_core::names::Names;
 use tally_core::position::Position;
 use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store};
@@ -11,23 +12,28 @@ use tokio::sync::oneshot;
 /// Segments that wait to be written: enough to keep the thread busy, few enough to cost no memory.
 const CHUNKS_MAX: usize = 4;
 
-/// One cut on its way.
-pub(super) struct Job {
+/// What goes into a cut, beside the cells, which are handed over bit by bit.
+pub(super) struct Content {
     pub from: Option<Position>,
     pub to: Checkpoint,
     pub replace: bool,
     pub names: Names,
+    pub ledger: Arc<LedgerCut>,
+    /// The first record that a start from this cut reads.
+    pub read_from: u64,
+}
+
+/// One cut on its way.
+pub(super) struct Job {
+    content: Content,
     chunks: Receiver<Option<Collected>>,
     done: oneshot::Sender<Written>,
 }
 
-/// How a cut ended.
+/// How a cut ended. The content is given back, since it is needed again if the cut failed.
 pub(super) struct Written {
     pub result: Result<(), Error>,
-    pub to: Checkpoint,
-    pub replace: bool,
-    /// Given back, since they are needed again if the cut failed.
-    pub names: Names,
+    pub content: Content,
 }
 
 /// The writer's end of a job.
@@ -37,22 +43,24 @@ pub(super) struct Handover {
     pub written: oneshot::Receiver<Written>,
 }
 
-pub(super) fn job(from: Option<Position>, to: Checkpoint, replace: bool, names: Names) -> (Job, Handover) {
+pub(super) fn job(content: Content) -> (Job, Handover) {
     let (send_chunks, chunks) = flume::bounded(CHUNKS_MAX);
     let (done, written) = oneshot::channel();
-    (Job { from, to, replace, names, chunks, done }, Handover { chunks: send_chunks, written })
+    (Job { content, chunks, done }, Handover { chunks: send_chunks, written })
 }
 
 /// Writes cuts until the writer is gone.
 pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
-    for job in jobs {
+    for Job { content, chunks, done } in jobs {
         let result = store.commit(Cut {
-            from: job.from,
-            to: &job.to,
-            replace: job.replace,
-            names: &job.names,
-            rows: &mut || job.chunks.recv().map_err(|_| Abandoned),
+            from: content.from,
+            to: &content.to,
+            replace: content.replace,
+            names: &content.names,
+            rows: &mut || chunks.recv().map_err(|_| Abandoned),
+            ledger: &mut content.ledger.rows(),
+            merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
         });
-        let _ = job.done.send(Written { result, to: job.to, replace: job.replace, names: job.names });
+        let _ = done.send(Written { result, content });
     }
 }

@@ -1,6 +1,10 @@
 //! How an engine should behave.
 
 use std::time::Duration;
+use tally_core::counter::Durability as Level;
+
+/// How long a write may wait for its sync, where a counter says `interval` and the node does not.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// When an acknowledged write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +16,22 @@ pub enum Durability {
     Interval(Duration),
     /// Whenever the operating system likes.
     None,
+}
+
+impl Durability {
+    /// As counters declare it.
+    pub fn level(self) -> Level {
+        match self {
+            Durability::Sync => Level::Sync,
+            Durability::Interval(_) => Level::Interval,
+            Durability::None => Level::None,
+        }
+    }
+
+    /// How long a write of level `interval` waits for its sync at most.
+    pub fn interval(self) -> Duration {
+        if let Durability::Interval(interval) = self { interval } else { INTERVAL }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +47,8 @@ pub struct EngineOptions {
     pub checkpoint_cells: u64,
     /// A checkpoint is due after so many bytes of new ids.
     pub checkpoint_names_bytes: usize,
+    /// A checkpoint is due after so many changed rows of the ledger, which bounds the memory it needs.
+    pub checkpoint_ledger_rows: usize,
 }
 
 impl Default for EngineOptions {
@@ -38,6 +60,7 @@ impl Default for EngineOptions {
             checkpoint_records: 64_000_000,
             checkpoint_cells: 2_000_000,
             checkpoint_names_bytes: 16 << 20,
+            checkpoint_ledger_rows: 1_000_000,
         }
     }
 }

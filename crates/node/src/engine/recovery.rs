@@ -1,20 +1,21 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
 use super::lookup::{self, LOOKUP_THREADS, LOOKUPS_MAX};
-use super::shared::Shared;
+use super::queue::queues;
+use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
 use super::writer::Writer;
 use super::{EngineOptions, checkpoint};
-use crate::metrics::Metrics;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
 use tally_core::cell::Row;
 use tally_core::counter::{ConfigError, Declarations};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
-use tally_core::op::{Answer, Submission};
+use tally_core::op::{Answer, Op, Stamp, Submission};
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle, LogReader};
 use tally_storage::store::{self, Checkpoint, Store};
@@ -33,7 +34,9 @@ pub enum RecoveryError {
     Store(#[from] store::Error),
     #[error("record {offset} of the log: {error}")]
     Replay { offset: u64, error: ReplayError },
-    #[error("the store has a configuration that this version of Tally does not accept: {0}")]
+    #[error("the checkpoint cannot be read: {0}")]
+    Checkpoint(ReplayError),
+    #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("a thread of the engine cannot be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -52,17 +55,18 @@ pub struct Recovered {
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = State::new(hasher);
-    let checkpoint = store.checkpoint()?;
-    if let Some(checkpoint) = &checkpoint {
-        load(&mut state, store, checkpoint, table_bytes)?;
-    }
-    Ok(Restored { state, position: checkpoint.map(|checkpoint| checkpoint.position) })
+    let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
+    let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
+    load(&mut state, store, &checkpoint, table_bytes)?;
+    Ok(Restored { state, position: Some(checkpoint.position), read_from })
 }
 
 /// A state as of the store's last cut.
 pub struct Restored {
     state: State,
     position: Option<Position>,
+    /// Where the log has to be read from: some of what is remembered stands before the cut.
+    read_from: u64,
 }
 
 /// Opens an engine on a restored state: replays the log behind it and puts `declarations` in force if they are new.
@@ -75,12 +79,13 @@ pub fn open<L: Log + 'static>(
     options: EngineOptions,
     now_ms: u64,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
-    let Restored { mut state, position } = restored;
-    let log = open_log(position.map_or(0, |position| position.offset))?;
-    let replayed_records = replay(&mut state, &*store, &log, position)?;
+    let Restored { mut state, position, read_from } = restored;
+    let log = open_log(read_from)?;
+    let stored = position.map_or(0, |position| position.offset);
+    let replayed_records = replay(&mut state, &*store, &log, read_from, stored)?;
     let cells = state.table.cells();
     let recovered = Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records };
-    let mut thread = start(store, log, state, position, options)?;
+    let mut thread = start(store, log, state, position, read_from, options)?;
     if let Some(declarations) = declarations {
         declare(&mut thread.writer, declarations, now_ms)?;
     }
@@ -93,8 +98,6 @@ fn load(
     checkpoint: &Checkpoint,
     table_bytes: usize,
 ) -> Result<(), RecoveryError> {
-    let declarations = Declarations::parse(&checkpoint.config)?.with_version(checkpoint.config_version);
-    state.resume(checkpoint.log_time_ms, declarations);
     state.table.set_cold(checkpoint.counters);
     // Leave room for what comes next, or the first new cell would drive out an old one.
     let table_bytes = table_bytes - table_bytes / 8;
@@ -142,48 +145,66 @@ fn read_part(store: &dyn Store, part: u128, chunks: &flume::Sender<Vec<(CellKey,
     Ok(())
 }
 
-/// Applies the log from the store's position on. Answers how many records that were.
+/// Reads the log from `read_from` on: up to the cut it is only remembered, behind it it is applied. Answers how many records
+/// were applied.
 fn replay<L: Log>(
     state: &mut State,
     store: &dyn Store,
     log: &L,
-    stored: Option<Position>,
+    read_from: u64,
+    stored: u64,
 ) -> Result<u64, RecoveryError> {
     let handle = log.handle();
-    let mut reader = handle.reader(stored.unwrap_or_default())?;
+    let mut reader = handle.reader(Position { offset: read_from, ..log.end() })?;
     let (mut ops, mut answers) = (Submission::default(), Vec::<Answer>::new());
     let mut records = 0;
+    let mut resuming = true;
     while let Some(batch) = reader.next()? {
         let offset = batch.position.offset;
         let in_batch = |error| RecoveryError::Replay { offset, error };
+        if resuming && offset >= stored {
+            resuming = false;
+            state.resumed().map_err(in_batch)?;
+        }
         match state.decode(batch.records, &mut ops).map_err(in_batch)? {
             Replayed::Config { version, yaml } => {
                 let declarations = Declarations::parse(&yaml).map_err(|error| in_batch(error.into()))?;
-                state.configure(declarations.with_version(version));
+                let declarations = declarations.with_version(version);
+                match resuming {
+                    true => state.redeclare(declarations),
+                    false => state.configure(declarations, batch.end_offset()),
+                }
             }
             Replayed::Ops => {
-                load_missing(state, store, &ops)?;
-                let batch = Batch { records: batch.records, ops: &ops.ops, log_time_ms: batch.log_time_ms };
-                state.apply(&batch, &mut answers);
+                let Submission { ops, stamps, .. } = &ops;
+                let (records, log_time_ms) = (batch.records, batch.log_time_ms);
+                if !resuming {
+                    load_missing(state, store, ops, stamps)?;
+                }
+                let batch = Batch { records, ops, stamps, log_time_ms, offset };
+                if resuming { state.remember(&batch) } else { state.apply(&batch, &mut answers) }
             }
         }
-        records += u64::from(batch.count);
+        state.ledger.forget_loaded();
+        records += if resuming { 0 } else { u64::from(batch.count) };
+    }
+    if resuming {
+        state.resumed().map_err(RecoveryError::Checkpoint)?;
     }
     Ok(records)
 }
 
-fn load_missing(state: &mut State, store: &dyn Store, ops: &Submission) -> Result<(), RecoveryError> {
-    if state.table.cells().cold() == 0 {
-        return Ok(());
-    }
-    for op in &ops.ops {
-        if !state.knows(op)
-            && let Some(row) = store.get(op.cell)?
-        {
-            state.load(op.cell, row);
+/// Looks up what a batch needs, and then what that needs.
+fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stamp]) -> Result<(), RecoveryError> {
+    loop {
+        let needs = state.needs(ops, stamps, |_| None);
+        if needs.is_empty() {
+            return Ok(());
+        }
+        for need in needs {
+            state.load(need, lookup::stored(store, need)?);
         }
     }
-    Ok(())
 }
 
 /// Starts the threads beside the writer's own.
@@ -192,20 +213,26 @@ fn start<L: Log + 'static>(
     log: L,
     state: State,
     stored: Option<Position>,
+    read_from: u64,
     options: EngineOptions,
 ) -> Result<EngineThread<L>, RecoveryError> {
     let (send_message, messages) = flume::bounded(QUEUE_SUBMISSIONS_MAX);
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
-    let shared = Arc::new(Shared::new(
-        state.table.cells().clone(),
-        state.hasher(),
-        state.declarations().clone(),
-        Arc::new(Metrics::new()),
-        store.clone(),
-        send_message,
-        send_lookup,
-    ));
+    let (queues, waiting) = queues();
+    let shared = Arc::new(Shared::new(Parts {
+        cells: state.table.cells().clone(),
+        hasher: state.hasher(),
+        declarations: state.declarations().clone(),
+        store: store.clone(),
+        log: Box::new(log.handle()),
+        queues,
+        messages: send_message,
+        lookups: send_lookup,
+        applied: log.end(),
+    }));
+    shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
+    shared.log_needed_from.store(read_from, Ordering::Release);
     for _ in 0..LOOKUP_THREADS {
         let (shared, lookups) = (Arc::downgrade(&shared), lookups.clone());
         spawn("tally-lookup", move || lookup::run(&shared, &lookups))?;
@@ -213,7 +240,7 @@ fn start<L: Log + 'static>(
     let checkpointer = spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
     let durability = options.durability;
     let writer = Writer::new(log, state, stored, shared.clone(), options);
-    Ok(EngineThread { writer, shared, messages, jobs, checkpointer: Some(checkpointer), durability })
+    Ok(EngineThread { writer, shared, waiting, messages, jobs, checkpointer: Some(checkpointer), durability })
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
@@ -226,6 +253,7 @@ fn declare<L: Log>(writer: &mut Writer<L>, declarations: Declarations, now_ms: u
     if current.yaml() == declarations.yaml() {
         return Ok(());
     }
+    declarations.check_change(&writer.state().contracts.meanings())?;
     let version = current.version() + 1;
     writer.configure(declarations.with_version(version), now_ms)?;
     Ok(())

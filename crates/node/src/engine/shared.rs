@@ -1,31 +1,45 @@
 //! What all threads of a node share: the cells, the store, and the way to the writer.
 
+use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::{Found, Lookup};
-use super::{Committed, Page, Refusal, Wanted};
+use super::queue::Queues;
+use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
 use crate::clock;
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
-use flume::{Sender, TrySendError};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use flume::Sender;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::Declarations;
 use tally_core::id::{CellHasher, CellKey};
-use tally_core::limits::QUEUE_BYTES_MAX;
-use tally_core::op::{Op, Submission};
+use tally_core::ledger::Correction;
+use tally_core::op::Submission;
+use tally_core::position::Position;
 use tally_storage::store::Store;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The answer to a submission.
 pub(super) type Reply = oneshot::Sender<Result<Committed, Refusal>>;
 /// Word that something is done.
 pub(super) type Done = oneshot::Sender<Result<(), Refusal>>;
 
-/// What other threads ask of the writer.
+/// What other threads ask of the writer, beside commits.
 pub(super) enum Message {
-    Submit { submission: Submission, reply: Reply },
-    Checkpoint { wanted: Wanted, done: Done },
-    Stop { done: Done },
+    Checkpoint {
+        wanted: Wanted,
+        done: Done,
+    },
+    Correct {
+        request: CorrectionRequest,
+        reply: oneshot::Sender<Result<Correction, CorrectionError>>,
+    },
+    /// To look at the state, or to change in it what nobody can see: filters, rows that have expired.
+    Visit(Box<dyn FnOnce(&mut State) + Send>),
+    Stop {
+        done: Done,
+    },
 }
 
 pub(super) struct Shared {
@@ -34,38 +48,54 @@ pub(super) struct Shared {
     pub declarations: ArcSwap<Declarations>,
     pub metrics: Arc<Metrics>,
     pub store: Arc<dyn Store>,
+    pub log: Box<dyn Follow>,
+    pub queues: Queues,
     pub messages: Sender<Message>,
     pub lookups: Sender<Lookup>,
     /// How many cuts the writer knows to be in the store. Rows read under one number are as good as each other.
     pub cuts: AtomicU64,
-    /// The first record that a restart would replay.
+    /// The first record that a restart would read.
     pub log_needed_from: AtomicU64,
-    queue_bytes: AtomicUsize,
+    /// Where the last checkpoint stands.
+    pub checkpointed: AtomicU64,
+    /// Everything before it is applied.
+    pub applied: watch::Sender<Position>,
+    /// Odd while a correction is being applied; it changes with every correction.
+    pub revision: AtomicU64,
     failed: OnceLock<Arc<str>>,
     stopping: AtomicBool,
 }
 
+/// What a [`Shared`] is made of.
+pub(super) struct Parts {
+    pub cells: Arc<Cells>,
+    pub hasher: CellHasher,
+    pub declarations: Arc<Declarations>,
+    pub store: Arc<dyn Store>,
+    pub log: Box<dyn Follow>,
+    pub queues: Queues,
+    pub messages: Sender<Message>,
+    pub lookups: Sender<Lookup>,
+    pub applied: Position,
+}
+
 impl Shared {
-    pub fn new(
-        cells: Arc<Cells>,
-        hasher: CellHasher,
-        declarations: Arc<Declarations>,
-        metrics: Arc<Metrics>,
-        store: Arc<dyn Store>,
-        messages: Sender<Message>,
-        lookups: Sender<Lookup>,
-    ) -> Shared {
+    pub fn new(parts: Parts) -> Shared {
         Shared {
-            cells,
-            hasher,
-            declarations: ArcSwap::new(declarations),
-            metrics,
-            store,
-            messages,
-            lookups,
+            cells: parts.cells,
+            hasher: parts.hasher,
+            declarations: ArcSwap::new(parts.declarations),
+            metrics: Arc::new(Metrics::new()),
+            store: parts.store,
+            log: parts.log,
+            queues: parts.queues,
+            messages: parts.messages,
+            lookups: parts.lookups,
             cuts: AtomicU64::new(0),
             log_needed_from: AtomicU64::new(0),
-            queue_bytes: AtomicUsize::new(0),
+            checkpointed: AtomicU64::new(0),
+            applied: watch::Sender::new(parts.applied),
+            revision: AtomicU64::new(0),
             failed: OnceLock::new(),
             stopping: AtomicBool::new(false),
         }
@@ -92,35 +122,21 @@ impl Shared {
     }
 
     pub fn send_submission(&self, submission: Submission, reply: Reply) -> Result<(), Refusal> {
-        let bytes = queued_bytes(&submission);
-        let before = self.queue_bytes.fetch_add(bytes, Ordering::AcqRel);
-        // A single submission always fits: its own size is bounded where it is made.
-        let fits = before == 0 || before + bytes <= QUEUE_BYTES_MAX;
-        let sent = if fits {
-            self.messages.try_send(Message::Submit { submission, reply }).map_err(refusal)
-        } else {
-            Err(Refusal::busy())
-        };
+        let sent = self.queues.send(submission, reply);
         if sent.is_err() {
-            self.queue_bytes.fetch_sub(bytes, Ordering::AcqRel);
             self.metrics.queue_refusals.inc();
         }
         sent
-    }
-
-    /// The writer took a submission from the queue.
-    pub fn left_queue(&self, submission: &Submission) {
-        self.queue_bytes.fetch_sub(queued_bytes(submission), Ordering::AcqRel);
     }
 
     pub async fn send(&self, message: Message) -> Result<(), Refusal> {
         self.messages.send_async(message).await.map_err(|_| Refusal::ShuttingDown)
     }
 
-    /// Asks the store for cells, on threads that may wait for a disk.
-    pub async fn lookup(&self, keys: Vec<CellKey>) -> Result<Found, Refusal> {
+    /// Asks the store, on threads that may wait for a disk.
+    pub async fn lookup(&self, needs: Vec<Need>) -> Result<Found, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.lookups.send_async(Lookup { keys, reply }).await.map_err(|_| Refusal::ShuttingDown)?;
+        self.lookups.send_async(Lookup { needs, reply }).await.map_err(|_| Refusal::ShuttingDown)?;
         answer.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
@@ -130,29 +146,35 @@ impl Shared {
         let next = (ids.len() == limit).then(|| ids.last().cloned()).flatten();
         let mut counters = Vec::with_capacity(ids.len());
         for id in ids {
-            if let Some(value) = self.value(self.hasher.key(&id))? {
-                counters.push((id, value));
+            if let Some(reading) = self.read_blocking(self.hasher.key(&id))? {
+                counters.push((id, reading.value));
             }
         }
         Ok(Page { counters, next })
     }
 
-    fn value(&self, key: CellKey) -> Result<Option<i64>, Refusal> {
+    /// What memory knows, value and generation.
+    pub fn read(&self, key: CellKey) -> Result<Option<Reading>, Cold> {
         match self.cells.read(key, clock::now_ms) {
-            Hot::Value(value) => Ok(Some(value)),
+            Hot::Value(value) => Ok(Some(Reading { value, generation: self.cells.mark(key).generation })),
             Hot::Absent => Ok(None),
-            Hot::Cold => Ok(Found::read(self, vec![key])?.value(key, clock::now_ms())),
+            Hot::Cold => Err(Cold),
+        }
+    }
+
+    fn read_blocking(&self, key: CellKey) -> Result<Option<Reading>, Refusal> {
+        match self.read(key) {
+            Ok(reading) => Ok(reading),
+            Err(Cold) => Ok(Found::read(self, vec![Need::Cell(key)])?.reading(key, clock::now_ms())),
         }
     }
 }
 
-fn queued_bytes(submission: &Submission) -> usize {
-    submission.records.len() + submission.ops.len() * size_of::<Op>()
-}
+/// Only the store knows.
+pub(super) struct Cold;
 
-fn refusal(error: TrySendError<Message>) -> Refusal {
-    match error {
-        TrySendError::Full(_) => Refusal::busy(),
-        TrySendError::Disconnected(_) => Refusal::ShuttingDown,
+impl Found {
+    pub fn reading(&self, key: CellKey, now_ms: u64) -> Option<Reading> {
+        self.row(key, now_ms).map(|row| Reading { value: row.value, generation: row.mark.generation })
     }
 }

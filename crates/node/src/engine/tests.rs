@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Weak;
+use tally_core::event::Event;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 use tally_storage::log::local::{LocalLog, Options as LogOptions};
 use tally_storage::store::Store;
@@ -16,8 +17,14 @@ use tally_storage::store::memory::MemoryStore;
 use tally_wal::testing::{Fault, FaultDisk};
 use tally_wal::{Disk, RealDisk};
 
-const CONFIG: &str =
-    "counters:\n  - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}]}\n";
+const CONFIG: &str = "\
+counters:
+  - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}]}
+  - {counterName: paid, mode: persistent, dimensions: [page], rules: [{on: ad, op: increment}]}
+  - {counterName: all, mode: persistent, rules: [{on: ad, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [page], entity: [user], rules: [{on: like, op: increment}, {on: unlike, op: decrement}]}
+  - {counterName: views, mode: display, dedup: {by: [session, seq], window: 1h}, rules: [{on: view, op: increment}]}
+";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Value {
@@ -25,7 +32,7 @@ struct Value {
     deadline: Option<u64>,
 }
 
-/// What the counters should be.
+/// What the counters should be. What is remembered beside counts is kept under names that begin with a zero.
 type Model = BTreeMap<Vec<u8>, Value>;
 
 #[derive(Clone, Debug)]
@@ -37,6 +44,14 @@ enum Step {
     Persist(u8),
     Get(u8),
     Event(u8, i64),
+    /// An event id, and which page it says.
+    Claim(u8, u8),
+    /// A user, a page, a time, and whether it is liked.
+    Like(u8, u8, i64, bool),
+    /// A session and a number there.
+    View(u8, u64),
+    /// A counter, an idempotency key and a delta.
+    Once(u8, u8, i64),
     Flush,
 }
 
@@ -67,6 +82,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..40).prop_map(Step::Persist),
         3 => (0u8..40).prop_map(Step::Get),
         4 => (0u8..20, -3i64..3).prop_map(|(n, delta)| Step::Event(n, delta)),
+        8 => (0u8..60, 0u8..2).prop_map(|(id, page)| Step::Claim(id, page)),
+        6 => (0u8..8, 0u8..4, 0i64..6, any::<bool>()).prop_map(|(user, page, at, on)| Step::Like(user, page, at, on)),
+        5 => (0u8..3, 0u64..30).prop_map(|(session, seq)| Step::View(session, seq)),
+        4 => (0u8..10, 0u8..6, 1i64..3).prop_map(|(n, key, delta)| Step::Once(n, key, delta)),
     ]
 }
 
@@ -82,8 +101,14 @@ fn lives() -> impl Strategy<Value = Vec<Life>> {
     proptest::collection::vec(life, 1..40)
 }
 
+/// What is remembered of something, and what was.
+fn remember(model: &mut Model, fact: String, value: i64) -> Option<i64> {
+    let fact = format!("\0{fact}").into_bytes();
+    model.insert(fact, Value { value, deadline: None }).map(|old| old.value)
+}
+
 /// Applies a step to the model and answers what the engine should answer.
-fn apply(model: &mut Model, step: &Step) -> Answer {
+fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
     let previous = |model: &Model, n: &u8| model.get(&id(*n)).map(|counter| counter.value);
     let add = |model: &mut Model, id: Vec<u8>, delta: i64| {
         let counter = model.entry(id).or_insert(Value { value: 0, deadline: None });
@@ -95,7 +120,63 @@ fn apply(model: &mut Model, step: &Step) -> Answer {
             None => Answer::Overflow,
         }
     };
-    match step {
+    vec![match step {
+        Step::Claim(claimed, page) => {
+            let first = remember(model, format!("claim {claimed}"), i64::from(*page));
+            remember(model, format!("claim {claimed}"), first.unwrap_or(i64::from(*page)));
+            return match first {
+                None => {
+                    let paid = add(model, format!("paid:p{page}").into_bytes(), 1);
+                    vec![Answer::Yes, paid, add(model, b"all".to_vec(), 1)]
+                }
+                Some(first) if first == i64::from(*page) => vec![Answer::No, Answer::Duplicate, Answer::Duplicate],
+                Some(_) => vec![Answer::No, Answer::Conflict, Answer::Conflict],
+            };
+        }
+        Step::Like(user, page, at, on) => {
+            let fact = |what| format!("{what} of {user}");
+            let last = remember(model, fact("time"), *at);
+            if let Some(last) = last.filter(|last| last > at) {
+                remember(model, fact("time"), last);
+                return vec![Answer::Ignored];
+            }
+            let liked = remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
+            match liked {
+                None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
+                Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),
+                Some(liked) => {
+                    remember(model, fact("page"), liked);
+                    Answer::Ignored
+                }
+                None => Answer::Ignored,
+            }
+        }
+        Step::View(session, seq) => match remember(model, format!("view {session} {seq}"), 1) {
+            None => add(model, b"views".to_vec(), 1),
+            Some(_) => Answer::Duplicate,
+        },
+        Step::Once(n, key, delta) => {
+            let fact = |what| format!("{what} {key} for {n}");
+            match remember(model, fact("delta"), *delta) {
+                None => {
+                    let answer = add(model, id(*n), *delta);
+                    match answer {
+                        Answer::Value(value) => _ = remember(model, fact("answer"), value),
+                        _ => _ = model.remove(format!("\0{}", fact("delta")).as_bytes()),
+                    }
+                    answer
+                }
+                Some(first) if first == *delta => {
+                    let answer = remember(model, fact("answer"), 0).unwrap();
+                    remember(model, fact("answer"), answer);
+                    Answer::Repeated(answer)
+                }
+                Some(first) => {
+                    remember(model, fact("delta"), first);
+                    Answer::OtherDelta(first)
+                }
+            }
+        }
         Step::Add(n, delta) => add(model, id(*n), *delta),
         Step::Event(n, delta) => add(model, format!("hits:p{n}").into_bytes(), *delta),
         Step::Get(n) => previous(model, n).map_or(Answer::Absent, Answer::Value),
@@ -132,10 +213,11 @@ fn apply(model: &mut Model, step: &Step) -> Answer {
             None => Answer::No,
         },
         Step::Flush => {
-            model.clear();
+            // What was seen within a window is not forgotten: it is the log that remembers it.
+            model.retain(|name, _| name.starts_with(b"\0view"));
             Answer::Yes
         }
-    }
+    }]
 }
 
 fn submission(steps: &[Step], engine: &Engine) -> Submission {
@@ -151,16 +233,45 @@ fn submission(steps: &[Step], engine: &Engine) -> Submission {
             Step::Persist(n) => out.persist(named(n).0, &named(n).1),
             Step::Get(n) => out.get(named(n).0),
             Step::Flush => out.flush(),
-            Step::Event(n, delta) => {
-                let mut event = tally_core::event::Event::new("hit", 0);
-                event.delta = *delta;
-                event.dimensions.push(("page".into(), format!("p{n}").into()));
-                let at = out.record(&tally_core::record::Record::Event(event.clone()));
-                stager.stage(&event, at, &mut out, &mut |_, _| panic!("nothing to reject"));
+            Step::Once(n, key, delta) => {
+                let (cell, name) = named(n);
+                let hashed = tally_core::fact::answer_key(&engine.hasher(), &name, &[*key]);
+                out.add_once(cell, &name, *delta, hashed, &[*key]);
+            }
+            Step::Event(..) | Step::Claim(..) | Step::Like(..) | Step::View(..) => {
+                let event = event(step);
+                let at = out.event(&event);
+                stager.stage(&event, at, &mut out, &mut |_, rejection| panic!("{rejection}"));
             }
         }
     }
     out
+}
+
+fn event(step: &Step) -> Event<'static> {
+    let (kind, page) = match step {
+        Step::Event(n, _) => ("hit", n),
+        Step::Claim(_, page) => ("ad", page),
+        Step::Like(_, page, _, true) => ("like", page),
+        Step::Like(_, page, _, false) => ("unlike", page),
+        _ => ("view", &0),
+    };
+    let mut event = Event::new(kind, 0);
+    event.dimensions.push(("page".into(), format!("p{page}").into()));
+    match step {
+        Step::Event(_, delta) => event.delta = *delta,
+        Step::Claim(id, _) => event.event_id = Some(format!("e{id}").into()),
+        Step::Like(user, _, at, _) => {
+            event.dimensions.push(("user".into(), user.to_string().into()));
+            event.occurred_at_ms = Some(*at);
+        }
+        Step::View(session, seq) => {
+            event.session = Some(session.to_string().into());
+            event.seq = Some(*seq);
+        }
+        _ => unreachable!("the others are no events"),
+    }
+    event
 }
 
 fn options() -> EngineOptions {
@@ -168,6 +279,7 @@ fn options() -> EngineOptions {
         // Less than an empty table takes: every clean cell that is not in use leaves, and checkpoints come all the time.
         table_bytes: 90_000,
         checkpoint_cells: 7,
+        checkpoint_ledger_rows: 9,
         ..EngineOptions::default()
     }
 }
@@ -207,14 +319,16 @@ async fn contents(engine: &Engine) -> Vec<(Vec<u8>, i64)> {
 }
 
 fn values(model: &Model) -> Vec<(Vec<u8>, i64)> {
-    model.iter().map(|(id, counter)| (id.clone(), counter.value)).collect()
+    let counters = model.iter().filter(|(id, _)| !id.starts_with(b"\0"));
+    counters.map(|(id, counter)| (id.clone(), counter.value)).collect()
 }
 
 async fn check(engine: &Engine, model: &Model) {
-    assert_eq!(engine.len(), model.len() as u64);
+    assert_eq!(engine.len(), values(model).len() as u64);
     for n in 0..40 {
         let expected = model.get(&id(n)).map(|counter| counter.value);
-        assert_eq!(engine.get(engine.hasher().key(&id(n))).await.unwrap(), expected, "counter {n}");
+        let found = engine.get(engine.hasher().key(&id(n))).await.unwrap();
+        assert_eq!(found.map(|reading| reading.value), expected, "counter {n}");
     }
 }
 
@@ -225,7 +339,7 @@ async fn live(engine: &Engine, model: &mut Model, lives: &mut std::vec::IntoIter
         match life {
             Life::Submit(steps) => {
                 let committed = engine.submit(submission(&steps, engine)).await.unwrap();
-                let expected: Vec<_> = steps.iter().map(|step| apply(model, step)).collect();
+                let expected: Vec<_> = steps.iter().flat_map(|step| apply(model, step)).collect();
                 assert_eq!(committed.answers, expected, "{steps:?}");
             }
             Life::Checkpoint => engine.checkpoint(Wanted::Everything).await.unwrap(),
@@ -292,7 +406,10 @@ fn eventful_life() -> Vec<Vec<Step>> {
     let mut life =
         vec![adds(0), adds(3), vec![Step::Delete(1), Step::Event(1, 2), Step::Set(2, 70, SetCondition::Always)]];
     life.extend((0..12).map(|n| vec![Step::Add(n, 1), Step::Event(n, 1), Step::Add(30, 1)]));
+    life.extend((0..6).map(|n| vec![Step::Claim(n, 0), Step::Claim(n / 2, 0), Step::Like(n % 2, 1, 1, n % 3 != 0)]));
+    life.extend((0..4).map(|n| vec![Step::View(0, n), Step::View(0, n / 2), Step::Once(n as u8, 1, 1), Step::Once(0, 1, 1)]));
     life.push(vec![Step::Flush, Step::Add(5, 5)]);
+    life.extend((0..6).map(|n| vec![Step::Claim(n % 3, 0), Step::Once(1, n % 2, 1), Step::Like(0, 1, 2, n % 2 == 0)]));
     life.extend((0..6).map(|n| vec![Step::Add(n, 3), Step::Delete(n + 1), Step::Event(9, 1)]));
     life
 }

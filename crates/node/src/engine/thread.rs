@@ -5,6 +5,7 @@
 
 use super::checkpoint::Job;
 use super::lookup::Found;
+use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
 use super::writer::Writer;
 use super::{Committed, Durability, Engine, Hot, Refusal, Wanted};
@@ -18,6 +19,7 @@ use std::time::Duration;
 use tally_core::cell::SEGMENTS;
 use tally_core::id::CellKey;
 use tally_core::op::{Answer, Submission};
+use tally_core::position::Position;
 use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
 use tokio::sync::{Notify, oneshot};
@@ -30,11 +32,14 @@ const TICK: Duration = Duration::from_millis(50);
 const THIN_OUT_PER_TURN: usize = 4;
 /// A checkpoint that failed is not tried again at once.
 const CUT_RETRY: Duration = Duration::from_secs(5);
+/// How often the writer looks for late entries whose run has come.
+const LATE_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything the writer's thread is started with.
 pub struct EngineThread<L: Log = LocalLog> {
     pub(super) writer: Writer<L>,
     pub(super) shared: Arc<Shared>,
+    pub(super) waiting: Waiting,
     pub(super) messages: Receiver<Message>,
     pub(super) jobs: Sender<Job>,
     pub(super) checkpointer: Option<JoinHandle<()>>,
@@ -47,8 +52,10 @@ pub struct LocalEngine<L: Log = LocalLog> {
     desk: Rc<Desk<L>>,
 }
 
-struct Desk<L: Log> {
-    writer: RefCell<Writer<L>>,
+pub(super) struct Desk<L: Log> {
+    pub writer: RefCell<Writer<L>>,
+    pub shared: Arc<Shared>,
+    waiting: Waiting,
     commit_due: Notify,
     cut_due: Notify,
     cut_ended: Notify,
@@ -72,6 +79,8 @@ impl<L: Log + 'static> EngineThread<L> {
         let engine = self.engine();
         let desk = Rc::new(Desk {
             writer: RefCell::new(self.writer),
+            shared: self.shared,
+            waiting: self.waiting,
             commit_due: Notify::new(),
             cut_due: Notify::new(),
             cut_ended: Notify::new(),
@@ -81,6 +90,7 @@ impl<L: Log + 'static> EngineThread<L> {
         tokio::task::spawn_local(desk.clone().commit_loop());
         tokio::task::spawn_local(desk.clone().cut_loop(self.jobs));
         tokio::task::spawn_local(desk.clone().tick_loop(self.durability));
+        tokio::task::spawn_local(desk.clone().late_loop());
         let connections = connections(local.clone());
         tokio::select! {
             biased;
@@ -95,22 +105,60 @@ impl<L: Log + 'static> EngineThread<L> {
 impl<L: Log + 'static> Desk<L> {
     async fn commit_loop(self: Rc<Self>) {
         loop {
-            self.commit_due.notified().await;
+            if self.waiting.is_empty() {
+                tokio::select! {
+                    () = self.commit_due.notified() => {}
+                    () = self.shared.queues.rung() => {}
+                }
+            }
+            self.stage_shares();
             // Whoever is ready gets into this commit.
             tokio::task::yield_now().await;
-            let mut writer = self.writer.borrow_mut();
-            if writer.has_staged() {
-                writer.commit(clock::now_ms());
-            }
-            if writer.is_cut_due() {
-                self.cut_due.notify_one();
-            }
+            self.commit();
+        }
+    }
+
+    /// Stages a share of each stream.
+    fn stage_shares(self: &Rc<Self>) {
+        self.shared.queues.take_shares(&self.waiting, |queued| self.stage_queued(queued));
+    }
+
+    fn commit(&self) {
+        let mut writer = self.writer.borrow_mut();
+        if writer.has_staged() {
+            writer.commit(clock::now_ms());
+        }
+        if writer.is_cut_due() {
+            self.cut_due.notify_one();
+        }
+    }
+
+    /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next one need not wait.
+    fn stage_queued(self: &Rc<Self>, queued: Queued) {
+        let Queued { submission, reply, waits } = queued;
+        self.shared.metrics.projection_lag_seconds.set(waits.elapsed().as_secs_f64());
+        let ready = {
+            let writer = self.writer.borrow();
+            !writer.is_crowded() && writer.missing(&submission, &Found::default()).is_empty()
+        };
+        if ready {
+            self.writer.borrow_mut().stage(&submission, Found::default(), reply);
+            return;
+        }
+        let desk = self.clone();
+        tokio::task::spawn_local(async move { desk.stage(&submission, reply).await });
+    }
+
+    async fn late_loop(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(LATE_EVERY).await;
+            self.run_late().await;
         }
     }
 
     /// Memory is bounded: when changed cells fill it, writes wait for the cut that lets them leave. Before they are staged:
     /// from then on no cell may leave.
-    async fn wait_for_room(&self) -> Result<(), Refusal> {
+    pub(super) async fn wait_for_room(&self) -> Result<(), Refusal> {
         let started = clock::Stopwatch::start();
         while self.writer.borrow().is_crowded() {
             self.cut_due.notify_one();
@@ -142,9 +190,7 @@ impl<L: Log + 'static> Desk<L> {
             if writer.is_cut_due() {
                 self.cut_due.notify_one();
             }
-            if let Durability::Interval(interval) = durability
-                && last_sync.elapsed() + TICK > interval
-            {
+            if writer.is_sync_promised() && last_sync.elapsed() + TICK > durability.interval() {
                 last_sync = clock::Stopwatch::start();
                 // A failure is remembered, and every later write is told.
                 let _ = writer.sync();
@@ -202,7 +248,7 @@ impl<L: Log + 'static> Desk<L> {
     }
 
     /// Stages a submission as soon as everything it needs is known.
-    async fn stage(&self, shared: &Shared, submission: &Submission, reply: Reply) {
+    async fn stage(&self, submission: &Submission, reply: Reply) {
         let mut found = Found::default();
         loop {
             if let Err(refusal) = self.wait_for_room().await {
@@ -215,9 +261,11 @@ impl<L: Log + 'static> Desk<L> {
                 self.commit_due.notify_one();
                 return;
             }
+            if found.needs().next().is_some() {
+                self.shared.metrics.conflict_retries.inc();
+            }
             // Ask for what was found before as well: it may have come from an older cut.
-            let keys = found.rows.iter().map(|(key, _)| *key).chain(missing).collect();
-            match shared.lookup(keys).await {
+            match self.shared.lookup(found.needs().chain(missing).collect()).await {
                 Ok(rows) => found = rows,
                 Err(refusal) => {
                     let _ = reply.send(Err(refusal));
@@ -244,52 +292,41 @@ impl<L: Log + 'static> LocalEngine<L> {
     }
 
     /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
-    pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<(), Refusal> {
+    pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<Position, Refusal> {
         // Reads go on whatever happens to the log.
         if submission.record_count > 0 {
             self.engine.health()?;
         }
         let (reply, answer) = oneshot::channel();
-        self.desk.stage(&self.engine.shared, submission, reply).await;
+        self.desk.stage(submission, reply).await;
         submission.clear();
         let committed: Committed = answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
         *answers = committed.answers;
-        Ok(())
+        Ok(committed.position)
     }
 
     /// Takes messages from other threads until one of them says stop, which is answered by the caller.
     async fn receive(&self, messages: Receiver<Message>) -> (Done, Result<(), Refusal>) {
-        let shared = &self.engine.shared;
         loop {
             match messages.recv_async().await.expect("the engine holds a sender itself") {
-                Message::Submit { submission, reply } => {
-                    shared.left_queue(&submission);
-                    self.stage_aside(submission, reply);
-                }
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
+                Message::Visit(visit) => visit(self.desk.writer.borrow_mut().state_mut()),
+                Message::Correct { request, reply } => {
+                    let desk = self.desk.clone();
+                    tokio::task::spawn_local(async move { drop(reply.send(desk.correct(request).await)) });
+                }
                 Message::Stop { done } => return (done, self.finish().await),
             }
         }
     }
 
-    /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next message need not wait.
-    fn stage_aside(&self, submission: Submission, reply: Reply) {
-        let ready = {
-            let writer = self.desk.writer.borrow();
-            !writer.is_crowded() && writer.missing(&submission, &Found::default()).is_empty()
-        };
-        if ready {
-            self.desk.writer.borrow_mut().stage(&submission, Found::default(), reply);
-            self.desk.commit_due.notify_one();
-            return;
-        }
-        let (desk, shared) = (self.desk.clone(), self.engine.shared.clone());
-        tokio::task::spawn_local(async move { desk.stage(&shared, &submission, reply).await });
-    }
-
-    /// Commits what is staged and takes the last checkpoint.
+    /// Commits what was accepted and takes the last checkpoint.
     async fn finish(&self) -> Result<(), Refusal> {
-        self.desk.writer.borrow_mut().commit(clock::now_ms());
+        while !self.desk.waiting.is_empty() {
+            self.desk.stage_shares();
+            self.desk.commit();
+        }
+        self.desk.commit();
         let (done, waits) = oneshot::channel();
         self.desk.request_cut(Wanted::Everything, done);
         waits.await.unwrap_or(Err(Refusal::ShuttingDown))

@@ -1,19 +1,20 @@
 //! The one writer: stages submissions, commits them to the log, applies them and answers. No task, no thread, no clock.
 
-use super::checkpoint::{self, Handover, Job, Written};
+use super::checkpoint::{self, Content, Handover, Job, Written};
+use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
-use super::options::{Durability, EngineOptions};
+use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::{Committed, Refusal, Wanted};
 use crate::clock::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Batch, State};
-use tally_core::cell::Row;
-use tally_core::counter::Declarations;
+use tally_core::aggregate::{Batch, Need, State, Stored};
+use tally_core::counter::{Declarations, Durability};
 use tally_core::id::CellKey;
+use tally_core::ledger::{Correction, Row};
 use tally_core::limits::COMMIT_BYTES_MAX;
-use tally_core::op::{Answer, Submission};
+use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
 use tally_storage::log::{Log, LogError, LogHandle};
@@ -21,6 +22,8 @@ use tally_storage::store::Checkpoint;
 
 /// Segments thinned out after one commit, so that no commit waits long for room.
 const THIN_OUT_PER_COMMIT: usize = 2;
+/// Duplicates of one commit that get a line in the log of the process; the audit has them all.
+const DUPLICATES_TOLD: usize = 3;
 
 pub(super) struct Writer<L: Log> {
     log: L,
@@ -30,15 +33,21 @@ pub(super) struct Writer<L: Log> {
     /// Staged for the next commit, and who waits for it.
     batch: Submission,
     waiting: Vec<Waiting>,
-    loads: Vec<(CellKey, Row)>,
+    loads: Vec<(Need, Stored)>,
     answers: Vec<Answer>,
+    /// The most that anything staged asks for.
+    durability: Durability,
     /// Something is in the log that is not synced.
     unsynced: bool,
+    /// And somebody was promised that it will be soon.
+    sync_promised: bool,
     /// Where the store stands.
     stored: Option<Position>,
     log_bytes_since_cut: u64,
     /// The log has no room for another segment: a cut frees some.
     log_is_full: bool,
+    /// Memory of the state beside its cells, as of the last look.
+    other_bytes: usize,
 }
 
 struct Waiting {
@@ -63,10 +72,13 @@ impl<L: Log> Writer<L> {
             waiting: Vec::new(),
             loads: Vec::new(),
             answers: Vec::new(),
+            durability: Durability::None,
             unsynced: false,
+            sync_promised: false,
             stored,
             log_bytes_since_cut: 0,
             log_is_full: false,
+            other_bytes: 0,
         }
     }
 
@@ -74,27 +86,30 @@ impl<L: Log> Writer<L> {
         &self.state
     }
 
+    pub fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+
     /// Puts declarations in force, by a record of the log.
     pub fn configure(&mut self, declarations: Declarations, now_ms: u64) -> Result<(), Refusal> {
         assert!(self.batch.is_empty(), "a configuration is alone in its batch");
         let yaml = declarations.yaml().as_bytes();
         self.batch.record(&Record::Config { version: declarations.version(), yaml });
+        self.durability = Durability::Sync;
         let appended = self.append(now_ms);
         self.batch.clear();
         appended?;
-        self.state.configure(declarations);
+        self.state.configure(declarations, self.log.end().offset);
+        self.shared.applied.send_replace(self.log.end());
         self.shared.declarations.store(self.state.declarations().clone());
         Ok(())
     }
 
-    /// The cells of a submission that neither memory nor `found` knows.
-    pub fn missing(&self, submission: &Submission, found: &Found) -> Vec<CellKey> {
-        if self.shared.cells.cold() == 0 {
-            return Vec::new();
-        }
+    /// What a submission needs that neither memory nor `found` knows.
+    pub fn missing(&self, submission: &Submission, found: &Found) -> Vec<Need> {
         let found_is_current = found.cuts == self.shared.cuts.load(Ordering::Acquire);
-        let unknown = submission.ops.iter().filter(|op| !self.state.knows(op));
-        unknown.map(|op| op.cell).filter(|cell| !(found_is_current && found.has(*cell))).collect()
+        let found = |need| if found_is_current { found.get(need) } else { None };
+        self.state.needs(&submission.ops, &submission.stamps, found)
     }
 
     /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory.
@@ -103,8 +118,10 @@ impl<L: Log> Writer<L> {
             // Without making room: the submission was checked already, and what it needs must stay.
             self.commit_staged(crate::clock::now_ms());
         }
-        let loads = found.rows.into_iter().filter_map(|(key, row)| Some((key, row?)));
-        self.loads.extend(loads);
+        self.loads.extend(found.into_rows());
+        if submission.record_count > 0 {
+            self.durability = self.durability.max(submission.needs.durability(self.options.durability.level()));
+        }
         self.waiting.push(Waiting { ops: submission.ops.len(), reply });
         self.batch.append(submission);
     }
@@ -135,6 +152,7 @@ impl<L: Log> Writer<L> {
         }
         self.loads.clear();
         self.batch.clear();
+        self.durability = Durability::None;
     }
 
     /// Lets counters expire although nobody writes.
@@ -142,6 +160,7 @@ impl<L: Log> Writer<L> {
         let due = self.state.table.first_deadline().is_some_and(|(at_ms, ..)| at_ms <= now_ms);
         if due && !self.has_staged() && !self.log_is_full && self.shared.health().is_ok() {
             self.batch.record(&Record::Tick);
+            self.durability = self.options.durability.level();
             self.commit(now_ms);
         }
     }
@@ -155,7 +174,13 @@ impl<L: Log> Writer<L> {
         self.log.sync().map_err(|error| self.refusal(error))?;
         self.shared.metrics.sync_seconds.observe(stopwatch.elapsed().as_secs_f64());
         self.unsynced = false;
+        self.sync_promised = false;
         Ok(())
+    }
+
+    /// Whether somebody was promised a sync that is still to come.
+    pub fn is_sync_promised(&self) -> bool {
+        self.sync_promised
     }
 
     /// The time to live of a counter, if memory knows it.
@@ -167,8 +192,10 @@ impl<L: Log> Writer<L> {
         let appended = self.log.append(log_time_ms, self.batch.record_count, &self.batch.records);
         let appended = appended.map_err(|error| self.refusal(error))?;
         self.unsynced = true;
-        if self.options.durability == Durability::Sync {
-            self.sync()?;
+        match std::mem::replace(&mut self.durability, Durability::None) {
+            Durability::Sync => self.sync()?,
+            Durability::Interval => self.sync_promised = true,
+            Durability::None => {}
         }
         let bytes = self.batch.records.len() as u64;
         self.log_bytes_since_cut += bytes;
@@ -192,12 +219,8 @@ impl<L: Log> Writer<L> {
     }
 
     fn apply_and_answer(&mut self, log_time_ms: u64) {
-        for (key, row) in self.loads.drain(..) {
-            self.state.load(key, row);
-        }
-        let batch = Batch { records: &self.batch.records, ops: &self.batch.ops, log_time_ms };
-        self.state.apply(&batch, &mut self.answers);
         let position = self.log.end();
+        self.apply(log_time_ms);
         let mut answers = self.answers.as_slice();
         for waiting in self.waiting.drain(..) {
             let (mine, rest) = answers.split_at(waiting.ops);
@@ -207,28 +230,98 @@ impl<L: Log> Writer<L> {
         self.batch.clear();
     }
 
+    /// Applies what was appended; everybody sees it from here on.
+    fn apply(&mut self, log_time_ms: u64) {
+        for (need, stored) in self.loads.drain(..) {
+            self.state.load(need, stored);
+        }
+        let position = self.log.end();
+        let Submission { records, record_count, ops, stamps, .. } = &self.batch;
+        let offset = position.offset - u64::from(*record_count);
+        let audited = self.state.ledger.duplicates.changed();
+        self.state.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut self.answers);
+        self.tell_duplicates(audited);
+        if *record_count > 0 {
+            self.shared.applied.send_replace(position);
+        }
+    }
+
+    /// Says which events were dropped since `audited`; the first few, since a sender that repeats itself is not brief.
+    fn tell_duplicates(&self, audited: usize) {
+        let duplicates = &self.state.ledger.duplicates;
+        // Each is two rows: itself, and where it is by its event id.
+        let fresh = (duplicates.changed() - audited) / 2;
+        for duplicate in duplicates.iter().rev().take(fresh.min(DUPLICATES_TOLD)) {
+            let result = if duplicate.conflict { "CONFLICT" } else { "DROPPED_DUPLICATE" };
+            tracing::info!(
+                counterName = duplicate.counters.join(","),
+                dimensionKey = ?duplicate.dimensions,
+                eventId = duplicate.event_id,
+                op = if duplicate.delta < 0 { "DEC" } else { "INC" },
+                result,
+                "an event id came again"
+            );
+        }
+        let untold = fresh.saturating_sub(DUPLICATES_TOLD);
+        if untold > 0 {
+            tracing::info!(untold, "more event ids came again; GET /v1/duplicates has them all");
+        }
+    }
+
+    /// Commits a correction by itself. What it touches is known.
+    pub fn correct(
+        &mut self,
+        request: &CorrectionRequest,
+        found: Found,
+        now_ms: u64,
+    ) -> Result<Correction, CorrectionError> {
+        self.commit_staged(now_ms);
+        for (need, stored) in found.into_rows() {
+            self.state.load(need, stored);
+        }
+        let CorrectionRequest { cause, reason, author, deltas } = request;
+        let correction = self.state.draft(cause.clone(), reason, author, deltas)?;
+        let record = Record::Correct(&correction.to_bytes());
+        self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
+        self.durability = Durability::Sync;
+        let appended = self.append(now_ms.max(self.state.log_time_ms()));
+        if let Ok(log_time_ms) = appended {
+            self.shared.revision.fetch_add(1, Ordering::AcqRel);
+            self.apply(log_time_ms);
+            self.shared.revision.fetch_add(1, Ordering::AcqRel);
+        }
+        self.batch.clear();
+        Ok(Correction { at_ms: appended?, ..correction })
+    }
+
     /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
     /// that memory knows its cells.
     pub fn make_room(&mut self, segments: usize) {
         if self.has_staged() {
             return;
         }
+        self.state.ledger.forget_loaded();
         for _ in 0..segments {
-            if self.state.table.bytes() <= self.options.table_bytes {
+            if self.bytes() <= self.options.table_bytes {
                 break;
             }
             self.state.table.thin_out();
         }
     }
 
+    /// The memory of the state.
+    fn bytes(&self) -> usize {
+        self.state.table.bytes() + self.other_bytes
+    }
+
     /// Far over the bound: changed cells cannot leave before a cut has them, so writes have to wait for one.
     pub fn is_crowded(&self) -> bool {
-        self.state.table.bytes() > self.options.table_bytes + self.options.table_bytes / 4
+        self.bytes() > self.options.table_bytes + self.options.table_bytes / 4
     }
 
     pub fn is_cut_due(&self) -> bool {
         let (table, options) = (&self.state.table, &self.options);
-        let full_of_changes = table.bytes() > options.table_bytes
+        let full_of_changes = self.bytes() > options.table_bytes
             && (table.dirty() >= self.shared.cells.len().saturating_sub(self.shared.cells.cold()) / 4
                 || self.is_crowded());
         !table.is_cutting()
@@ -237,7 +330,8 @@ impl<L: Log> Writer<L> {
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
-                || self.state.names.bytes() >= options.checkpoint_names_bytes)
+                || self.state.names.bytes() >= options.checkpoint_names_bytes
+                || self.state.ledger.changed() >= options.checkpoint_ledger_rows)
     }
 
     fn records_since_cut(&self) -> u64 {
@@ -257,20 +351,15 @@ impl<L: Log> Writer<L> {
         self.sync()?;
         let position = self.log.handle().synced_end();
         assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
-        let declarations = self.state.declarations();
-        let to = Checkpoint {
-            position,
-            log_time_ms: self.state.log_time_ms(),
-            counters: self.shared.cells.len(),
-            config_version: declarations.version(),
-            config: declarations.yaml().to_owned(),
-        };
+        let (state, read_from) = self.state.checkpoint(position.offset);
+        let to = Checkpoint { position, counters: self.shared.cells.len(), state };
         self.state.table.begin_cut();
+        let ledger = self.state.ledger.begin_cut();
         self.log_bytes_since_cut = 0;
         self.log_is_full = false;
         let names = std::mem::take(&mut self.state.names);
         let replace = std::mem::take(&mut self.state.store_is_void);
-        Ok(checkpoint::job(self.stored, to, replace, names))
+        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from }))
     }
 
     /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
@@ -283,14 +372,17 @@ impl<L: Log> Writer<L> {
         !self.state.table.is_cutting()
     }
 
-    pub fn finish_cut(&mut self, written: Written) -> Result<(), Refusal> {
-        match written.result {
+    pub fn finish_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
+        match result {
             Ok(()) => {
                 self.state.table.finish_cut();
-                self.stored = Some(written.to.position);
+                self.state.ledger.finish_cut();
+                let position = content.to.position;
+                self.stored = Some(position);
                 self.shared.cuts.fetch_add(1, Ordering::Release);
                 self.shared.metrics.checkpoints.inc();
-                self.shared.log_needed_from.store(written.to.position.offset, Ordering::Release);
+                self.shared.checkpointed.store(position.offset, Ordering::Release);
+                self.shared.log_needed_from.store(content.read_from, Ordering::Release);
                 Ok(())
             }
             // Whatever was in it has been flushed since.
@@ -299,17 +391,23 @@ impl<L: Log> Writer<L> {
                 tracing::error!(%error, "a checkpoint failed; it will be tried again");
                 self.state.table.abort_cut();
                 let flushed_since = self.state.store_is_void;
-                self.state.store_is_void |= written.replace;
+                self.state.store_is_void |= content.replace;
                 if !flushed_since {
-                    written.names.prepend_to(&mut self.state.names);
+                    self.state.ledger.abort_cut();
+                    content.names.prepend_to(&mut self.state.names);
                 }
                 Err(Refusal::store(&error))
             }
         }
     }
 
-    pub fn observe(&self) {
+    pub fn observe(&mut self) {
+        let (sessions, dedup_bytes) = self.state.contracts.dedup_usage();
+        self.other_bytes = dedup_bytes + self.state.ledger.bytes();
         let metrics = &self.shared.metrics;
+        metrics.dedup_sessions.set(sessions as i64);
+        metrics.dedup_bytes.set(dedup_bytes as i64);
+        metrics.ledger_bytes.set(self.state.ledger.bytes() as i64);
         let cold = self.shared.cells.cold();
         metrics.counters_cold.set(cold as i64);
         metrics.table_bytes.set(self.state.table.bytes() as i64);

@@ -9,6 +9,7 @@ mod envelope;
 mod events;
 mod health;
 mod id;
+mod linger;
 mod memory;
 mod openapi;
 mod pattern;
@@ -49,6 +50,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// How long a connection may stand still between requests.
     pub idle_timeout: Duration,
+    /// How long a sender who was refused is listened to, so that he gets to read why.
+    pub linger: Duration,
     /// How long requests under way may take to finish when the node stops.
     pub grace: Duration,
 }
@@ -62,6 +65,7 @@ impl Default for Options {
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(75),
+            linger: Duration::from_secs(2),
             grace: Duration::from_secs(10),
         }
     }

@@ -2,9 +2,13 @@
 
 use crate::support::{TestNode, read_answer};
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use tally_core::limits::HTTP_DRAIN_BYTES_MAX;
+
+/// Longer than any test that passes takes.
+const LONG: Duration = Duration::from_secs(600);
 
 #[track_caller]
 fn check_alive(node: &TestNode) {
@@ -17,7 +21,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     // A reset is a close, too.
     match stream.read_to_end(&mut rest) {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     }
 }
 
@@ -188,33 +192,98 @@ fn slow_senders_are_let_go() {
     check_alive(&node);
 }
 
-#[test]
-fn a_trickle_does_not_keep_a_request_open_for_ever() {
-    let node = TestNode::start_with(|options| options.http_options.body_timeout = Duration::from_millis(300));
+/// A node that soon loses patience with a body, and listens for `linger` to a sender whom it has refused.
+fn impatient_node(linger: Duration) -> TestNode {
+    TestNode::start_with(|options| {
+        options.http_options.body_timeout = Duration::from_millis(300);
+        options.http_options.linger = linger;
+    })
+}
+
+/// Begins a request and writes all the time, until there is an answer to read.
+fn trickle(node: &TestNode) -> TcpStream {
     let mut stream = node.connect();
     // More than a trickle can bring within the time.
     let head = b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 30000000\r\n\r\n";
     stream.write_all(head).unwrap();
     stream.set_nonblocking(true).unwrap();
-    let mut answer = [0; 12];
-    // Writes all the time, until there is an answer to read or the server has closed the connection on it.
     loop {
-        match stream.peek(&mut answer) {
-            Ok(12) => break,
-            Ok(0) => return,
-            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return,
-            _ => {
+        match stream.peek(&mut [0]) {
+            Ok(1) => break,
+            Ok(_) => panic!("closed without an answer"),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("{error} instead of an answer"),
+            Err(_) => {
                 let _ = stream.write(b" ");
                 std::thread::yield_now();
             }
         }
     }
-    assert_eq!(&answer, b"HTTP/1.1 408");
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+/// Writes until the server has closed the connection on it; answers how many bytes that took.
+#[track_caller]
+fn write_until_cut_off(stream: &mut TcpStream, piece: &[u8]) -> usize {
+    let mut written = 0;
+    loop {
+        match stream.write(piece) {
+            Ok(bytes) => written += bytes,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+                return written;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trickle_does_not_keep_a_request_open_for_ever() {
+    let node = impatient_node(LONG);
+    let mut stream = trickle(&node);
+    read_answer(&mut stream).unwrap().problem(408, "timeout");
+    assert!(is_closed(&mut stream), "the server is through with it, whether or not it goes on listening");
+}
+
+#[test]
+fn who_writes_on_after_the_answer_still_gets_to_read_it() {
+    let node = impatient_node(LONG);
+    let mut late = trickle(&node);
+    late.write_all(&vec![b' '; 8 << 20]).unwrap();
+    read_answer(&mut late).unwrap().problem(408, "timeout");
+
+    let mut lost = node.connect();
+    lost.write_all(b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 8388608\r\n\r\n").unwrap();
+    lost.write_all(&vec![b' '; 8 << 20]).unwrap();
+    read_answer(&mut lost).unwrap().problem(404, "not-found");
+}
+
+#[test]
+fn a_refused_sender_who_never_stops_is_cut_off_after_some_bytes() {
+    let node = impatient_node(LONG);
+    let mut stream = node.connect();
+    stream.write_all(b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
+    let written = write_until_cut_off(&mut stream, &[b' '; 64 * 1024]);
+    // What the kernel holds for both sides comes on top.
+    assert!(written < 2 * HTTP_DRAIN_BYTES_MAX, "{written}");
+    check_alive(&node);
+}
+
+#[test]
+fn a_refused_sender_who_never_stops_is_cut_off_after_some_time() {
+    let node = impatient_node(Duration::from_millis(100));
+    let mut stream = trickle(&node);
+    let written = write_until_cut_off(&mut stream, b" ");
+    assert!(written < HTTP_DRAIN_BYTES_MAX, "it was the bytes that ended it, not the time");
+    check_alive(&node);
 }
 
 #[test]
 fn connections_beyond_the_limit_are_told_so() {
-    let node = TestNode::start_with(|options| options.http_options.connections_max = 2);
+    let node = TestNode::start_with(|options| {
+        options.http_options.connections_max = 2;
+        options.http_options.linger = LONG;
+    });
     let mut held = Vec::new();
     for _ in 0..2 {
         let mut stream = node.connect();
@@ -223,6 +292,7 @@ fn connections_beyond_the_limit_are_told_so() {
         held.push(stream);
     }
     let mut refused = node.connect();
+    refused.write_all(&vec![b' '; 8 << 20]).unwrap();
     read_answer(&mut refused).unwrap().problem(503, "busy");
     drop(held);
     // The places become free when the server has noticed.

@@ -6,4 +6,5 @@ mod counters;
 mod events;
 mod hostile;
 mod protocol;
+mod scenarios;
 mod support;

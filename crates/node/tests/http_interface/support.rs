@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct TestNode {
     node: Option<Node>,
     pub address: SocketAddr,
-    _dir: TempDir,
+    dir: Option<TempDir>,
 }
 
 impl TestNode {
@@ -39,7 +39,16 @@ impl TestNode {
     }
 
     pub fn start_with(change: impl FnOnce(&mut Options)) -> TestNode {
-        let dir = tempfile::tempdir().unwrap();
+        TestNode::open(tempfile::tempdir().unwrap(), change)
+    }
+
+    /// Stops the node and starts another one on its data.
+    pub fn restart(mut self, change: impl FnOnce(&mut Options)) -> TestNode {
+        self.node.take().unwrap().stop().unwrap();
+        TestNode::open(self.dir.take().unwrap(), change)
+    }
+
+    fn open(dir: TempDir, change: impl FnOnce(&mut Options)) -> TestNode {
         let mut options = Options::new(dir.path());
         options.http = Some("127.0.0.1:0".parse().unwrap());
         options.http_threads = 2;
@@ -47,7 +56,7 @@ impl TestNode {
         options.log.segment_bytes = 16 << 20;
         change(&mut options);
         let node = Node::start(options).unwrap_or_else(|error| panic!("{error}"));
-        TestNode { address: node.http_addr().unwrap(), node: Some(node), _dir: dir }
+        TestNode { address: node.http_addr().unwrap(), node: Some(node), dir: Some(dir) }
     }
 
     pub fn connect(&self) -> TcpStream {

@@ -1,11 +1,11 @@
 //! The embedded store: fjall, one keyspace per generation.
 //!
-//! A cut is written as one sorted bulk load (checkpoint, cells, names), which fjall makes visible and durable in one
-//! step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
+//! A cut is written as one sorted bulk load (checkpoint, cells, names, ledger), which fjall makes visible and durable in
+//! one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
 //! a keyspace of its own, the next generation; the file `CURRENT` names the one in force.
 
 use super::key::Key;
-use super::{Checkpoint, Cut, Error, Store};
+use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
 use arc_swap::ArcSwap;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
@@ -64,6 +64,11 @@ impl LocalStore {
         self.drop_other_generations();
         Ok(())
     }
+
+    fn ledger_range(&self, from: &[u8], to: &[u8]) -> fjall::Iter {
+        let end = to.max(from);
+        self.current.load().keyspace.range(Key::Ledger(from).encode()..Key::Ledger(end).encode())
+    }
 }
 
 impl Store for LocalStore {
@@ -94,7 +99,7 @@ impl Store for LocalStore {
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
         let start = Key::Name(prefix.max(after.unwrap_or(prefix))).encode();
         let mut names = Vec::new();
-        for entry in self.current.load().keyspace.range(start..Key::end_of_names()) {
+        for entry in self.current.load().keyspace.range(start..Key::Ledger(b"").encode()) {
             let key = entry.key()?;
             let Key::Name(id) = Key::decode(&key)? else {
                 return Err(Error::Damaged("a key among the names is not a name".into()));
@@ -109,18 +114,31 @@ impl Store for LocalStore {
         Ok(names)
     }
 
+    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let bytes = self.current.load().keyspace.get(Key::Ledger(key).encode())?;
+        Ok(bytes.map(|bytes| bytes.to_vec()))
+    }
+
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        visit_ledger(self.ledger_range(from, to), visit)
+    }
+
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        visit_ledger(self.ledger_range(from, to).rev(), visit)
+    }
+
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
         let found = self.checkpoint()?.map(|checkpoint| checkpoint.position);
         if found != cut.from {
             return Err(Error::Fenced { expected: cut.from, found });
         }
-        let current = self.current.load_full();
         if cut.replace {
+            // Nobody has written to it yet, so merges find nothing there.
             let next = self.new_generation()?;
             write_cut(&next.keyspace, cut)?;
             self.switch_to(next)
         } else {
-            write_cut(&current.keyspace, cut)
+            write_cut(&self.current.load_full().keyspace, cut)
         }
     }
 }
@@ -146,7 +164,29 @@ fn write_cut(keyspace: &Keyspace, cut: Cut<'_>) -> Result<(), Error> {
         let key = Key::Name(id).encode();
         if exists { ingestion.write(key, [])? } else { ingestion.write_tombstone(key)? }
     }
+    for row in cut.ledger {
+        // Until the load is finished the keyspace is as of before the cut.
+        let (key, value) = settle(row, cut.merge, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
+        let key = Key::Ledger(&key).encode();
+        match value {
+            Some(value) => ingestion.write(key, value)?,
+            None => ingestion.write_tombstone(key)?,
+        }
+    }
     Ok(ingestion.finish()?)
+}
+
+fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    for entry in entries {
+        let (key, value) = entry.into_inner()?;
+        let Key::Ledger(key) = Key::decode(&key)? else {
+            return Err(Error::Damaged("a key in the ledger is not of the ledger".into()));
+        };
+        if visit(key, &value).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn decode_row(bytes: &[u8]) -> Result<Row, Error> {

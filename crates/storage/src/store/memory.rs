@@ -1,6 +1,6 @@
 //! A store in memory, for tests: the contract and nothing else.
 
-use super::{Checkpoint, Cut, Error, Store};
+use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
@@ -17,6 +17,13 @@ struct State {
     checkpoint: Option<Checkpoint>,
     rows: BTreeMap<CellKey, Row>,
     names: BTreeSet<Vec<u8>>,
+    ledger: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl State {
+    fn ledger_range(&self, from: &[u8], to: &[u8]) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        self.ledger.range(from.to_vec()..to.max(from).to_vec())
+    }
 }
 
 impl Clone for MemoryStore {
@@ -57,6 +64,20 @@ impl Store for MemoryStore {
         Ok(behind.take(limit).cloned().collect())
     }
 
+    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.read().ledger.get(key).cloned())
+    }
+
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        let _ = self.read().ledger_range(from, to).try_for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        let _ = self.read().ledger_range(from, to).rev().try_for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
         let mut next = self.read().clone();
         let found = next.checkpoint.as_ref().map(|checkpoint| checkpoint.position);
@@ -79,6 +100,15 @@ impl Store for MemoryStore {
                 next.names.insert(id.to_vec())
             } else {
                 next.names.remove(id)
+            };
+        }
+        let mut last = None;
+        for row in cut.ledger {
+            assert!(last.as_ref() < Some(&row.key), "ledger rows of a cut ascend");
+            last = Some(row.key.clone());
+            match settle(row, cut.merge, |key| Ok(next.ledger.get(key).cloned()))? {
+                (key, Some(value)) => next.ledger.insert(key, value),
+                (key, None) => next.ledger.remove(&key),
             };
         }
         next.checkpoint = Some(cut.to.clone());

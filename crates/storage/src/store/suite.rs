@@ -12,19 +12,39 @@ fn key(n: u32) -> CellKey {
 
 fn at(offset: u64) -> Checkpoint {
     let position = Position { epoch: 1, log: 0, offset };
-    Checkpoint { position, log_time_ms: offset * 10, counters: 1, config_version: 1, config: "counters: []".into() }
+    Checkpoint { position, counters: 1, state: offset.to_string().into() }
 }
 
 fn plain(value: i64) -> Option<Row> {
-    Some(Row { value, expiry: None })
+    Some(Row::plain(value))
 }
 
+#[derive(Default)]
 struct Changes {
     from: Option<u64>,
     to: u64,
     replace: bool,
     rows: Vec<(u32, Option<Row>)>,
     names: Vec<(&'static str, bool)>,
+    ledger: Vec<(&'static str, Change)>,
+}
+
+fn put(value: &str) -> Change {
+    Change::Put(value.into())
+}
+
+fn add(number: &str) -> Change {
+    Change::Merge(number.into())
+}
+
+/// The rows of these tests are numbers in decimal: a merge adds, and zero is no row.
+fn sum(before: Option<&[u8]>, addend: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let number = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        text.parse::<i64>().map_err(|error| format!("{text:?}: {error}"))
+    };
+    let sum = before.map_or(Ok(0), number)? + number(addend)?;
+    Ok((sum != 0).then(|| sum.to_string().into()))
 }
 
 fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
@@ -42,7 +62,28 @@ fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
         replace: changes.replace,
         names: &names,
         rows: &mut || Ok(chunks.next()),
+        ledger: &mut changes.ledger.into_iter().map(|(key, change)| LedgerRow { key: key.into(), change }),
+        merge: sum,
     })
+}
+
+fn commit_ledger(store: &dyn Store, from: Option<u64>, to: u64, ledger: Vec<(&'static str, Change)>) {
+    commit(store, Changes { from, to, ledger, ..Changes::default() }).unwrap();
+}
+
+fn ledger(store: &dyn Store) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    store.ledger_rows(b"", &[0xff], &mut |key, value| visit_text(&mut rows, key, value)).unwrap();
+    rows
+}
+
+fn visit_text(rows: &mut Vec<(String, String)>, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+    rows.push((String::from_utf8(key.into()).unwrap(), String::from_utf8(value.into()).unwrap()));
+    ControlFlow::Continue(())
+}
+
+fn rows_of<const N: usize>(rows: [(&str, &str); N]) -> Vec<(String, String)> {
+    rows.map(|(key, value)| (key.into(), value.into())).into()
 }
 
 fn all_rows(store: &dyn Store) -> Vec<(CellKey, i64)> {
@@ -79,10 +120,9 @@ fn a_new_store_stands_nowhere_and_knows_nothing() {
 #[test]
 fn a_commit_is_all_there_after_reopening() {
     on_each_store(|store, reopen| {
-        let expiring = Row { value: -7, expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }) };
+        let expiring = Row { expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }), ..Row::plain(-7) };
         let rows = vec![(1, plain(10)), (2, Some(expiring.clone()))];
-        commit(&*store, Changes { from: None, to: 5, replace: false, rows, names: vec![("a", true), ("b", true)] })
-            .unwrap();
+        commit(&*store, Changes { to: 5, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
         let store = reopen(store);
         assert_eq!(store.checkpoint().unwrap(), Some(at(5)));
         assert_eq!(store.get(key(1)).unwrap(), plain(10));
@@ -96,10 +136,10 @@ fn a_commit_is_all_there_after_reopening() {
 fn a_later_commit_changes_and_removes() {
     on_each_store(|store, reopen| {
         let rows = (0..100).map(|n| (n, plain(1))).collect();
-        commit(&*store, Changes { from: None, to: 1, replace: false, rows, names: vec![("a", true), ("b", true)] })
-            .unwrap();
+        commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
         let rows = vec![(0, None), (1, plain(2))];
-        commit(&*store, Changes { from: Some(1), to: 2, replace: false, rows, names: vec![("a", false)] }).unwrap();
+        commit(&*store, Changes { from: Some(1), to: 2, rows, names: vec![("a", false)], ..Changes::default() })
+            .unwrap();
         let store = reopen(store);
         assert_eq!(store.get(key(0)).unwrap(), None);
         assert_eq!(store.get(key(1)).unwrap(), plain(2));
@@ -114,7 +154,7 @@ fn a_later_commit_changes_and_removes() {
 #[test]
 fn a_cut_that_does_not_fit_is_refused_and_changes_nothing() {
     on_each_store(|store, _| {
-        let cut = |from, to, value| Changes { from, to, replace: false, rows: vec![(1, plain(value))], names: vec![] };
+        let cut = |from, to, value| Changes { from, to, rows: vec![(1, plain(value))], ..Changes::default() };
         commit(&*store, cut(None, 1, 1)).unwrap();
         for from in [None, Some(0), Some(2)] {
             assert!(matches!(commit(&*store, cut(from, 3, 2)), Err(Error::Fenced { .. })), "{from:?}");
@@ -127,21 +167,24 @@ fn a_cut_that_does_not_fit_is_refused_and_changes_nothing() {
 #[test]
 fn an_abandoned_cut_leaves_no_trace() {
     on_each_store(|store, reopen| {
-        let first = Changes { from: None, to: 1, replace: false, rows: vec![(1, plain(1))], names: vec![("a", true)] };
-        commit(&*store, first).unwrap();
+        let (rows, names, ledger_rows) = (vec![(1, plain(1))], vec![("a", true)], vec![("k", put("1"))]);
+        commit(&*store, Changes { to: 1, rows, names, ledger: ledger_rows, ..Changes::default() }).unwrap();
         for replace in [false, true] {
             let mut chunks = vec![Err(Abandoned), Ok(Some(vec![RowChange { key: key(1), row: plain(2) }]))];
             let mut names = Names::default();
             names.deleted(b"a");
             let to = at(2);
             let rows = &mut || chunks.pop().unwrap();
-            let result = store.commit(Cut { from: Some(at(1).position), to: &to, replace, names: &names, rows });
+            let ledger = &mut std::iter::once(LedgerRow { key: b"k".into(), change: Change::Delete });
+            let from = Some(at(1).position);
+            let result = store.commit(Cut { from, to: &to, replace, names: &names, rows, ledger, merge: sum });
             assert!(matches!(result, Err(Error::Abandoned)));
         }
         let store = reopen(store);
         assert_eq!(store.get(key(1)).unwrap(), plain(1));
         assert_eq!(store.checkpoint().unwrap(), Some(at(1)));
         assert_eq!(store.names(b"", None, 9).unwrap(), [b"a"]);
+        assert_eq!(ledger(&*store), rows_of([("k", "1")]));
     });
 }
 
@@ -149,16 +192,22 @@ fn an_abandoned_cut_leaves_no_trace() {
 fn a_replacing_cut_forgets_everything_else() {
     on_each_store(|store, reopen| {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
-        let first = Changes { from: None, to: 1, replace: false, rows, names: vec![("a", true), ("b", true)] };
+        let first = Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() };
         commit(&*store, first).unwrap();
-        let second =
-            Changes { from: Some(1), to: 2, replace: true, rows: vec![(7, plain(8))], names: vec![("c", true)] };
+        let second = Changes {
+            from: Some(1),
+            to: 2,
+            replace: true,
+            rows: vec![(7, plain(8))],
+            names: vec![("c", true)],
+            ..Changes::default()
+        };
         commit(&*store, second).unwrap();
         let store = reopen(store);
         assert_eq!(all_rows(&*store), [(key(7), 8)]);
         assert_eq!(store.names(b"", None, 9).unwrap(), [b"c"]);
         assert_eq!(store.checkpoint().unwrap(), Some(at(2)));
-        let third = Changes { from: Some(2), to: 3, replace: true, rows: vec![], names: vec![] };
+        let third = Changes { from: Some(2), to: 3, replace: true, ..Changes::default() };
         commit(&*store, third).unwrap();
         assert!(all_rows(&*store).is_empty());
     });
@@ -168,7 +217,7 @@ fn a_replacing_cut_forgets_everything_else() {
 fn names_come_in_order_page_by_page_and_by_prefix() {
     on_each_store(|store, _| {
         let names = vec![("", true), ("a", true), ("a:1", true), ("a:2", true), ("b", true)];
-        commit(&*store, Changes { from: None, to: 1, replace: false, rows: vec![], names }).unwrap();
+        commit(&*store, Changes { to: 1, names, ..Changes::default() }).unwrap();
         let page = |prefix: &str, after: Option<&str>, limit| {
             let names = store.names(prefix.as_bytes(), after.map(str::as_bytes), limit).unwrap();
             names.into_iter().map(|id| String::from_utf8(id).unwrap()).collect::<Vec<_>>()
@@ -186,7 +235,7 @@ fn names_come_in_order_page_by_page_and_by_prefix() {
 fn rows_can_be_visited_from_the_middle_and_left_early() {
     on_each_store(|store, _| {
         let rows = (0..20).map(|n| (n, plain(i64::from(n)))).collect();
-        commit(&*store, Changes { from: None, to: 1, replace: false, rows, names: vec![] }).unwrap();
+        commit(&*store, Changes { to: 1, rows, ..Changes::default() }).unwrap();
         let middle = all_rows(&*store)[10].0;
         let mut seen = Vec::new();
         store
@@ -196,5 +245,133 @@ fn rows_can_be_visited_from_the_middle_and_left_early() {
             })
             .unwrap();
         assert_eq!(seen, all_rows(&*store)[10..13].iter().map(|(key, _)| *key).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening() {
+    on_each_store(|store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
+        let (rows, names) = (vec![(1, plain(1))], vec![("n", true)]);
+        let changes = vec![("a", Change::Delete), ("c", put("4")), ("d", put("5"))];
+        commit(&*store, Changes { from: Some(1), to: 2, rows, names, ledger: changes, ..Changes::default() }).unwrap();
+        let store = reopen(store);
+        assert_eq!(store.checkpoint().unwrap(), Some(at(2)));
+        assert_eq!(ledger(&*store), rows_of([("b", "2"), ("c", "4"), ("d", "5")]));
+        assert_eq!(store.ledger_get(b"c").unwrap().unwrap(), b"4");
+        assert_eq!(store.ledger_get(b"a").unwrap(), None);
+        // Neither kind of row is taken for the other.
+        assert_eq!(all_rows(&*store), [(key(1), 1)]);
+        assert_eq!(store.names(b"", None, 9).unwrap(), [b"n"]);
+    });
+}
+
+#[test]
+fn a_merge_adds_to_the_row_as_of_before_the_cut_and_deletes_it_at_none() {
+    on_each_store(|store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", add("0")), ("d", add("7"))]);
+        assert_eq!(ledger(&*store), rows_of([("a", "1"), ("b", "2"), ("d", "7")]));
+        commit_ledger(&*store, Some(1), 2, vec![("a", add("4")), ("b", add("-2")), ("d", add("-8"))]);
+        commit_ledger(&*store, Some(2), 3, vec![("a", add("5")), ("b", add("3"))]);
+        let store = reopen(store);
+        assert_eq!(ledger(&*store), rows_of([("a", "10"), ("b", "3"), ("d", "-1")]));
+    });
+}
+
+#[test]
+fn a_cut_that_fails_leaves_the_ledger_as_it_was() {
+    on_each_store(|store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("no number"))]);
+        let changes = |from, replace| {
+            let ledger = vec![("a", add("1")), ("b", add("1")), ("c", put("1"))];
+            Changes { from: Some(from), to: 2, replace, rows: vec![(1, plain(1))], ledger, ..Changes::default() }
+        };
+        assert!(matches!(commit(&*store, changes(7, false)), Err(Error::Fenced { .. })));
+        assert!(matches!(commit(&*store, changes(7, true)), Err(Error::Fenced { .. })));
+        let Err(Error::Damaged(reason)) = commit(&*store, changes(1, false)) else {
+            panic!("a merge that cannot be made fails the cut")
+        };
+        assert_eq!(reason, r#"the ledger row b: "no number": invalid digit found in string"#);
+        let store = reopen(store);
+        assert_eq!(store.checkpoint().unwrap(), Some(at(1)));
+        assert_eq!(ledger(&*store), rows_of([("a", "1"), ("b", "no number")]));
+        assert!(all_rows(&*store).is_empty());
+    });
+}
+
+#[test]
+fn a_replacing_cut_forgets_the_ledger_and_merges_into_nothing() {
+    on_each_store(|store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
+        let changes = vec![("a", add("5")), ("b", Change::Delete)];
+        commit(&*store, Changes { from: Some(1), to: 2, replace: true, ledger: changes, ..Changes::default() })
+            .unwrap();
+        let store = reopen(store);
+        assert_eq!(ledger(&*store), rows_of([("a", "5")]));
+        commit_ledger(&*store, Some(2), 3, vec![("a", add("5"))]);
+        assert_eq!(ledger(&*store), rows_of([("a", "10")]));
+    });
+}
+
+#[test]
+fn ledger_ranges_go_forward_and_backward_between_their_bounds() {
+    on_each_store(|store, _| {
+        // Two cuts, so that a range has to join them.
+        commit_ledger(&*store, None, 1, vec![("", put("0")), ("a1", put("1")), ("a3", put("3")), ("b", put("9"))]);
+        commit_ledger(&*store, Some(1), 2, vec![("a2", put("2")), ("a3", put("33")), ("b", Change::Delete)]);
+        let ranges = [
+            ("", "z", vec!["", "a1", "a2", "a3"]),
+            ("", "a1", vec![""]),
+            ("a1", "a3", vec!["a1", "a2"]),
+            ("a2", "b", vec!["a2", "a3"]),
+            ("a11", "a22", vec!["a2"]),
+            ("b", "z", vec![]),
+            ("a2", "a2", vec![]),
+            ("a3", "a1", vec![]),
+        ];
+        for (from, to, mut expected) in ranges {
+            let (mut forward, mut backward) = (Vec::new(), Vec::new());
+            let (from, to) = (from.as_bytes(), to.as_bytes());
+            store.ledger_rows(from, to, &mut |key, value| visit_text(&mut forward, key, value)).unwrap();
+            store.ledger_rows_back(from, to, &mut |key, value| visit_text(&mut backward, key, value)).unwrap();
+            assert_eq!(forward.iter().map(|(key, _)| key).collect::<Vec<_>>(), expected);
+            expected.reverse();
+            assert_eq!(backward.iter().map(|(key, _)| key).collect::<Vec<_>>(), expected);
+        }
+    });
+}
+
+#[test]
+fn a_visit_of_the_ledger_can_be_left_early() {
+    on_each_store(|store, _| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
+        let first = |back: bool| {
+            let mut seen = Vec::new();
+            let mut visit = |key: &[u8], value: &[u8]| {
+                let _ = visit_text(&mut seen, key, value);
+                ControlFlow::Break(())
+            };
+            let visited = match back {
+                true => store.ledger_rows_back(b"", b"z", &mut visit),
+                false => store.ledger_rows(b"", b"z", &mut visit),
+            };
+            visited.unwrap();
+            seen
+        };
+        assert_eq!(first(false), rows_of([("a", "1")]));
+        assert_eq!(first(true), rows_of([("c", "3")]));
+    });
+}
+
+#[test]
+fn the_ledger_takes_empty_keys_and_empty_values() {
+    on_each_store(|store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("", put("")), ("a", put(""))]);
+        let store = reopen(store);
+        assert_eq!(ledger(&*store), rows_of([("", ""), ("a", "")]));
+        assert_eq!(store.ledger_get(b"").unwrap(), Some(vec![]));
+        commit_ledger(&*store, Some(1), 2, vec![("", Change::Delete)]);
+        assert_eq!(store.ledger_get(b"").unwrap(), None);
+        assert_eq!(store.ledger_get(b"a").unwrap(), Some(vec![]));
     });
 }

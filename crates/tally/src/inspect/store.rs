@@ -4,6 +4,7 @@ use super::{moment, readable};
 use crate::failure::{Failure, Result};
 use std::io;
 use std::path::Path;
+use tally_core::aggregate::{ReplayError, State};
 use tally_core::cell::Row;
 use tally_core::id::CellHasher;
 use tally_node::data_dir::DataDir;
@@ -22,21 +23,32 @@ pub fn show(path: &Path, limit: usize) -> Result<()> {
     let data = DataDir::open(path, new_directory).map_err(|error| unreadable(path, error))?;
     let store = LocalStore::open(&data.store(), CACHE_BYTES).map_err(|error| unreadable(path, error))?;
     let checkpoint = store.checkpoint().map_err(|error| unreadable(path, error))?;
+    let hasher = CellHasher::new(data.identity.hash_seed);
     println!("data directory {}", path.display());
     match &checkpoint {
-        Some(checkpoint) => show_checkpoint(checkpoint),
+        Some(checkpoint) => show_checkpoint(checkpoint, hasher).map_err(|error| unreadable(path, error))?,
         None => println!("  no checkpoint yet: everything is in the log"),
     }
-    let hasher = CellHasher::new(data.identity.hash_seed);
     show_counters(&store, &hasher, limit).map_err(|error| unreadable(path, error))
 }
 
-fn show_checkpoint(checkpoint: &Checkpoint) {
+fn show_checkpoint(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<(), ReplayError> {
+    let mut state = State::new(hasher);
+    let read_from = state.resume(&checkpoint.state)?;
+    state.resumed()?;
+    let (declarations, ledger) = (state.declarations(), &state.ledger);
     println!("  checkpoint     everything before position {}", checkpoint.position);
-    println!("  log time       {}", moment(checkpoint.log_time_ms));
+    println!("  log            is read from record {read_from} on");
+    println!("  log time       {}", moment(state.log_time_ms()));
     println!("  counters       {}", checkpoint.counters);
-    println!("  configuration  version {}", checkpoint.config_version);
-    checkpoint.config.lines().for_each(|line| println!("    {line}"));
+    println!("  generation     {}", state.corrections.generation);
+    println!("  event ids      {}", ledger.claims.len());
+    println!("  entities       {}", ledger.entities.len());
+    println!("  idempotency    {} keys", ledger.answers.len());
+    println!("  parked         {} sums of late entries", state.contracts.parked.len());
+    println!("  configuration  version {}", declarations.version());
+    declarations.yaml().lines().for_each(|line| println!("    {line}"));
+    Ok(())
 }
 
 fn show_counters(

@@ -12,7 +12,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
-use tally_core::limits::BODY_BYTES_MAX;
+use tally_core::limits::HTTP_DRAIN_BYTES_MAX;
 use tokio::time::timeout;
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
@@ -25,9 +25,6 @@ use crate::clock::Stopwatch;
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 const OUTPUT_STEP_BYTES: usize = 128 * 1024;
-
-/// How much of a refused body is still read, so that the sender, who may be writing, gets to read why.
-const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// Pieces of a body, decoded, in order.
 pub struct Pieces {
@@ -100,9 +97,10 @@ impl Pieces {
         Ok(())
     }
 
-    /// Ends a request that cannot be taken: a bounded rest of its body is read and forgotten.
+    /// Ends a request that cannot be taken: a bounded rest of its body is read and forgotten, so that the connection can be
+    /// used again. Whoever is late has had his time; his connection ends (see [`super::linger`]).
     pub async fn refuse(mut self, problem: Problem) -> Problem {
-        let mut left = DRAIN_BYTES_MAX;
+        let mut left = HTTP_DRAIN_BYTES_MAX;
         if problem.kind == Kind::Timeout || (self.too_large && self.expects_leave) {
             left = 0;
         }

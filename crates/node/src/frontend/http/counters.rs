@@ -11,7 +11,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tally_core::counter::Declarations;
-use tally_core::limits::{BODY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
+use tally_core::fact;
+use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
 use tally_core::op::{Answer, Submission};
 
 use super::Api;
@@ -42,6 +43,9 @@ pub struct Changed {
     value: i64,
     #[schema(example = "ok")]
     status: &'static str,
+    /// Only when the same `Idempotency-Key` was answered before, and then `true`: this is the answer it got then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    repeated: bool,
     /// The position in the log behind the change.
     #[schema(example = "1-0-4711")]
     token: String,
@@ -78,8 +82,9 @@ pub async fn increment(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Changed>, Problem> {
+    let key = idempotency_key(&headers)?;
     let delta = delta(&api, &headers, body).await?;
-    add(&api, &id, delta).await
+    add(&api, &id, delta, key).await
 }
 
 /// Subtracts from a counter and answers its new value
@@ -92,9 +97,10 @@ pub async fn decrement(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Changed>, Problem> {
+    let key = idempotency_key(&headers)?;
     let delta = delta(&api, &headers, body).await?;
     let negated = delta.checked_neg().ok_or_else(|| delta_out_of_range(&delta.to_string()))?;
-    add(&api, &id, negated).await
+    add(&api, &id, negated, key).await
 }
 
 /// Reads a counter
@@ -148,20 +154,69 @@ pub async fn delete(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<D
     Ok(Json(Deleted { id: named.id, deleted: matches!(answer, Answer::Value(_)) }))
 }
 
-async fn add(api: &Api, id: &str, delta: i64) -> Result<Json<Changed>, Problem> {
+async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<Changed>, Problem> {
     let declarations = api.engine.declarations();
     let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
     check_takes_writes(&declarations, &named)?;
+    let (cell, name) = (named.cell, named.id.as_bytes());
     let mut submission = Submission::default();
-    submission.add(named.cell, named.id.as_bytes(), delta);
-    let (answer, committed) = commit(api, submission).await?;
-    match answer {
-        Answer::Value(value) => Ok(Json(Changed { value, status: "ok", token: committed.position.to_string() })),
-        _ => {
-            let detail = format!("{} cannot be changed by {delta}: the result does not fit into 64 bits", named.id);
-            Err(Problem::new(Kind::Overflow, detail).with("id", named.id).with("delta", delta))
+    match key {
+        Some(key) => {
+            let hashed = fact::answer_key(&api.engine.hasher(), name, key.as_bytes());
+            submission.add_once(cell, name, delta, hashed, key.as_bytes());
+        }
+        None => {
+            let counter = named.declared.map(|index| declarations.counter(index));
+            submission.add_to(cell, name, delta, counter.and_then(|counter| counter.durability));
         }
     }
+    let (answer, committed) = commit(api, submission).await?;
+    let changed = |value, repeated| {
+        Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }))
+    };
+    match answer {
+        Answer::Value(value) => changed(value, false),
+        Answer::Repeated(value) => changed(value, true),
+        refused => Err(not_added(refused, named.id, delta, declarations.idempotency().keys_max)),
+    }
+}
+
+fn not_added(answer: Answer, id: String, delta: i64, keys_max: u64) -> Problem {
+    let problem = match answer {
+        Answer::OtherDelta(first) => {
+            let detail = format!(
+                "this Idempotency-Key has changed {id} by {first} before, and now asks for {delta}; use a new key for a new change"
+            );
+            Problem::new(Kind::IdempotencyConflict, detail).with("firstDelta", first)
+        }
+        Answer::Full => {
+            let detail = format!(
+                "{keys_max} idempotency keys are kept, which is the bound; try again later, or raise idempotency.maxKeys"
+            );
+            Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max)
+        }
+        _ => {
+            let detail = format!("{id} cannot be changed by {delta}: the result does not fit into 64 bits");
+            Problem::new(Kind::Overflow, detail)
+        }
+    };
+    problem.with("id", id).with("delta", delta)
+}
+
+/// The key under which a change is made once; quotes around it, as the standard to be has them, do not belong to it.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refused = |value: &str, fix: &str| Err(Problem::field("Idempotency-Key", value, fix));
+    let Ok(text) = value.to_str() else { return refused("not text", "send visible ASCII characters") };
+    let key = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    if values.next().is_some() {
+        return refused(key, "send the header once");
+    }
+    if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
+        return refused(key, &format!("send 1 to {IDEMPOTENCY_KEY_BYTES_MAX} characters"));
+    }
+    Ok(Some(key))
 }
 
 /// Commits a submission of one operation.
@@ -172,8 +227,8 @@ async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed)
 }
 
 async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
-    let value = api.engine.get(named.cell).await?;
-    Ok(Envelope::exact(named.id, value, clock::now_ms()))
+    let reading = api.engine.get(named.cell).await?;
+    Ok(Envelope::exact(named.id, reading, clock::now_ms()))
 }
 
 fn named(api: &Api, id: &str) -> Result<Named, Problem> {
@@ -192,10 +247,6 @@ fn check_takes_writes(declarations: &Arc<Declarations>, named: &Named) -> Result
 
 /// What the request asks for, strictly: whatever is not understood is refused, never ignored.
 async fn delta(api: &Api, headers: &HeaderMap, body: Body) -> Result<i64, Problem> {
-    if headers.contains_key(IDEMPOTENCY_KEY) {
-        let detail = "Idempotency-Key is not honoured yet; without it, a request that timed out may have counted";
-        return Err(Problem::new(Kind::NotImplemented, detail).with("header", "Idempotency-Key"));
-    }
     let body = Pieces::new(api, headers, body, SMALL_BODY_BYTES_MAX)?.collect().await?;
     parse_delta(&body)
 }

@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::engine::Reading;
+
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
 const TALLY_STALENESS_MS: HeaderName = HeaderName::from_static("tally-staleness-ms");
 const CACHE_ONE_SECOND: HeaderValue = HeaderValue::from_static("max-age=1");
@@ -39,16 +41,16 @@ pub enum ReadKind {
 }
 
 impl Envelope {
-    /// `value` is `None` for a counter that does not exist.
-    pub fn exact(id: String, value: Option<i64>, as_of_ms: u64) -> Envelope {
+    /// `reading` is `None` for a counter that does not exist.
+    pub fn exact(id: String, reading: Option<Reading>, as_of_ms: u64) -> Envelope {
         Envelope {
             id,
-            value: value.unwrap_or(0),
+            value: reading.map_or(0, |reading| reading.value),
             kind: ReadKind::Exact,
-            generation: 0,
+            generation: reading.map_or(0, |reading| reading.generation),
             as_of: rfc3339(as_of_ms),
             staleness_ms: 0,
-            exists: value.is_none().then_some(false),
+            exists: reading.is_none().then_some(false),
         }
     }
 

@@ -33,6 +33,8 @@ pub enum Kind {
     CountsEvents,
     DeclaredCounter,
     Overflow,
+    IdempotencyConflict,
+    IdempotencyFull,
     TooLarge,
     UnsupportedEncoding,
     TooManyCounters,
@@ -66,6 +68,8 @@ impl Kind {
             Kind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
             Kind::DeclaredCounter => ("declared-counter", S::CONFLICT, "This counter is declared"),
             Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
+            Kind::IdempotencyConflict => ("idempotency-conflict", S::CONFLICT, "The key was used for another change"),
+            Kind::IdempotencyFull => ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept"),
             Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")

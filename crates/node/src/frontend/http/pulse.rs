@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 #[derive(Debug, Default)]
 pub struct Pulse {
@@ -44,19 +45,27 @@ impl Drop for Working {
     }
 }
 
-/// A connection whose pulse is taken.
+/// A connection whose pulse is taken. When it is dropped, its stream goes back to whoever made it.
 pub struct Watched {
-    stream: TokioIo<TcpStream>,
+    /// `None` only while it is dropped.
+    lent: Option<Lent>,
     pulse: Arc<Pulse>,
 }
 
+struct Lent {
+    stream: TokioIo<TcpStream>,
+    giver: oneshot::Sender<TcpStream>,
+}
+
 impl Watched {
-    pub fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Watched {
-        Watched { stream: TokioIo::new(stream), pulse }
+    pub fn new(stream: TcpStream, pulse: Arc<Pulse>) -> (Watched, oneshot::Receiver<TcpStream>) {
+        let (giver, given_back) = oneshot::channel();
+        let lent = Some(Lent { stream: TokioIo::new(stream), giver });
+        (Watched { lent, pulse }, given_back)
     }
 
     fn stream(&mut self) -> Pin<&mut TokioIo<TcpStream>> {
-        Pin::new(&mut self.stream)
+        Pin::new(&mut self.lent.as_mut().expect("nobody polls what is being dropped").stream)
     }
 
     fn felt<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -64,6 +73,15 @@ impl Watched {
             self.pulse.moves.fetch_add(1, Ordering::Relaxed);
         }
         polled
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(Lent { stream, giver }) = self.lent.take() {
+            // Nobody may want it; then it is closed here.
+            let _ = giver.send(stream.into_inner());
+        }
     }
 }
 
@@ -90,7 +108,7 @@ impl Write for Watched {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.lent.as_ref().is_some_and(|lent| lent.stream.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

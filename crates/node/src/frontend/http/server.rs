@@ -2,7 +2,8 @@
 //!
 //! Each thread has its own listener on the same address (`SO_REUSEPORT`) and its own single-threaded runtime: the kernel
 //! spreads connections, and a connection never leaves its thread. A node that stops takes no more connections, finishes
-//! the requests under way and drops what is left after a grace period.
+//! the requests under way and drops what is left after a grace period. Whoever is answered while he still sends
+//! gets to read the answer before the connection is closed ([`super::linger`]).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,13 +18,14 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket, Type};
-use tally_core::limits::{HTTP_HEAD_BYTES_MAX, HTTP_READ_BUFFER_BYTES_MAX, HTTP_STREAMS_MAX};
+use tally_core::limits::{HTTP_HEAD_BYTES_MAX, HTTP_READ_BUFFER_BYTES_MAX, HTTP_STREAMS_MAX, HTTP_TURNED_AWAY_MAX};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::linger::linger;
 use super::pulse::{Pulse, Watched};
 use super::{Api, Options, router};
 use crate::engine::Engine;
@@ -74,6 +76,7 @@ pub fn serve(
     let api = Api::new(engine, options);
     let shared = Shared {
         connections: Arc::new(Semaphore::new(api.options.connections_max.min(Semaphore::MAX_PERMITS))),
+        turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
         router: router(api),
         shutdown,
@@ -92,6 +95,8 @@ struct Shared {
     router: Router,
     options: Arc<Options>,
     connections: Arc<Semaphore>,
+    /// Places for connections that find no other and are listened to until they have read so.
+    turned_away: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -156,13 +161,19 @@ async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 }
 
 fn admit(stream: TcpStream, shared: &Shared, protocols: &Arc<Protocols>, connections: &mut JoinSet<()>) {
-    match Arc::clone(&shared.connections).try_acquire_owned() {
-        Ok(permit) => {
-            connections.spawn(connection(stream, shared.clone(), Arc::clone(protocols), permit));
-        }
-        // Best effort, and never a wait: whoever reads it knows, the others see a closed connection.
-        Err(_) => drop(stream.try_write(TOO_MANY_CONNECTIONS)),
+    if let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() {
+        connections.spawn(connection(stream, shared.clone(), Arc::clone(protocols), permit));
+        return;
     }
+    // Best effort, and never a wait for room to write: whoever reads it knows, the others see a closed connection.
+    let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+    if let Ok(permit) = Arc::clone(&shared.turned_away).try_acquire_owned() {
+        connections.spawn(turn_away(stream, shared.options.linger, permit));
+    }
+}
+
+async fn turn_away(stream: TcpStream, patience: Duration, _permit: OwnedSemaphorePermit) {
+    linger(stream, patience).await;
 }
 
 type Protocols = Builder<TokioExecutor>;
@@ -188,7 +199,18 @@ async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
+    let patience = shared.options.linger;
     let pulse = Arc::new(Pulse::default());
+    let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse));
+    let may_be_sending = converse(stream, pulse, shared, &protocols).await;
+    if may_be_sending && let Ok(stream) = given_back.await {
+        linger(stream, patience).await;
+    }
+}
+
+/// Answers requests until the connection ends. Says whether the other side may still be sending, which it does not while
+/// it has no request under way and we are the ones who end it.
+async fn converse(stream: Watched, pulse: Arc<Pulse>, shared: Shared, protocols: &Protocols) -> bool {
     let service = TowerToHyperService::new(shared.router);
     let service = service_fn(|request| {
         let working = pulse.work();
@@ -199,9 +221,10 @@ async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>
             answer
         }
     });
-    let mut connection = pin!(protocols.serve_connection(Watched::new(stream, Arc::clone(&pulse)), service));
+    let mut connection = pin!(protocols.serve_connection(stream, service));
     let mut shutdown = shared.shutdown;
     let mut ending = false;
+    let mut may_be_sending = true;
     let mut moves = 0;
     loop {
         tokio::select! {
@@ -209,20 +232,22 @@ async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP connection ended early");
                 }
-                return;
+                return may_be_sending;
             }
             () = stopped(&mut shutdown), if !ending => {
                 ending = true;
+                may_be_sending = pulse.is_working();
                 connection.as_mut().graceful_shutdown();
             }
             () = sleep(shared.options.idle_timeout) => {
                 let idle = !pulse.is_working() && pulse.moves() == moves;
                 moves = pulse.moves();
                 if idle && ending {
-                    return;
+                    return false;
                 }
                 if idle {
                     ending = true;
+                    may_be_sending = false;
                     connection.as_mut().graceful_shutdown();
                 }
             }

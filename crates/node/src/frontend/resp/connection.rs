@@ -192,7 +192,7 @@ impl Connection {
             return replies.settle(answers);
         }
         match self.server.local.submit(pending, answers).await {
-            Ok(()) => replies.settle(answers),
+            Ok(_) => replies.settle(answers),
             Err(refusal) => {
                 pending.clear();
                 replies.refuse(Fault::from(refusal).bytes());

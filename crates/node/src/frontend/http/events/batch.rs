@@ -11,7 +11,7 @@ use tally_core::event::body::Sink;
 use tally_core::event::{Event, EventError};
 use tally_core::id::CellHasher;
 use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX};
-use tally_core::op::{Answer, Op, Submission};
+use tally_core::op::{Answer, Op, OpKind, Stamp, Submission};
 use tally_core::position::Position;
 
 /// Room that is made in advance for what the sender promises to send; a promise is no reason to make more.
@@ -59,6 +59,8 @@ pub struct Rejected {
 struct Origin {
     event: u32,
     counter: u16,
+    /// A claim is no entry; the entries behind it are.
+    is_entry: bool,
 }
 
 /// Takes the events of one body.
@@ -91,7 +93,8 @@ impl Batch {
 
     /// What it holds in memory, about.
     pub fn bytes(&self) -> usize {
-        self.submission.records.len() + self.entries() * (size_of::<Op>() + size_of::<Origin>() + size_of::<Answer>())
+        let per_entry = size_of::<Op>() + size_of::<Stamp>() + size_of::<Origin>() + size_of::<Answer>();
+        self.submission.records.len() + self.entries() * per_entry
     }
 
     pub fn take_submission(&mut self) -> Submission {
@@ -101,11 +104,23 @@ impl Batch {
     /// What became of it all, when each operation has been answered.
     pub fn outcome(mut self, answers: &[Answer], position: Option<Position>) -> Outcome {
         assert_eq!(answers.len(), self.origins.len(), "each operation has one answer");
-        let overflows = answers.iter().filter(|answer| !is_counted(answer)).count() as u64;
-        self.outcome.counted = answers.len() as u64 - overflows;
-        self.outcome.rejected_count += overflows;
-        self.outcome.received = self.outcome.counted + self.outcome.rejected_count;
-        self.outcome.token = position.map(|position| position.to_string());
+        let outcome = &mut self.outcome;
+        let mut overflows = 0;
+        for (_, answer) in self.origins.iter().zip(answers).filter(|(origin, _)| origin.is_entry) {
+            outcome.received += 1;
+            match answer {
+                Answer::Value(_) => outcome.counted += 1,
+                Answer::Duplicate => outcome.duplicate += 1,
+                Answer::Conflict => outcome.conflict += 1,
+                Answer::Ignored => outcome.ignored += 1,
+                Answer::Late => outcome.late += 1,
+                Answer::Rejected => outcome.rejected_count += 1,
+                Answer::Overflow => overflows += 1,
+                other => unreachable!("{other:?} does not answer an entry"),
+            }
+        }
+        outcome.rejected_count += overflows;
+        outcome.token = position.map(|position| position.to_string());
         if overflows > 0 {
             self.show_overflows(answers);
         }
@@ -115,7 +130,7 @@ impl Batch {
     #[cold]
     fn show_overflows(&mut self, answers: &[Answer]) {
         let declarations = Arc::clone(self.stager.declarations());
-        for (origin, _) in self.origins.iter().zip(answers).filter(|(_, answer)| !is_counted(answer)) {
+        for (origin, _) in self.origins.iter().zip(answers).filter(|(_, answer)| **answer == Answer::Overflow) {
             let name = &declarations.counter(origin.counter).name;
             let reason = format!("the value of counter {name:?} would not fit into 64 bits; send a smaller delta");
             show(&mut self.outcome.rejected, origin.event as usize, Some(name), reason);
@@ -148,24 +163,18 @@ impl Sink for Batch {
         let record_at = submission.event(event);
         let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
         let staged = stager.stage(event, record_at, submission, &mut reject);
-        outcome.rejected_count += u64::from(staged.rejected);
         outcome.unmatched += u64::from(staged.entries + staged.rejected == 0);
         let ops = &submission.ops[origins.len()..];
-        origins.extend(ops.iter().map(|op| Origin { event: index as u32, counter: op.counter }));
+        let is_entry = |op: &Op| op.kind != OpKind::Claim;
+        let event = index as u32;
+        origins.extend(ops.iter().map(|op| Origin { event, counter: op.counter, is_entry: is_entry(op) }));
     }
-}
-
-fn is_counted(answer: &Answer) -> bool {
-    matches!(answer, Answer::Value(_))
 }
 
 #[cold]
 fn reject(rejected: &mut Vec<Rejected>, index: usize, rejection: Rejection<'_>) {
-    let (Rejection::MissingDimension { counter, .. }
-    | Rejection::IdTooLong { counter }
-    | Rejection::DeltaTooLarge { counter, .. }) = rejection;
     if rejected.len() < REJECTIONS_SHOWN_MAX {
-        show(rejected, index, Some(counter), rejection.to_string());
+        show(rejected, index, Some(rejection.counter()), rejection.to_string());
     }
 }
 

@@ -1,0 +1,164 @@
+//! What a checkpoint carries beside rows and names (`docs/formats/keys.md`, "State"): time, declarations, boxes,
+//! watermarks, open proposals, and what is parked. Small, so it is written as a whole each time.
+
+use super::State;
+use super::contract::Kept;
+use super::parked::ParkedEntry;
+use super::replay::ReplayError;
+use super::timeline::Config;
+use crate::counter::Meaning;
+use crate::id::CellKey;
+use crate::ledger::{Boxes, Proposal, Row};
+use crate::record::{
+    DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
+};
+
+const VERSION: u8 = 1;
+
+impl State {
+    /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
+    pub fn checkpoint(&mut self, offset: u64) -> (Vec<u8>, u64) {
+        let remembered = self.contracts.needed_from_ms(self.log_time_ms);
+        let read_from = remembered.and_then(|since_ms| self.timeline.needed_from(since_ms)).unwrap_or(offset);
+        let read_from = read_from.min(offset);
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.log_time_ms);
+        put_varint(&mut out, read_from);
+        put_list(&mut out, self.timeline.configs_from(read_from), put_config);
+        let kept: Vec<_> = self.contracts.kept().collect();
+        put_list(&mut out, &kept, put_kept);
+        for rows in [self.ledger.claims.len(), self.ledger.entities.len(), self.ledger.answers.len()] {
+            put_varint(&mut out, rows);
+        }
+        put_varint(&mut out, self.corrections.generation);
+        put_varint(&mut out, self.corrections.number);
+        put_list(&mut out, self.corrections.open.values(), put_proposal);
+        put_list(&mut out, &self.corrections.reverted, |out, (number, by)| {
+            put_varint(out, *number);
+            put_varint(out, *by);
+        });
+        put_list(&mut out, &self.answered.hours, |out, (hour, keys)| {
+            put_varint(out, *hour);
+            put_varint(out, *keys);
+        });
+        let parked: Vec<_> = self.contracts.parked.iter().collect();
+        put_list(&mut out, &parked, put_parked);
+        (out, read_from)
+    }
+
+    /// Goes on from a checkpoint. Answers the offset from which the log has to be read; what lies between it and the
+    /// checkpoint is for [`State::remember`], under the declarations that were in force there.
+    pub fn resume(&mut self, bytes: &[u8]) -> Result<u64, ReplayError> {
+        let bytes = &mut &bytes[..];
+        match take_byte(bytes)? {
+            VERSION => {}
+            other => return Err(DecodeError::BadValue { field: "version of the state", value: other.into() }.into()),
+        }
+        self.log_time_ms = take_varint(bytes)?;
+        let read_from = take_varint(bytes)?;
+        self.timeline.resume(take_list(bytes, take_config)?);
+        for (name, kept) in take_list::<Vec<_>, _>(bytes, take_kept)? {
+            self.contracts.resume(name, kept);
+        }
+        self.ledger.claims.resume(take_varint(bytes)?);
+        self.ledger.entities.resume(take_varint(bytes)?);
+        self.ledger.answers.resume(take_varint(bytes)?);
+        self.corrections.generation = take_varint(bytes)?;
+        self.corrections.number = take_varint(bytes)?;
+        self.corrections.open =
+            take_list(bytes, |bytes| Proposal::decode(take_bytes(bytes)?).map(|proposal| (proposal.number, proposal)))?;
+        self.corrections.reverted = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
+        self.answered.hours = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
+        for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, take_parked)? {
+            self.contracts.parked.resume(cell, bucket_ms, entry);
+        }
+        if let Some(config) = self.timeline.first_config() {
+            let declarations = config.declarations()?;
+            self.declare(declarations);
+        }
+        Ok(read_from)
+    }
+
+    /// The log has been read up to the checkpoint: the declarations are those of the checkpoint.
+    pub fn resumed(&mut self) -> Result<(), ReplayError> {
+        if let Some(config) = self.timeline.last_config() {
+            let declarations = config.declarations()?;
+            if declarations.version() != self.declarations().version() {
+                self.declare(declarations);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts declarations in force that stand in the log before the checkpoint.
+    pub fn redeclare(&mut self, declarations: crate::counter::Declarations) {
+        self.declare(declarations);
+    }
+}
+
+fn put_list<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    put: impl Fn(&mut Vec<u8>, T),
+) {
+    let items = items.into_iter();
+    put_varint(out, items.len() as u64);
+    items.for_each(|item| put(out, item));
+}
+
+fn take_list<C: FromIterator<T>, T>(
+    bytes: &mut &[u8],
+    mut take: impl FnMut(&mut &[u8]) -> Result<T, DecodeError>,
+) -> Result<C, DecodeError> {
+    let len = take_varint(bytes)?;
+    (0..len).map(|_| take(bytes)).collect()
+}
+
+fn put_config(out: &mut Vec<u8>, config: &Config) {
+    put_varint(out, config.from);
+    put_varint(out, config.version);
+    put_bytes(out, config.yaml.as_bytes());
+}
+
+fn take_config(bytes: &mut &[u8]) -> Result<Config, DecodeError> {
+    Ok(Config { from: take_varint(bytes)?, version: take_varint(bytes)?, yaml: take_str(bytes)?.into() })
+}
+
+fn put_kept(out: &mut Vec<u8>, (name, kept): &(&str, &Kept)) {
+    put_bytes(out, name.as_bytes());
+    kept.meaning.encode(out);
+    put_bytes(out, &kept.boxes.to_bytes());
+    put_signed(out, kept.watermark_ms);
+}
+
+fn take_kept(bytes: &mut &[u8]) -> Result<(Box<str>, Kept), DecodeError> {
+    let name = take_str(bytes)?.into();
+    let (meaning, boxes) = (Meaning::decode(bytes)?, Boxes::decode(take_bytes(bytes)?)?);
+    Ok((name, Kept { meaning, boxes, watermark_ms: take_signed(bytes)? }))
+}
+
+fn put_proposal(out: &mut Vec<u8>, proposal: &Proposal) {
+    put_bytes(out, &proposal.to_bytes());
+}
+
+fn put_parked(out: &mut Vec<u8>, (cell, bucket_ms, entry): &(CellKey, u64, &ParkedEntry)) {
+    out.extend_from_slice(&cell.to_bytes());
+    put_varint(out, *bucket_ms);
+    put_bytes(out, &entry.id);
+    put_signed(out, entry.delta);
+    put_varint(out, entry.entries);
+    put_varint(out, entry.due_ms);
+}
+
+fn take_parked(bytes: &mut &[u8]) -> Result<(CellKey, u64, ParkedEntry), DecodeError> {
+    let (cell, rest) = bytes.split_first_chunk::<16>().ok_or(DecodeError::Truncated)?;
+    *bytes = rest;
+    let bucket_ms = take_varint(bytes)?;
+    let entry = ParkedEntry {
+        id: take_bytes(bytes)?.into(),
+        delta: take_signed(bytes)?,
+        entries: take_varint(bytes)?,
+        due_ms: take_varint(bytes)?,
+    };
+    Ok((CellKey::from_bytes(*cell), bucket_ms, entry))
+}

@@ -1,0 +1,126 @@
+//! What a batch needs to know before it can be applied, and what the store said about it.
+//!
+//! Nothing in `apply` reads a disk. Whoever has a batch asks [`State::needs`] first, looks up what memory does not know,
+//! and hands it in with [`State::load`].
+
+use super::State;
+use crate::cell::Row;
+use crate::counter::Mode;
+use crate::id::CellKey;
+use crate::ledger::{Answered, Claim, Entity, LedgerKey, Row as _};
+use crate::op::{Op, OpKind, Stamp};
+use crate::record::DecodeError;
+
+/// Something that only the store knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Need {
+    Cell(CellKey),
+    Claim(CellKey),
+    Entity(CellKey),
+    Answer(CellKey),
+}
+
+/// What the store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    Cell(Option<Row>),
+    Claim(Option<Claim>),
+    Entity(Option<Entity>),
+    Answer(Option<Answered>),
+}
+
+impl Need {
+    /// The key of its row in the ledger; `None` if it is a cell, which has a place of its own.
+    pub fn ledger_key(&self) -> Option<LedgerKey> {
+        match *self {
+            Need::Cell(_) => None,
+            Need::Claim(key) => Some(LedgerKey::Claim(key)),
+            Need::Entity(key) => Some(LedgerKey::Entity(key)),
+            Need::Answer(key) => Some(LedgerKey::Answer(key)),
+        }
+    }
+
+    /// Reads the row that was found under [`Self::ledger_key`].
+    pub fn decode(&self, row: Option<&[u8]>) -> Result<Stored, DecodeError> {
+        Ok(match self {
+            Need::Cell(_) => Stored::Cell(row.map(Row::decode).transpose()?),
+            Need::Claim(_) => Stored::Claim(row.map(Claim::decode).transpose()?),
+            Need::Entity(_) => Stored::Entity(row.map(Entity::decode).transpose()?),
+            Need::Answer(_) => Stored::Answer(row.map(Answered::decode).transpose()?),
+        })
+    }
+}
+
+impl State {
+    /// Whether memory knows everything, whatever is asked.
+    pub fn knows_all(&self) -> bool {
+        let ledger = &self.ledger;
+        self.table.cells().cold() == 0
+            && ledger.claims.is_empty()
+            && ledger.entities.is_empty()
+            && ledger.answers.is_empty()
+    }
+
+    /// What memory does not know of what these operations need. `found` is what was looked up already.
+    pub fn needs<'f>(&self, ops: &[Op], stamps: &[Stamp], found: impl Fn(Need) -> Option<&'f Stored>) -> Vec<Need> {
+        let mut needs = Vec::new();
+        if self.knows_all() {
+            return needs;
+        }
+        let mut stamps = stamps.iter();
+        for op in ops {
+            if op.cell != CellKey::NONE && !self.table.knows(op.cell) {
+                needs.push(Need::Cell(op.cell));
+            }
+            if let Some(stamp) = op.has_stamp().then(|| stamps.next()).flatten() {
+                self.stamp_needs(op, stamp, &found, &mut needs);
+            }
+        }
+        needs.retain(|need| found(*need).is_none());
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+
+    fn stamp_needs<'f>(
+        &self,
+        op: &Op,
+        stamp: &Stamp,
+        found: &impl Fn(Need) -> Option<&'f Stored>,
+        needs: &mut Vec<Need>,
+    ) {
+        let ledger = &self.ledger;
+        match op.kind {
+            OpKind::Claim if !ledger.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
+            OpKind::AddOnce if !ledger.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
+            OpKind::Entry if stamp.key != CellKey::NONE && self.contracts.mode(op.counter) == Mode::Transition => {
+                if !ledger.entities.knows(stamp.key) {
+                    needs.push(Need::Entity(stamp.key));
+                }
+                // Undoing changes the cell that was counted then, which need not be the one of this entry.
+                let entity = ledger.entities.get(stamp.key).or(match found(Need::Entity(stamp.key)) {
+                    Some(Stored::Entity(entity)) => entity.as_ref(),
+                    _ => None,
+                });
+                if let Some(entity) = entity
+                    && !self.table.knows(entity.cell)
+                {
+                    needs.push(Need::Cell(entity.cell));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in what the store has, unless memory knows better.
+    pub fn load(&mut self, need: Need, stored: Stored) {
+        match (need, stored) {
+            (Need::Cell(key), Stored::Cell(Some(row))) => self.table.load(key, row),
+            (Need::Cell(_), Stored::Cell(None)) => {}
+            (Need::Claim(key), Stored::Claim(claim)) => self.ledger.claims.load(key, claim),
+            (Need::Entity(key), Stored::Entity(entity)) => self.ledger.entities.load(key, entity),
+            (Need::Answer(key), Stored::Answer(answer)) => self.ledger.answers.load(key, answer),
+            (need, stored) => unreachable!("{stored:?} does not answer {need:?}"),
+        }
+    }
+}

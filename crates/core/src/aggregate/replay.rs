@@ -1,0 +1,96 @@
+//! From the records of the log back to operations, and to what the state remembers of repeats.
+
+use super::{Batch, State};
+use crate::counter::{ConfigError, Mode};
+use crate::ledger::{Correction, Proposal, Row};
+use crate::op::{OpKind, Stamp, Submission};
+use crate::record::{DecodeError, Record};
+
+/// What a batch of the log says.
+pub enum Replayed {
+    /// Operations, now in the submission that was passed in.
+    Ops,
+    /// New declarations.
+    Config { version: u64, yaml: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("a record of the log cannot be read: {0}")]
+    Record(#[from] DecodeError),
+    #[error("the log has a configuration that this version of Tally does not accept: {0}")]
+    Config(#[from] ConfigError),
+    #[error("the log has a configuration in the middle of a batch")]
+    MisplacedConfig,
+}
+
+impl State {
+    /// Turns the records of a batch back into operations.
+    pub fn decode(&mut self, records: &[u8], out: &mut Submission) -> Result<Replayed, ReplayError> {
+        out.clear();
+        let mut rest = records;
+        while !rest.is_empty() {
+            let at = (records.len() - rest.len()) as u32;
+            let record = Record::decode(&mut rest)?;
+            if let Record::Config { version, yaml } = record {
+                if at != 0 || !rest.is_empty() {
+                    return Err(ReplayError::MisplacedConfig);
+                }
+                let yaml = String::from_utf8(yaml.to_vec()).map_err(|_| DecodeError::NotUtf8)?;
+                return Ok(Replayed::Config { version, yaml });
+            }
+            self.decode_ops(&record, at, out)?;
+        }
+        Ok(Replayed::Ops)
+    }
+
+    fn decode_ops(&mut self, record: &Record<'_>, at: u32, out: &mut Submission) -> Result<(), ReplayError> {
+        let none = crate::id::CellKey::NONE;
+        match *record {
+            Record::Event(ref event) => {
+                // What was rejected when it came is rejected again, and was told then.
+                self.stager.stage(event, at, out, &mut |_, _| {});
+            }
+            Record::Add { name, delta } => out.op(OpKind::Add, self.hasher.key(name), delta, at),
+            Record::AddOnce { name, id, delta } => {
+                out.op(OpKind::AddOnce, self.hasher.key(name), delta, at);
+                let key = crate::fact::answer_key(&self.hasher, name, id);
+                out.stamps.push(Stamp { key, number: 0, time_ms: 0 });
+            }
+            Record::Set { name, value, .. } => out.op(OpKind::Set, self.hasher.key(name), value, at),
+            Record::Delete { name } => out.op(OpKind::Delete, self.hasher.key(name), 0, at),
+            Record::Expire { name, .. } => out.op(OpKind::Expire, self.hasher.key(name), 0, at),
+            Record::Persist { name } => out.op(OpKind::Persist, self.hasher.key(name), 0, at),
+            Record::Flush => out.op(OpKind::Flush, none, 0, at),
+            Record::Propose(proposal) => {
+                Proposal::decode(proposal)?;
+                out.op(OpKind::Propose, none, 0, at);
+            }
+            Record::Withdraw { .. } => out.op(OpKind::Withdraw, none, 0, at),
+            Record::Correct(correction) => {
+                // Reads of the cells that it changes, so that they are looked up before.
+                for delta in &Correction::decode(correction)?.deltas {
+                    out.get(self.hasher.key(&delta.id));
+                }
+                out.op(OpKind::Correct, none, 0, at);
+            }
+            Record::Tick => {}
+            Record::Config { .. } => unreachable!("a configuration is no operation"),
+        }
+        Ok(())
+    }
+
+    /// Remembers what stood in a batch from before the checkpoint, and changes nothing else.
+    pub fn remember(&mut self, batch: &Batch<'_>) {
+        self.timeline.passed(batch.log_time_ms, batch.offset);
+        let mut stamps = batch.stamps.iter();
+        for op in batch.ops {
+            let stamp = if op.has_stamp() { stamps.next() } else { None };
+            if let (OpKind::Entry, Some(stamp)) = (op.kind, stamp)
+                && self.contracts.mode(op.counter) == Mode::Display
+            {
+                self.contracts.is_repeat(op.counter, stamp, batch.log_time_ms);
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Every contract against a naive model that remembers everything and shares no code with it.
+
+use super::super::*;
+use crate::event::Event;
+use crate::ledger::{Boxes, Cause, Delta, Row};
+use crate::op::Submission;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashMap};
+
+const CONFIG: &str = "\
+counters:
+  - {counterName: views, mode: display, dimensions: [video], dedup: {by: [session, seq], window: 1s}, rules: [{on: viewed, op: increment}]}
+  - {counterName: hosts, mode: display, dedup: {by: [video], window: 2s}, rules: [{on: viewed, op: increment}]}
+  - counterName: timely
+    mode: display
+    dimensions: [video]
+    dedup: none
+    lateness: {allowed: 1s, corrected: 5s, every: 10s, restated: 1m}
+    rules: [{on: viewed, op: increment}]
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video], rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: fans, mode: transition, dimensions: [creator], entity: [user, video], rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: shown, mode: persistent, dimensions: [video], rules: [{on: ad, op: increment}, {on: undone, op: decrement}]}
+  - {counterName: billed, mode: persistent, rules: [{on: ad, op: increment}]}
+";
+
+fn hasher() -> CellHasher {
+    CellHasher::new(7)
+}
+
+/// A node without disks and clocks.
+struct Bench {
+    state: State,
+    offset: u64,
+    log_time_ms: u64,
+    answers: Vec<Answer>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let mut state = State::new(hasher());
+        state.configure(Declarations::parse(CONFIG).expect("the sample is valid"), 0);
+        Bench { state, offset: 0, log_time_ms: 100_000, answers: Vec::new() }
+    }
+
+    /// Commits events as one batch; answers the fates of the entries, in order.
+    fn send(&mut self, events: &[Event<'_>]) -> Vec<Answer> {
+        let mut submission = Submission::default();
+        for event in events {
+            let at = submission.event(event);
+            self.state.stager.clone().stage(event, at, &mut submission, &mut |_, _| {});
+        }
+        self.commit(&submission);
+        let entries = submission.ops.iter().zip(&self.answers).filter(|(op, _)| op.kind != OpKind::Claim);
+        entries.map(|(_, answer)| *answer).collect()
+    }
+
+    fn commit(&mut self, submission: &Submission) {
+        let Submission { records, ops, stamps, .. } = submission;
+        let batch = Batch { records, ops, stamps, log_time_ms: self.log_time_ms, offset: self.offset };
+        self.state.apply(&batch, &mut self.answers);
+        self.offset += u64::from(submission.record_count);
+    }
+
+    fn correct(&mut self, cause: Cause, deltas: &[Delta]) -> crate::ledger::Correction {
+        let correction = self.state.draft(cause, "test", "me", deltas).expect("it fits");
+        let mut submission = Submission::default();
+        let record = Record::Correct(&correction.to_bytes());
+        submission.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
+        self.commit(&submission);
+        correction
+    }
+
+    fn value(&self, id: &str) -> i64 {
+        self.state.table.get(hasher().key(id.as_bytes())).unwrap_or(0)
+    }
+
+    fn boxes(&self, counter: &str) -> Boxes {
+        self.state.contracts.balances().iter().find(|balance| *balance.name == *counter).expect("declared").boxes
+    }
+}
+
+/// One thing that a client may send; small domains, so that everything repeats.
+#[derive(Clone, Debug)]
+struct Told {
+    kind: u8,
+    video: u8,
+    user: u8,
+    id: u8,
+    session: u8,
+    seq: u64,
+    /// How long ago it happened.
+    ago_ms: u64,
+    pause_ms: u64,
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let pause = prop_oneof![8 => Just(0u64), 3 => 0..700u64, 1 => 900..3500u64];
+    let seq = prop_oneof![6 => 0..12u64, 1 => (u64::MAX - 2)..=u64::MAX];
+    let ago = prop_oneof![4 => 0..900u64, 1 => 900..20_000u64];
+    (0..5u8, 0..3u8, 0..2u8, 0..20u8, 0..3u8, seq, ago, pause).prop_map(
+        |(kind, video, user, id, session, seq, ago_ms, pause_ms)| Told {
+            kind,
+            video,
+            user,
+            id,
+            session,
+            seq,
+            ago_ms,
+            pause_ms,
+        },
+    )
+}
+
+impl Told {
+    fn event(&self, now_ms: u64) -> Event<'static> {
+        let kinds = ["viewed", "liked", "unliked", "ad", "undone"];
+        let mut event = Event::new(kinds[usize::from(self.kind)], now_ms);
+        event.event_id = Some(format!("e{}", self.id).into());
+        event.session = Some(format!("s{}", self.session).into());
+        event.seq = Some(self.seq);
+        event.occurred_at_ms = Some((now_ms - self.ago_ms) as i64);
+        for (name, value) in [("video", self.video), ("user", self.user), ("creator", self.video % 2 + self.id % 2)] {
+            event.dimensions.push((name.into(), value.to_string().into()));
+        }
+        event
+    }
+}
+
+/// Remembers everything, compares everything with everything.
+#[derive(Default)]
+struct Model {
+    values: BTreeMap<String, i64>,
+    fates: BTreeMap<(&'static str, &'static str), i64>,
+    /// (counter, identity) and the log times at which it stood.
+    stood: HashMap<(&'static str, String), Vec<u64>>,
+    watermark_ms: Option<i64>,
+    claimed: HashMap<String, String>,
+    /// Per counter and entity: all that was ever said, with the cell that it would count for.
+    said: HashMap<(&'static str, String), Said>,
+}
+
+#[derive(Default)]
+struct Said {
+    greatest: Option<(i64, usize)>,
+    counted: Option<String>,
+}
+
+impl Model {
+    fn fate(&mut self, counter: &'static str, fate: &'static str) {
+        *self.fates.entry((counter, fate)).or_default() += 1;
+    }
+
+    fn count(&mut self, counter: &'static str, id: String, delta: i64) {
+        *self.values.entry(id).or_default() += delta;
+        self.fate(counter, "counted");
+    }
+
+    /// The display rule as DESIGN has it: the same stood earlier in the current or the previous tumbling window.
+    fn stood(&mut self, counter: &'static str, identity: String, now_ms: u64, window_ms: u64) -> bool {
+        let times = self.stood.entry((counter, identity)).or_default();
+        let repeated = times.iter().any(|then_ms| now_ms / window_ms - then_ms / window_ms <= 1);
+        times.push(now_ms);
+        repeated
+    }
+
+    fn take(&mut self, n: usize, told: &Told, event: &Event<'_>, now_ms: u64) {
+        let video = told.video.to_string();
+        match told.kind {
+            0 => {
+                match self.stood("views", format!("{}/{}", told.session, told.seq), now_ms, 1000) {
+                    true => self.fate("views", "duplicate"),
+                    false => self.count("views", format!("views:{video}"), 1),
+                }
+                match self.stood("hosts", video.clone(), now_ms, 2000) {
+                    true => self.fate("hosts", "duplicate"),
+                    false => self.count("hosts", "hosts".to_owned(), 1),
+                }
+                let time_ms = event.time_ms();
+                let watermark_ms = self.watermark_ms.map_or(time_ms, |watermark_ms| watermark_ms.max(time_ms));
+                self.watermark_ms = Some(watermark_ms);
+                match watermark_ms - time_ms > 1000 {
+                    true => self.fate("timely", "late"),
+                    false => self.count("timely", format!("timely:{video}"), 1),
+                }
+            }
+            1 | 2 => {
+                let creator = event.dimension("creator").expect("all have one");
+                for (counter, id) in [("likes", format!("likes:{video}")), ("fans", format!("fans:{creator}"))] {
+                    self.say(counter, format!("{}/{video}", told.user), (event.time_ms(), n), told.kind == 1, id);
+                }
+            }
+            _ => {
+                let on_ad = told.kind == 3;
+                let content = format!("{} {:?}", event.event_type, event.dimensions);
+                let first = self.claimed.entry(format!("e{}", told.id)).or_insert_with(|| format!("new {content}"));
+                let fate = match first.strip_prefix("new ") {
+                    Some(_) => None,
+                    None if *first == content => Some("duplicate"),
+                    None => Some("conflict"),
+                };
+                *first = first.trim_start_matches("new ").to_owned();
+                let fed: &[(&'static str, String, i64)] = match on_ad {
+                    true => &[("shown", format!("shown:{video}"), 1), ("billed", "billed".to_owned(), 1)],
+                    false => &[("shown", format!("shown:{video}"), -1)],
+                };
+                for (counter, id, delta) in fed {
+                    match fate {
+                        Some(fate) => self.fate(counter, fate),
+                        None => self.count(counter, id.clone(), *delta),
+                    }
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, counter: &'static str, entity: String, when: (i64, usize), on: bool, id: String) {
+        let said = self.said.entry((counter, entity)).or_default();
+        let wins = said.greatest.is_none_or(|greatest| when > greatest);
+        if wins {
+            said.greatest = Some(when);
+        }
+        match (wins, on, said.counted.take()) {
+            (true, true, None) => {
+                said.counted = Some(id.clone());
+                self.count(counter, id, 1);
+            }
+            (true, false, Some(counted)) => self.count(counter, counted, -1),
+            (_, _, counted) => {
+                said.counted = counted;
+                self.fate(counter, "ignored");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn every_entry_ends_where_the_model_says(story in proptest::collection::vec(told(), 1..120), per_batch in 1usize..6) {
+        let (mut bench, mut model) = (Bench::new(), Model::default());
+        let mut sent = 0;
+        for batch in story.chunks(per_batch) {
+            bench.log_time_ms += batch[0].pause_ms;
+            let now_ms = bench.log_time_ms;
+            let events: Vec<_> = batch.iter().map(|told| told.event(now_ms)).collect();
+            for (told, event) in batch.iter().zip(&events) {
+                // Within a batch all records have one position, and the later one wins: numbers do the same.
+                model.take(sent, told, event, now_ms);
+                sent += 1;
+            }
+            bench.send(&events);
+        }
+        for (id, value) in &model.values {
+            prop_assert_eq!(bench.value(id), *value, "{}", id);
+        }
+        for balance in bench.state.contracts.balances() {
+            let told: Vec<_> = [("counted", balance.boxes.counted), ("duplicate", balance.boxes.duplicate),
+                ("conflict", balance.boxes.conflict), ("ignored", balance.boxes.ignored), ("late", balance.boxes.late),
+                ("rejected", balance.boxes.rejected)].into();
+            for (fate, n) in told {
+                let key = model.fates.iter().find(|((counter, named), _)| **counter == *balance.name && *named == fate);
+                prop_assert_eq!(n, key.map_or(0, |(_, n)| *n), "{} {}", &balance.name, fate);
+            }
+        }
+    }
+}
+
+fn event(kind: &'static str, id: &'static str, at_ms: i64, dimensions: &[(&'static str, &'static str)]) -> Event<'static> {
+    let mut event = Event::new(kind, 100_000);
+    event.event_id = Some(id.into());
+    event.occurred_at_ms = Some(at_ms);
+    event.dimensions = dimensions.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    event
+}
+
+#[test]
+fn an_event_that_cannot_count_for_one_persistent_counter_counts_for_none_and_may_come_again() {
+    let mut bench = Bench::new();
+    let told = bench.send(&[event("ad", "e1", 1, &[])]);
+    assert_eq!(told, [Answer::Rejected, Answer::Rejected], "shown needs a video; billed goes with it");
+    assert_eq!(bench.boxes("billed").rejected, 1);
+    assert_eq!(bench.send(&[event("ad", "e1", 1, &[("video", "a")])]), [Answer::Value(1), Answer::Value(1)]);
+    let mut nameless = event("ad", "", 1, &[("video", "a")]);
+    nameless.event_id = None;
+    assert_eq!(bench.send(&[nameless]), [Answer::Rejected, Answer::Rejected]);
+    let mut heavy = event("ad", "e2", 1, &[("video", "a")]);
+    heavy.delta = 2;
+    assert_eq!(bench.send(&[heavy]), [Answer::Rejected, Answer::Rejected], "one event, one count");
+}
+
+#[test]
+fn an_unlike_that_overtakes_its_like_still_ends_unliked() {
+    let mut bench = Bench::new();
+    let of = &[("user", "u"), ("video", "v"), ("creator", "c")];
+    assert_eq!(bench.send(&[event("unliked", "2", 200, of)]), [Answer::Ignored, Answer::Ignored]);
+    assert_eq!(bench.send(&[event("liked", "1", 100, of)]), [Answer::Ignored, Answer::Ignored]);
+    assert_eq!((bench.value("likes:v"), bench.value("fans:c")), (0, 0));
+    assert_eq!(bench.send(&[event("liked", "3", 300, of)]), [Answer::Value(1), Answer::Value(1)]);
+}
+
+#[test]
+fn undoing_undoes_what_was_counted_and_not_what_the_event_says() {
+    let mut bench = Bench::new();
+    bench.send(&[event("liked", "1", 100, &[("user", "u"), ("video", "v"), ("creator", "old")])]);
+    bench.send(&[event("unliked", "2", 200, &[("user", "u"), ("video", "v"), ("creator", "new")])]);
+    assert_eq!((bench.value("fans:old"), bench.value("fans:new")), (0, 0));
+}
+
+#[test]
+fn what_was_cleared_is_not_undone_again() {
+    let mut bench = Bench::new();
+    let of = &[("user", "u"), ("video", "v"), ("creator", "c")];
+    bench.send(&[event("liked", "1", 100, of)]);
+    bench.correct(Cause::Clear, &[Delta { id: b"likes:v".to_vec(), bucket_ms: None, delta: 0 }]);
+    assert_eq!(bench.value("likes:v"), 0);
+    assert_eq!(bench.send(&[event("unliked", "2", 200, of)]), [Answer::Ignored, Answer::Value(0)]);
+    assert_eq!(bench.value("likes:v"), 0, "never below what was cleared");
+    bench.send(&[event("liked", "3", 300, of)]);
+    bench.send(&[event("unliked", "4", 400, of)]);
+    assert_eq!((bench.value("likes:v"), bench.value("fans:c")), (0, 0), "what is counted after it is undone as ever");
+}
+
+#[test]
+fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
+    const MONTH_MS: i64 = 30 * 24 * 3_600_000;
+    let mut bench = Bench::new();
+    bench.log_time_ms = 10 * MONTH_MS as u64;
+    let now_ms = bench.log_time_ms as i64;
+    let viewed = |video, at_ms| {
+        let mut event = event("viewed", "x", at_ms, &[("video", video)]);
+        event.received_at_ms = now_ms as u64;
+        event
+    };
+    bench.send(&[viewed("a", now_ms), viewed("b", now_ms)]);
+    let late = bench.send(&[viewed("a", now_ms - 2 * MONTH_MS)]);
+    assert_eq!(late[2], Answer::Late);
+    assert_eq!((bench.value("timely:a"), bench.value("timely:b")), (1, 1), "parked, it changes no number");
+    assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (1, 2));
+    let parked = &bench.state.contracts.parked;
+    assert!(parked.due(bench.log_time_ms + 59_000, 100).is_empty(), "it waits for the restatement, not for the next run");
+    let due = parked.due(bench.log_time_ms + 60_000, 100);
+    let hour_ms = 3_600_000;
+    let bucket_ms = (now_ms - 2 * MONTH_MS) as u64 / hour_ms * hour_ms;
+    assert_eq!(due, [Delta { id: b"timely:a".to_vec(), bucket_ms: Some(bucket_ms), delta: 1 }]);
+    bench.correct(Cause::Late { run: 1 }, &due);
+    assert_eq!((bench.value("timely:a"), bench.value("timely:b")), (2, 1));
+    assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (0, 3));
+    let mark = |id: &str| bench.state.table.mark(hasher().key(id.as_bytes())).generation;
+    assert_eq!((mark("timely:a"), mark("timely:b")), (1, 0));
+}
+
+#[test]
+fn a_run_that_comes_twice_applies_once() {
+    let mut bench = Bench::new();
+    bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
+    let due = bench.state.contracts.parked.due(u64::MAX, 100);
+    bench.correct(Cause::Late { run: 1 }, &due);
+    bench.correct(Cause::Late { run: 1 }, &due);
+    assert_eq!(bench.value("timely:a"), 2);
+    assert_eq!(bench.boxes("timely").late, 0);
+}
+
+#[test]
+fn an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first() {
+    let mut bench = Bench::new();
+    let add = |bench: &mut Bench, delta, id: &[u8]| {
+        let mut submission = Submission::default();
+        let key = crate::fact::answer_key(&hasher(), b"c", id);
+        submission.add_once(hasher().key(b"c"), b"c", delta, key, id);
+        bench.commit(&submission);
+        bench.answers[0]
+    };
+    assert_eq!(add(&mut bench, 5, b"k"), Answer::Value(5));
+    assert_eq!(add(&mut bench, 1, b"other"), Answer::Value(6));
+    assert_eq!(add(&mut bench, 5, b"k"), Answer::Repeated(5));
+    assert_eq!(add(&mut bench, 6, b"k"), Answer::OtherDelta(5));
+    bench.log_time_ms += 24 * 3_600_000 - 1;
+    assert_eq!(add(&mut bench, 5, b"k"), Answer::Repeated(5));
+    bench.log_time_ms += 1;
+    assert_eq!(add(&mut bench, 6, b"k"), Answer::Value(12), "a day later it is a new one");
+}
+
+#[test]
+fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
+    let mut bench = Bench::new();
+    bench.send(&[event("ad", "e1", 1, &[("video", "a")])]);
+    let delta = |delta| Delta { id: b"shown:a".to_vec(), bucket_ms: Some(0), delta };
+    let first = bench.correct(Cause::Clear, &[delta(0)]);
+    assert_eq!((first.generation, first.deltas[0].delta), (1, -1));
+    bench.correct(Cause::Revert(first.number), &[delta(1)]);
+    assert_eq!(bench.value("shown:a"), 1);
+    let again = bench.state.draft(Cause::Revert(first.number), "", "", &[delta(1)]);
+    assert_eq!(again, Err(Unfit::Reverted { number: 1, by: 2 }));
+    let steps: Vec<_> = bench.state.ledger.steps.of(hasher().key(b"shown:a")).collect();
+    assert_eq!(steps.iter().map(|(generation, step)| (*generation, step.before)).collect::<Vec<_>>(), [(1, 1), (2, 0)]);
+}
+
+#[test]
+fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
+    let mut bench = Bench::new();
+    bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
+    bench.correct(Cause::Clear, &[Delta { id: b"hosts".to_vec(), bucket_ms: None, delta: 0 }]);
+    let (bytes, read_from) = bench.state.checkpoint(bench.offset);
+    assert_eq!(read_from, 0, "the windows of the repeats began there");
+    let mut resumed = State::new(hasher());
+    assert_eq!(resumed.resume(&bytes).expect("it was written just now"), 0);
+    resumed.resumed().expect("one configuration");
+    assert_eq!(resumed.contracts.balances(), bench.state.contracts.balances());
+    assert_eq!(resumed.contracts.meanings(), bench.state.contracts.meanings());
+    assert_eq!(resumed.corrections.generation, 1);
+    let parked = |state: &State| state.contracts.parked.due(u64::MAX, 100);
+    assert_eq!(parked(&resumed), parked(&bench.state));
+    for cut in 0..bytes.len() {
+        assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}

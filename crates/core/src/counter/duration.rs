@@ -1,0 +1,66 @@
+//! Durations as a configuration writes them: a whole number and a unit, such as `60s`.
+
+const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// What [`parse`] takes, as a regular expression.
+pub(super) const PATTERN: &str = "^[0-9]+(ms|s|m|h|d)$";
+
+/// How to write one, for errors.
+pub(super) const SHAPE: &str = "a whole number and a unit: 500ms, 60s, 10m, 2h or 1d";
+
+/// Milliseconds; more than 64 bits hold is the most they hold. `None` if it is no duration.
+pub(super) fn parse(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, unit_ms) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    if number.is_empty() {
+        return None;
+    }
+    Some(number.parse().unwrap_or(u64::MAX).saturating_mul(unit_ms))
+}
+
+/// The shortest way to write it.
+pub fn shown(ms: u64) -> String {
+    let (unit, unit_ms) = UNITS
+        .into_iter()
+        .rev()
+        .find(|(_, unit_ms)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms))
+        .unwrap_or(("s", 1_000));
+    format!("{}{unit}", ms / unit_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_duration_is_a_whole_number_and_a_unit() {
+        for (text, ms) in
+            [("500ms", 500), ("60s", 60_000), ("10m", 600_000), ("2h", 7_200_000), ("1d", 86_400_000), ("0s", 0)]
+        {
+            assert_eq!(parse(text), Some(ms), "{text}");
+        }
+        for text in ["", "60", "s", "1.5h", "-1s", "1 s", "1S", "1w", "1h30m", "١s"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(parse("99999999999999999999999d"), Some(u64::MAX));
+        assert_eq!(parse("18446744073709551615h"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_duration_is_shown_in_its_largest_unit() {
+        for (ms, text) in
+            [(0, "0s"), (1, "1ms"), (1_500, "1500ms"), (60_000, "1m"), (90_000, "90s"), (172_800_000, "2d")]
+        {
+            assert_eq!(shown(ms), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_as_the_same(ms in any::<u64>()) {
+            prop_assert_eq!(parse(&shown(ms)), Some(ms));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What the numbers of a counter mean, remembered so that a later configuration cannot change it behind their back.
+//!
+//! Mode, key and entity decide what was added to a number. They are kept by name, also of counters that are no longer
+//! declared, and new declarations are held against them. The bytes are [`Meaning::encode`]'s: varints and texts as in
+//! records.
+
+use super::{ConfigError, Counter, Declarations, Field, Mode, declare};
+use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX};
+use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_str, take_varint};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    pub mode: Mode,
+    pub dimensions: Box<[Box<str>]>,
+    pub entity: Box<[Field]>,
+}
+
+impl Meaning {
+    /// The mode's number, the dimensions, the fields of the entity; the two lists with their length before them.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.mode as u8);
+        put_varint(out, self.dimensions.len() as u64);
+        for dimension in &self.dimensions {
+            put_bytes(out, dimension.as_bytes());
+        }
+        put_varint(out, self.entity.len() as u64);
+        for field in &self.entity {
+            put_field(out, field);
+        }
+    }
+
+    /// Decodes the meaning at the front of `bytes` and moves past it.
+    pub fn decode(bytes: &mut &[u8]) -> Result<Meaning, DecodeError> {
+        let mode = take_mode(bytes)?;
+        let dimensions = take_length(bytes, "dimensions", KEY_DIMENSIONS_MAX)?;
+        let dimensions = (0..dimensions).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
+        let entity = take_length(bytes, "entity", IDENTITY_FIELDS_MAX)?;
+        let entity = (0..entity).map(|_| take_field(bytes)).collect::<Result<_, _>>()?;
+        Ok(Meaning { mode, dimensions, entity })
+    }
+
+    /// The first part that `other` has different: the field's name, and how each of the two is written.
+    fn difference(&self, other: &Meaning) -> Option<(&'static str, Written, Written)> {
+        if self.mode != other.mode {
+            let written = |mode: Mode| Some(format!("mode: {}", mode.name()));
+            return Some(("mode", written(self.mode), written(other.mode)));
+        }
+        if self.dimensions != other.dimensions {
+            let written = |names: &[Box<str>]| written_list("dimensions", names.iter().map(|name| &**name));
+            return Some(("dimensions", written(&self.dimensions), written(&other.dimensions)));
+        }
+        let written = |fields: &[Field]| written_list("entity", fields.iter().map(Field::name));
+        (self.entity != other.entity).then(|| ("entity", written(&self.entity), written(&other.entity)))
+    }
+}
+
+/// A field as it stands in YAML; `None` if it does not stand there.
+type Written = Option<String>;
+
+fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> Written {
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| format!("{field}: [{}]", names.join(", ")))
+}
+
+impl Counter {
+    pub fn meaning(&self) -> Meaning {
+        Meaning { mode: self.mode, dimensions: self.dimensions.clone(), entity: self.entity.clone() }
+    }
+}
+
+impl Declarations {
+    /// What each declared counter means, by name, in the order of the file.
+    pub fn meanings(&self) -> impl Iterator<Item = (&str, Meaning)> {
+        self.counters().iter().map(|counter| (&*counter.name, counter.meaning()))
+    }
+
+    /// Refuses declarations under which the numbers of a known counter would mean something else, at the place where
+    /// they say so. A known counter that is not declared any more is no trouble.
+    pub fn check_change(&self, known: &BTreeMap<Box<str>, Meaning>) -> Result<(), ConfigError> {
+        for (index, (name, wanted)) in self.meanings().enumerate() {
+            let Some((field, was, is)) = known.get(name).and_then(|known| known.difference(&wanted)) else { continue };
+            let undo = was.as_ref().map_or(format!("remove {field}"), |was| format!("write {was} again"));
+            let shown = |written: Written| written.unwrap_or(format!("no {field}"));
+            let message = format!(
+                "counter {name:?} was declared with {} and would now have {}, which changes what its numbers mean; \
+                 declare it under another name, or {undo}",
+                shown(was),
+                shown(is)
+            );
+            return Err(declare::error_at(self.yaml(), index, field, message));
+        }
+        Ok(())
+    }
+}
+
+mod tag {
+    pub const EVENT_ID: u8 = 0;
+    pub const SESSION: u8 = 1;
+    pub const SEQ: u8 = 2;
+    pub const TYPE: u8 = 3;
+    pub const DIMENSION: u8 = 4;
+}
+
+fn put_field(out: &mut Vec<u8>, field: &Field) {
+    match field {
+        Field::EventId => out.push(tag::EVENT_ID),
+        Field::Session => out.push(tag::SESSION),
+        Field::Seq => out.push(tag::SEQ),
+        Field::Type => out.push(tag::TYPE),
+        Field::Dimension(name) => {
+            out.push(tag::DIMENSION);
+            put_bytes(out, name.as_bytes());
+        }
+    }
+}
+
+fn take_field(bytes: &mut &[u8]) -> Result<Field, DecodeError> {
+    Ok(match take_byte(bytes)? {
+        tag::EVENT_ID => Field::EventId,
+        tag::SESSION => Field::Session,
+        tag::SEQ => Field::Seq,
+        tag::TYPE => Field::Type,
+        tag::DIMENSION => Field::Dimension(take_str(bytes)?.into()),
+        value => return Err(DecodeError::BadValue { field: "entity", value: value.into() }),
+    })
+}
+
+fn take_mode(bytes: &mut &[u8]) -> Result<Mode, DecodeError> {
+    let value = take_byte(bytes)?;
+    let mode = Mode::ALL.into_iter().find(|mode| *mode as u8 == value);
+    mode.ok_or(DecodeError::BadValue { field: "mode", value: value.into() })
+}
+
+fn take_length(bytes: &mut &[u8], field: &'static str, most: usize) -> Result<usize, DecodeError> {
+    let value = take_varint(bytes)?;
+    usize::try_from(value).ok().filter(|len| *len <= most).ok_or(DecodeError::BadValue { field, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIKES: &str = "\
+counters:
+  - counterName: likes
+    mode: transition
+    dimensions: [content]
+    entity: [user, content]
+    rules: [{on: content.liked, op: increment}]
+";
+
+    fn known(yaml: &str) -> BTreeMap<Box<str>, Meaning> {
+        let declarations = Declarations::parse(yaml).unwrap();
+        declarations.meanings().map(|(name, meaning)| (name.into(), meaning)).collect()
+    }
+
+    #[track_caller]
+    fn refused(next: &str, (line, column): (u64, u64), message: &str) {
+        let error = Declarations::parse(next).unwrap().check_change(&known(LIKES)).unwrap_err();
+        assert_eq!((error.line, error.column, &*error.message), (line, column, message));
+        assert_eq!(error.text, next.lines().nth(line as usize - 1).unwrap());
+    }
+
+    #[test]
+    fn what_keeps_the_meaning_may_change() {
+        let same = |yaml: &str| Declarations::parse(yaml).unwrap().check_change(&known(LIKES));
+        assert_eq!(same(LIKES), Ok(()));
+        assert_eq!(same(""), Ok(()), "a counter may go");
+        assert_eq!(same(&LIKES.replace("likes", "loves")), Ok(()), "another name is another counter");
+        let more =
+            LIKES.replace("increment}", "increment}, {on: content.unliked, op: decrement}") + "    floorAtZero: true\n";
+        assert_eq!(same(&more), Ok(()));
+        assert_eq!(Declarations::parse(LIKES).unwrap().check_change(&BTreeMap::new()), Ok(()));
+    }
+
+    #[test]
+    fn a_changed_meaning_is_refused_where_it_stands_with_what_it_was() {
+        let why = "which changes what its numbers mean; declare it under another name, or";
+        refused(
+            &LIKES.replace("transition", "persistent").replace("    entity: [user, content]\n", ""),
+            (3, 11),
+            &format!(
+                "counter \"likes\" was declared with mode: transition and would now have mode: persistent, {why} \
+                 write mode: transition again"
+            ),
+        );
+        refused(
+            &LIKES.replace("dimensions: [content]", "dimensions: [content, country]"),
+            (4, 17),
+            &format!(
+                "counter \"likes\" was declared with dimensions: [content] and would now have \
+                 dimensions: [content, country], {why} write dimensions: [content] again"
+            ),
+        );
+        refused(
+            &LIKES.replace("[user, content]", "[session, content]"),
+            (5, 13),
+            &format!(
+                "counter \"likes\" was declared with entity: [user, content] and would now have \
+                 entity: [session, content], {why} write entity: [user, content] again"
+            ),
+        );
+    }
+
+    #[test]
+    fn a_part_that_is_gone_is_refused_at_its_counter_and_a_new_one_at_its_place() {
+        let other = "  - {counterName: other, mode: simple}\n";
+        let moved = LIKES.replace("counters:\n", &format!("counters:\n{other}"));
+        let change = |from: &str, to: &str| Declarations::parse(to).unwrap().check_change(&known(from)).unwrap_err();
+        for part in ["entity: [user, content]", "dimensions: [content]"] {
+            let without = moved.replace(&format!("    {part}\n"), "");
+            let field = part.split(':').next().unwrap();
+            let gone = change(&moved, &without);
+            assert_eq!((gone.line, gone.column), (3, 5));
+            assert!(gone.message.contains(&format!("with {part} and would now have no {field},")), "{gone}");
+            assert!(gone.message.ends_with(&format!("or write {part} again")), "{gone}");
+            let new = change(&without, &moved);
+            assert_eq!(new.text.trim(), part);
+            assert!(new.message.contains(&format!("with no {field} and would now have {part},")), "{new}");
+            assert!(new.message.ends_with(&format!("or remove {field}")), "{new}");
+        }
+    }
+
+    fn every_part() -> Meaning {
+        Meaning {
+            mode: Mode::Transition,
+            dimensions: ["a".into(), "bc".into()].into(),
+            entity: [Field::EventId, Field::Session, Field::Seq, Field::Type, Field::Dimension("d".into())].into(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_meaning_are_pinned() {
+        let mut bytes = Vec::new();
+        every_part().encode(&mut bytes);
+        assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d");
+        let numbers = Mode::ALL.map(|mode| (mode.name(), mode as u8));
+        assert_eq!(numbers, [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
+    }
+
+    #[test]
+    fn a_meaning_is_read_as_it_was_written_and_what_is_none_is_refused() {
+        let mut bytes = Vec::new();
+        every_part().encode(&mut bytes);
+        let mut rest = &[&bytes[..], b"rest"].concat()[..];
+        assert_eq!(Meaning::decode(&mut rest), Ok(every_part()));
+        assert_eq!(rest, b"rest");
+        for cut in 0..bytes.len() {
+            assert_eq!(Meaning::decode(&mut &bytes[..cut]), Err(DecodeError::Truncated), "{cut}");
+        }
+        let bad = |field, value| Err(DecodeError::BadValue { field, value });
+        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..]), bad("mode", 4));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..]), bad("dimensions", 17));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..]), bad("entity", 5));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..]), Err(DecodeError::NotUtf8));
+    }
+}

@@ -1,0 +1,130 @@
+//! What a declaration may say beyond name, key and rules, and what holds where it says nothing.
+
+use crate::event::Event;
+
+/// A field of an event that `dedup.by` or `entity` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field {
+    EventId,
+    Session,
+    /// The number within the session. [`Dedup::seq`] stands for it, and an entity never has it.
+    Seq,
+    Type,
+    Dimension(Box<str>),
+}
+
+impl Field {
+    /// Whatever is no field of an event by itself is a dimension.
+    pub fn named(name: &str) -> Field {
+        match name {
+            "eventId" => Field::EventId,
+            "session" => Field::Session,
+            "seq" => Field::Seq,
+            "type" => Field::Type,
+            dimension => Field::Dimension(dimension.into()),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Field::EventId => "eventId",
+            Field::Session => "session",
+            Field::Seq => "seq",
+            Field::Type => "type",
+            Field::Dimension(name) => name,
+        }
+    }
+
+    /// What `event` says in this field, if it is text: `seq` is a number.
+    #[inline]
+    pub fn text<'e>(&self, event: &'e Event<'_>) -> Option<&'e str> {
+        match self {
+            Field::EventId => event.event_id.as_deref(),
+            Field::Session => event.session.as_deref(),
+            Field::Seq => None,
+            Field::Type => Some(&event.event_type),
+            Field::Dimension(name) => event.dimension(name),
+        }
+    }
+}
+
+/// When an event of a `display` counter is a duplicate: the same fields again in the current or the previous window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dedup {
+    /// The fields that make an event unique, without `seq`.
+    pub by: Box<[Field]>,
+    /// Whether `seq` is one of them.
+    pub seq: bool,
+    pub window_ms: u64,
+    /// Whether an event must have the fields, which is so where they are declared. By default an event without them
+    /// cannot be recognised and simply counts.
+    pub required: bool,
+}
+
+impl Dedup {
+    pub const DEFAULT_WINDOW_MS: u64 = 60_000;
+
+    /// What a `display` counter does that says nothing.
+    pub fn undeclared() -> Dedup {
+        Dedup { by: [Field::Session].into(), seq: true, window_ms: Dedup::DEFAULT_WINDOW_MS, required: false }
+    }
+}
+
+/// How far behind the watermark an entry may be, and when it counts if it is further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lateness {
+    /// Up to here it simply counts.
+    pub allowed_ms: u64,
+    /// Up to here it is parked and counts in one of the runs that come `every_ms`.
+    pub corrected_ms: u64,
+    pub every_ms: u64,
+    /// How often the runs come in which still older ones count.
+    pub restated_ms: u64,
+}
+
+impl Lateness {
+    /// What holds for the parts that a declaration leaves out. Without any declaration lateness does not apply.
+    pub const DEFAULT: Lateness =
+        Lateness { allowed_ms: 10_000, corrected_ms: 2 * 3_600_000, every_ms: 600_000, restated_ms: 24 * 3_600_000 };
+}
+
+/// What an answer means for the disk, from the weakest to the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// The operating system writes when it likes.
+    None,
+    /// Written and synced soon.
+    Interval,
+    /// On disk.
+    Sync,
+}
+
+impl Durability {
+    pub const ALL: [Durability; 3] = [Durability::None, Durability::Interval, Durability::Sync];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::None => "none",
+            Durability::Interval => "interval",
+            Durability::Sync => "sync",
+        }
+    }
+}
+
+/// How long the keys of idempotent direct writes are known, and how many at once: a node has one such setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    pub keep_ms: u64,
+    /// When there are so many, new keys are refused; old ones are never forgotten early.
+    pub keys_max: u64,
+}
+
+impl Idempotency {
+    pub const DEFAULT: Idempotency = Idempotency { keep_ms: 24 * 3_600_000, keys_max: 10_000_000 };
+}
+
+impl Default for Idempotency {
+    fn default() -> Idempotency {
+        Idempotency::DEFAULT
+    }
+}

@@ -1,0 +1,228 @@
+//! The boxes: every entry (event × counter) ends in exactly one of them, and they add up to what was received.
+//!
+//! A node counts all six for each counter; per key only those other than `counted` are kept, where they are not zero. What
+//! is kept here per key are *changes* since the last cut. The store adds them to what it has.
+
+use super::pending::{Overlay, Pending};
+use super::row::{Row, whole};
+use super::stratum::KeyHash;
+use crate::id::CellKey;
+use crate::record::{DecodeError, put_signed, take_signed};
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxKind {
+    Counted,
+    Duplicate,
+    Conflict,
+    Rejected,
+    Ignored,
+    Late,
+}
+
+impl BoxKind {
+    pub const ALL: [BoxKind; 6] =
+        [BoxKind::Counted, BoxKind::Duplicate, BoxKind::Conflict, BoxKind::Rejected, BoxKind::Ignored, BoxKind::Late];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            BoxKind::Counted => "counted",
+            BoxKind::Duplicate => "duplicate",
+            BoxKind::Conflict => "conflict",
+            BoxKind::Rejected => "rejected",
+            BoxKind::Ignored => "ignored",
+            BoxKind::Late => "late",
+        }
+    }
+}
+
+/// How many entries ended where. Signed, since an entry that was late leaves its box once it is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Boxes {
+    pub counted: i64,
+    pub duplicate: i64,
+    pub conflict: i64,
+    pub rejected: i64,
+    pub ignored: i64,
+    pub late: i64,
+}
+
+impl Boxes {
+    pub fn get(&self, kind: BoxKind) -> i64 {
+        match kind {
+            BoxKind::Counted => self.counted,
+            BoxKind::Duplicate => self.duplicate,
+            BoxKind::Conflict => self.conflict,
+            BoxKind::Rejected => self.rejected,
+            BoxKind::Ignored => self.ignored,
+            BoxKind::Late => self.late,
+        }
+    }
+
+    pub fn bump(&mut self, kind: BoxKind, n: i64) {
+        *self.slot(kind) += n;
+    }
+
+    pub fn add(&mut self, other: &Boxes) {
+        for kind in BoxKind::ALL {
+            self.bump(kind, other.get(kind));
+        }
+    }
+
+    /// Every entry is in one box, so this is how many there were.
+    pub fn received(&self) -> i64 {
+        BoxKind::ALL.map(|kind| self.get(kind)).iter().sum()
+    }
+
+    pub fn is_zero(&self) -> bool {
+        *self == Boxes::default()
+    }
+
+    fn slot(&mut self, kind: BoxKind) -> &mut i64 {
+        match kind {
+            BoxKind::Counted => &mut self.counted,
+            BoxKind::Duplicate => &mut self.duplicate,
+            BoxKind::Conflict => &mut self.conflict,
+            BoxKind::Rejected => &mut self.rejected,
+            BoxKind::Ignored => &mut self.ignored,
+            BoxKind::Late => &mut self.late,
+        }
+    }
+}
+
+impl Row for Boxes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for kind in BoxKind::ALL {
+            put_signed(out, self.get(kind));
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Boxes, DecodeError> {
+        whole(bytes, |bytes| {
+            let mut boxes = Boxes::default();
+            for kind in BoxKind::ALL {
+                *boxes.slot(kind) = take_signed(bytes)?;
+            }
+            Ok(boxes)
+        })
+    }
+}
+
+/// What a store does with a change to boxes: adds it to the row that is there. `None` if nothing is left to keep.
+pub fn merge(old: Option<&[u8]>, add: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
+    let mut sum = Boxes::decode(add)?;
+    if let Some(old) = old {
+        sum.add(&Boxes::decode(old)?);
+    }
+    Ok((!sum.is_zero()).then(|| sum.to_bytes()))
+}
+
+pub(super) type Sums = HashMap<CellKey, Boxes, KeyHash>;
+
+impl Overlay for Sums {
+    fn overlay(&mut self, newer: Sums) {
+        for (cell, boxes) in newer {
+            self.entry(cell).or_default().add(&boxes);
+        }
+    }
+}
+
+/// Changes to the boxes of cells since the last cut.
+#[derive(Default)]
+pub struct KeyBoxes {
+    sums: Pending<Sums>,
+}
+
+impl KeyBoxes {
+    /// `counted` is not kept per key: it would be a second row for every counter.
+    pub fn add(&mut self, cell: CellKey, kind: BoxKind, n: i64) {
+        debug_assert_ne!(kind, BoxKind::Counted);
+        self.sums.recent.entry(cell).or_default().bump(kind, n);
+    }
+
+    /// What has to be added to the store's row of this cell.
+    pub fn get(&self, cell: CellKey) -> Boxes {
+        let mut sum = Boxes::default();
+        for sums in self.sums.newest_first() {
+            sum.add(&sums.get(&cell).copied().unwrap_or_default());
+        }
+        sum
+    }
+
+    pub fn changed(&self) -> usize {
+        self.sums.recent.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.sums.newest_first().map(|sums| sums.allocation_size()).sum()
+    }
+
+    pub(super) fn begin_cut(&mut self) -> Arc<Sums> {
+        self.sums.begin_cut()
+    }
+
+    pub(super) fn finish_cut(&mut self) {
+        self.sums.finish_cut();
+    }
+
+    pub(super) fn abort_cut(&mut self) {
+        self.sums.abort_cut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::tests::check;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn boxes(n: [i64; 6]) -> Boxes {
+        let mut boxes = Boxes::default();
+        for (kind, n) in BoxKind::ALL.into_iter().zip(n) {
+            boxes.bump(kind, n);
+        }
+        boxes
+    }
+
+    proptest! {
+        #[test]
+        fn boxes_survive_their_bytes(n: [i64; 6]) {
+            check(&boxes(n));
+        }
+
+        #[test]
+        fn merging_adds_box_by_box(a: [i32; 6], b: [i32; 6]) {
+            let (a, b) = (boxes(a.map(i64::from)), boxes(b.map(i64::from)));
+            let merged = merge(Some(&a.to_bytes()), &b.to_bytes()).unwrap();
+            let mut sum = a;
+            sum.add(&b);
+            prop_assert_eq!(merged.map(|bytes| Boxes::decode(&bytes).unwrap()).unwrap_or_default(), sum);
+            prop_assert_eq!(sum.received(), a.received() + b.received());
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_boxes_are_pinned() {
+        assert_eq!(boxes([1, 2, 3, 4, 5, -1]).to_bytes(), [2, 4, 6, 8, 10, 1]);
+    }
+
+    #[test]
+    fn boxes_that_cancel_out_leave_no_row() {
+        let late = boxes([0, 0, 0, 0, 0, 7]).to_bytes();
+        assert_eq!(merge(None, &late), Ok(Some(late.clone())));
+        assert_eq!(merge(Some(&late), &boxes([0, 0, 0, 0, 0, -7]).to_bytes()), Ok(None));
+        assert!(merge(Some(b"?"), &late).is_err());
+    }
+
+    #[test]
+    fn each_box_has_a_name_of_its_own() {
+        let names = BoxKind::ALL.map(BoxKind::name);
+        assert_eq!(names, ["counted", "duplicate", "conflict", "rejected", "ignored", "late"]);
+        for (n, kind) in BoxKind::ALL.into_iter().enumerate() {
+            let mut boxes = Boxes::default();
+            boxes.bump(kind, 1);
+            assert_eq!(BoxKind::ALL.map(|kind| boxes.get(kind)), std::array::from_fn(|at| i64::from(at == n)));
+        }
+    }
+}

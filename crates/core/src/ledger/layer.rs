@@ -1,0 +1,201 @@
+//! Keyed rows of which most are in the store, and memory above it: what changed since the last cut, what is in the running cut,
+//! what the last cut wrote, and what was looked up for staged writes.
+//!
+//! Whoever wants a row makes sure that it is *known* ([`Layer::knows`]), which may take a look into the store on another
+//! thread ([`Layer::load`]). What was known stays known until [`Layer::forget_loaded`]: the end of a cut takes nothing away
+//! from a write that is already staged.
+
+use super::filter::Filter;
+use super::pending::Pending;
+use super::row::Row;
+use super::stratum::Stratum;
+use crate::id::CellKey;
+use crate::limits::SETTLED_MAX;
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// A filter is worn when it holds this many times the keys there are: rows that were removed stay in it.
+const WORN_TIMES: u64 = 4;
+/// A filter for fewer keys is too small to be worn.
+const WORN_KEYS_MIN: u64 = 1 << 18;
+
+pub struct Layer<V> {
+    changes: Pending<Stratum<V>>,
+    /// Cuts that the store has, the newest last. All but the newest, and that one if it is large, go when nothing is staged.
+    settled: Vec<Arc<Stratum<V>>>,
+    /// What the store said.
+    loaded: Stratum<V>,
+    /// Every key that a row in memory or in the store has, once it is complete.
+    filter: Filter,
+    filter_is_complete: bool,
+    /// No row of the store counts: it has none, or all were flushed and the cut that says so has not ended.
+    store_is_void: bool,
+    settled_max: usize,
+    len: u64,
+}
+
+impl<V> Default for Layer<V> {
+    fn default() -> Layer<V> {
+        Layer {
+            changes: Pending::default(),
+            settled: Vec::new(),
+            loaded: Stratum::default(),
+            filter: Filter::default(),
+            filter_is_complete: true,
+            store_is_void: true,
+            settled_max: SETTLED_MAX,
+            len: 0,
+        }
+    }
+}
+
+impl<V: Row + Clone> Layer<V> {
+    /// The row as of now. Only for a key that is known: otherwise `None` means nothing.
+    #[inline]
+    pub fn get(&self, key: CellKey) -> Option<&V> {
+        if self.is_excluded(key) { None } else { self.look(key).flatten() }
+    }
+
+    /// Whether memory can tell if there is such a row, without the store.
+    #[inline]
+    pub fn knows(&self, key: CellKey) -> bool {
+        self.store_is_void || self.is_excluded(key) || self.look(key).is_some()
+    }
+
+    /// Sets a row whose key is known.
+    pub fn put(&mut self, key: CellKey, value: V) {
+        self.len += u64::from(self.get(key).is_none());
+        self.filter.insert(key);
+        self.changes.recent.put(key, value);
+    }
+
+    /// Removes a row whose key is known.
+    pub fn remove(&mut self, key: CellKey) {
+        if self.get(key).is_some() {
+            self.len -= 1;
+            self.changes.recent.remove(key);
+        }
+    }
+
+    /// What the store says about a key that was not known. Memory knows better if a cut has ended since the store was asked
+    /// and nothing was forgotten; if something was, the store has to be asked again.
+    pub fn load(&mut self, key: CellKey, value: Option<V>) {
+        if self.knows(key) {
+            return;
+        }
+        match value {
+            Some(value) => self.loaded.put(key, value),
+            None => self.loaded.remove(key),
+        }
+    }
+
+    /// Nothing is staged: what the store has as well may go.
+    pub fn forget_loaded(&mut self) {
+        if !self.loaded.is_empty() {
+            self.loaded = Stratum::default();
+        }
+        let newest = self.settled.pop().filter(|newest| newest.len() <= self.settled_max);
+        self.settled.clear();
+        self.settled.extend(newest);
+    }
+
+    /// Rows there are, in memory and in the store.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Rows that the next cut would write.
+    pub fn changed(&self) -> usize {
+        self.changes.recent.len()
+    }
+
+    /// Memory in use.
+    pub fn bytes(&self) -> usize {
+        self.strata().map(Stratum::bytes).sum::<usize>() + self.filter.bytes()
+    }
+
+    /// Goes on from a store that has so many rows, of which the filter knows none yet.
+    pub fn resume(&mut self, len: u64) {
+        self.len = len;
+        self.store_is_void = len == 0;
+        self.relearn();
+    }
+
+    /// Begins a new filter, to be filled by a scan of the store; call it when nothing is staged.
+    pub fn relearn(&mut self) {
+        self.filter = Filter::for_keys(self.len, self.filter.bytes_max());
+        self.filter_is_complete = self.len == 0;
+        let settled = self.settled.iter().map(|settled| &**settled);
+        for key in self.changes.newest_first().chain(settled).flat_map(Stratum::keys) {
+            self.filter.insert(key);
+        }
+    }
+
+    /// Whether [`Self::relearn`] would make a much smaller filter than the one there is.
+    pub fn filter_is_worn(&self) -> bool {
+        self.filter.keys() / WORN_TIMES > self.len.max(WORN_KEYS_MIN)
+    }
+
+    /// Whether a scan of the store is wanted: its keys would be of use and are not all there.
+    pub fn filter_is_learning(&self) -> bool {
+        !self.filter_is_complete && !self.filter.gave_up()
+    }
+
+    /// Keys that a scan of the store has found.
+    pub fn filter_add(&mut self, keys: &[CellKey]) {
+        keys.iter().for_each(|key| self.filter.insert(*key));
+    }
+
+    /// The scan has come to the store's end: from now on the filter's "no" is believed.
+    pub fn filter_done(&mut self) {
+        self.filter_is_complete = true;
+    }
+
+    /// The filter gives up beyond so many bytes.
+    pub fn limit_filter(&mut self, bytes: usize) {
+        self.filter.limit(bytes);
+    }
+
+    pub(super) fn begin_cut(&mut self) -> Arc<Stratum<V>> {
+        self.changes.begin_cut()
+    }
+
+    pub(super) fn finish_cut(&mut self) {
+        if let Some(cut) = self.changes.finish_cut().filter(|cut| !cut.is_empty()) {
+            self.settled.push(cut);
+            self.store_is_void = false;
+        }
+    }
+
+    pub(super) fn abort_cut(&mut self) {
+        self.changes.abort_cut();
+    }
+
+    /// Forgets everything, what the store has and what is on its way there included.
+    pub(super) fn clear(&mut self) {
+        let filter = Filter::for_keys(0, self.filter.bytes_max());
+        *self = Layer { filter, settled_max: self.settled_max, ..Layer::default() };
+    }
+
+    /// Certain to be nowhere. Asked first, since most keys of most layers are new.
+    fn is_excluded(&self, key: CellKey) -> bool {
+        self.filter_is_complete && !self.filter.maybe(key)
+    }
+
+    /// What memory says about a key; `None` if nothing.
+    fn look(&self, key: CellKey) -> Option<Option<&V>> {
+        self.strata().find_map(|stratum| stratum.look(key))
+    }
+
+    /// Newest first.
+    fn strata(&self) -> impl Iterator<Item = &Stratum<V>> {
+        let settled = self.settled.iter().rev().map(|settled| &**settled);
+        self.changes.newest_first().chain(settled).chain(std::iter::once(&self.loaded))
+    }
+}

@@ -1,0 +1,249 @@
+//! The whole ledger against a naive store: what cuts write, and what memory and store say together.
+
+use super::*;
+use crate::id::{CellHasher, CellKey};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+type Store = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Claim(u8),
+    Turn(u8, bool),
+    Answer(u8, i64),
+    Forget(u8),
+    Bump(u8, BoxKind, i64),
+    Correct(u8, i64),
+    Repeat(u8),
+    Begin,
+    Finish,
+    Abort,
+    Clear,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let kind = (1..BoxKind::ALL.len()).prop_map(|at| BoxKind::ALL[at]);
+    let act = prop_oneof![
+        4 => any::<u8>().prop_map(Act::Claim),
+        4 => (0u8..20, any::<bool>()).prop_map(|(key, on)| Act::Turn(key, on)),
+        4 => (0u8..20, any::<i64>()).prop_map(|(key, value)| Act::Answer(key, value)),
+        2 => (0u8..20).prop_map(Act::Forget),
+        4 => (0u8..5, kind, -2i64..3).prop_map(|(key, kind, n)| Act::Bump(key, kind, n)),
+        2 => (0u8..20, -5i64..5).prop_map(|(key, delta)| Act::Correct(key, delta)),
+        4 => (0u8..20).prop_map(Act::Repeat),
+        2 => Just(Act::Begin),
+        2 => Just(Act::Finish),
+        1 => Just(Act::Abort),
+        1 => Just(Act::Clear),
+    ];
+    proptest::collection::vec(act, 1..200)
+}
+
+fn key(n: u8) -> CellKey {
+    CellHasher::new(1).key(&[n])
+}
+
+/// What a store does with a cut.
+fn write(store: &mut Store, cut: &LedgerCut, replace: bool) {
+    if replace {
+        store.clear();
+    }
+    let mut last = Vec::new();
+    for LedgerRow { key, change } in cut.rows() {
+        assert!(key > last, "{key:?} comes behind {last:?}");
+        let row = match change {
+            Change::Put(row) => Some(row),
+            Change::Delete => None,
+            Change::Merge(add) => merge(store.get(&key).map(Vec::as_slice), &add).unwrap(),
+        };
+        match row {
+            Some(row) => store.insert(key.clone(), row),
+            None => store.remove(&key),
+        };
+        last = key;
+    }
+    assert_eq!(cut.is_empty(), last.is_empty());
+}
+
+/// A ledger and its store; the model is every row there should be, as bytes.
+#[derive(Default)]
+struct World {
+    ledger: Ledger,
+    store: Store,
+    store_is_void: bool,
+    model: Store,
+    boxes: BTreeMap<CellKey, Boxes>,
+    cut: Option<(Arc<LedgerCut>, Store, bool)>,
+    clock: u64,
+}
+
+impl World {
+    fn act(&mut self, act: Act) {
+        self.clock += 1;
+        match act {
+            Act::Claim(n) => {
+                let claim = Claim { content: n.into(), at_ms: self.clock };
+                self.ledger.claims.put(key(n), claim);
+                self.expect(LedgerKey::Claim(key(n)), &claim);
+            }
+            Act::Turn(n, on) => {
+                let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2 };
+                self.ledger.entities.put(key(n), entity);
+                self.expect(LedgerKey::Entity(key(n)), &entity);
+            }
+            Act::Answer(n, value) => {
+                let answered = Answered { delta: 1, value, at_ms: self.clock };
+                self.ledger.answers.put(key(n), answered);
+                self.expect(LedgerKey::Answer(key(n)), &answered);
+            }
+            Act::Forget(n) => {
+                if !self.ledger.answers.knows(key(n)) {
+                    let row = self.store.get(&LedgerKey::Answer(key(n)).encode());
+                    self.ledger.answers.load(key(n), row.map(|row| Answered::decode(row).unwrap()));
+                }
+                self.ledger.answers.remove(key(n));
+                self.model.remove(&LedgerKey::Answer(key(n)).encode());
+            }
+            Act::Bump(n, kind, by) => self.bump(key(n), kind, by),
+            Act::Correct(n, delta) => self.correct(key(n), delta),
+            Act::Repeat(n) => self.repeat(n),
+            Act::Begin => self.begin(),
+            Act::Finish => self.finish(),
+            Act::Abort => self.abort(),
+            Act::Clear => {
+                self.ledger.clear();
+                self.model.clear();
+                self.boxes.clear();
+                self.store_is_void = true;
+            }
+        }
+    }
+
+    fn expect(&mut self, key: LedgerKey, row: &impl Row) {
+        self.model.insert(key.encode(), row.to_bytes());
+    }
+
+    fn bump(&mut self, cell: CellKey, kind: BoxKind, by: i64) {
+        self.ledger.boxes.add(cell, kind, by);
+        let boxes = self.boxes.entry(cell).or_default();
+        boxes.bump(kind, by);
+        let (key, boxes) = (LedgerKey::Boxes(cell), *boxes);
+        self.expect(key, &boxes);
+        if boxes.is_zero() {
+            self.model.remove(&key.encode());
+        }
+    }
+
+    fn correct(&mut self, cell: CellKey, delta: i64) {
+        let number = self.clock;
+        let step = Step { before: 7, delta, at_ms: 1, number, cleared: false };
+        let deltas = vec![Delta { id: b"a".to_vec(), bucket_ms: None, delta }];
+        let (cause, reason, author) = (Cause::Proposal(number), "r".to_owned(), "a".to_owned());
+        let correction = Correction { number, generation: number, cause, reason, author, at_ms: 1, deltas };
+        self.expect(LedgerKey::Step(cell, number), &step);
+        self.expect(LedgerKey::Correction(number), &correction);
+        self.ledger.steps.push(cell, number, step);
+        self.ledger.corrections.push(correction);
+    }
+
+    fn repeat(&mut self, n: u8) {
+        let (offset, index) = (self.clock / 4, (self.clock % 4) as u32);
+        let duplicate = Duplicate {
+            offset,
+            index,
+            event_id: n.to_string(),
+            event_type: "t".into(),
+            dimensions: vec![],
+            delta: 1,
+            counters: vec![],
+            first_seen_ms: 1,
+            seen_ms: 2,
+            conflict: false,
+        };
+        self.expect(LedgerKey::Duplicate(offset, index), &duplicate);
+        self.expect(LedgerKey::DuplicateOf(key(n), offset, index), &());
+        self.ledger.duplicates.push(key(n), duplicate);
+    }
+
+    fn begin(&mut self) {
+        if self.cut.is_none() {
+            let changed = self.ledger.changed();
+            let cut = self.ledger.begin_cut();
+            // Boxes that came to nothing are counted, and not written.
+            assert!(cut.rows().count() <= changed);
+            assert_eq!(self.ledger.changed(), 0);
+            self.cut = Some((cut, self.model.clone(), std::mem::take(&mut self.store_is_void)));
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some((cut, model, replace)) = self.cut.take() else { return };
+        write(&mut self.store, &cut, replace);
+        assert_eq!(self.store, model);
+        self.ledger.finish_cut();
+        self.ledger.forget_loaded();
+    }
+
+    fn abort(&mut self) {
+        let Some((_, _, replace)) = self.cut.take() else { return };
+        self.ledger.abort_cut();
+        self.store_is_void |= replace;
+    }
+
+    /// Whether store and memory together say what the model says.
+    fn check(&self) {
+        let void = Store::new();
+        // A store that is to start anew counts for nothing.
+        let replaces = self.store_is_void || self.cut.as_ref().is_some_and(|(_, _, replace)| *replace);
+        let store = if replaces { &void } else { &self.store };
+        for cell in (0..5).map(key) {
+            let stored = store.get(&LedgerKey::Boxes(cell).encode());
+            let mut boxes = stored.map(|row| Boxes::decode(row).unwrap()).unwrap_or_default();
+            boxes.add(&self.ledger.boxes.get(cell));
+            assert_eq!(boxes, self.boxes.get(&cell).copied().unwrap_or_default());
+        }
+        for n in 0..20 {
+            let of = |rows: &Store| rows.range(span(LedgerKey::duplicates_of(key(n)))).count();
+            assert_eq!(of(store) + self.ledger.duplicates.of(key(n)).count(), of(&self.model));
+            let of = |rows: &Store| rows.range(span(LedgerKey::steps_of(key(n)))).count();
+            assert_eq!(of(store) + self.ledger.steps.of(key(n)).count(), of(&self.model));
+        }
+        let corrections: Vec<_> = self.ledger.corrections.iter().map(|(number, _)| number).collect();
+        assert!(corrections.is_sorted());
+        let of = |rows: &Store| rows.range(span(LedgerKey::range(LedgerKind::Correction))).count();
+        assert_eq!(of(store) + corrections.len(), of(&self.model));
+    }
+}
+
+fn span(range: std::ops::Range<Vec<u8>>) -> impl std::ops::RangeBounds<Vec<u8>> {
+    range
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn cuts_bring_the_store_to_what_a_naive_model_says(acts in acts()) {
+        let mut world = World::default();
+        for act in acts {
+            world.act(act);
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn an_empty_ledger_makes_an_empty_cut_and_takes_little_memory() {
+    let mut ledger = Ledger::default();
+    assert!(ledger.bytes() < 64 * 1024, "{} bytes", ledger.bytes());
+    assert_eq!(ledger.changed(), 0);
+    assert!(ledger.begin_cut().is_empty());
+}
+
+#[test]
+#[should_panic(expected = "one cut at a time")]
+fn there_is_one_cut_at_a_time() {
+    let mut ledger = Ledger::default();
+    ledger.begin_cut();
+    ledger.begin_cut();
+}
