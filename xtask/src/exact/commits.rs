@@ -4,7 +4,7 @@
 
 use super::answer::offset;
 use crate::client::Subscription;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -96,6 +96,7 @@ impl Followed {
                     self.lock().push(text.trim()).with_context(|| format!("a commit was told as {text}"))?;
                     self.grown.notify_all();
                 }
+                Some(("data", text)) if name == "problem" => bail!("the commits ended with {text}"),
                 _ => {}
             }
         }

@@ -140,7 +140,8 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
                 remember(model, fact("time"), last);
                 return vec![Answer::Ignored];
             }
-            let liked = remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
+            let liked =
+                remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
             match liked {
                 None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
                 Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),
@@ -407,7 +408,9 @@ fn eventful_life() -> Vec<Vec<Step>> {
         vec![adds(0), adds(3), vec![Step::Delete(1), Step::Event(1, 2), Step::Set(2, 70, SetCondition::Always)]];
     life.extend((0..12).map(|n| vec![Step::Add(n, 1), Step::Event(n, 1), Step::Add(30, 1)]));
     life.extend((0..6).map(|n| vec![Step::Claim(n, 0), Step::Claim(n / 2, 0), Step::Like(n % 2, 1, 1, n % 3 != 0)]));
-    life.extend((0..4).map(|n| vec![Step::View(0, n), Step::View(0, n / 2), Step::Once(n as u8, 1, 1), Step::Once(0, 1, 1)]));
+    life.extend(
+        (0..4).map(|n| vec![Step::View(0, n), Step::View(0, n / 2), Step::Once(n as u8, 1, 1), Step::Once(0, 1, 1)]),
+    );
     life.push(vec![Step::Flush, Step::Add(5, 5)]);
     life.extend((0..6).map(|n| vec![Step::Claim(n % 3, 0), Step::Once(1, n % 2, 1), Step::Like(0, 1, 2, n % 2 == 0)]));
     life.extend((0..6).map(|n| vec![Step::Add(n, 3), Step::Delete(n + 1), Step::Event(9, 1)]));

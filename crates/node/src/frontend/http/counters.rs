@@ -171,9 +171,8 @@ async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<
         }
     }
     let (answer, committed) = commit(api, submission).await?;
-    let changed = |value, repeated| {
-        Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }))
-    };
+    let changed =
+        |value, repeated| Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }));
     match answer {
         Answer::Value(value) => changed(value, false),
         Answer::Repeated(value) => changed(value, true),

@@ -69,7 +69,9 @@ impl Kind {
             Kind::DeclaredCounter => ("declared-counter", S::CONFLICT, "This counter is declared"),
             Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
             Kind::IdempotencyConflict => ("idempotency-conflict", S::CONFLICT, "The key was used for another change"),
-            Kind::IdempotencyFull => ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept"),
+            Kind::IdempotencyFull => {
+                ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept")
+            }
             Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
