@@ -1,17 +1,20 @@
-//! `cargo xtask bench`: Tally and a real Redis under the same load from the same generator, one after the other.
+//! `cargo xtask bench`: Tally, a real Redis and a real PostgreSQL under the same load, one after the other.
 //!
-//! The flow: rows are measured (`load` runs the generator, `peer` the servers), judged against what is required of them
+//! The flow: rows are measured (`load` runs the generator, `peer` and `postgres` the servers), judged against what is required of them
 //! (`requirement`), and written as one page (`page`) with the machine they were measured on.
 
+mod contracts;
 mod load;
 mod machine;
 mod page;
 mod peer;
+mod postgres;
 mod requirement;
 mod rows;
 
-use crate::shell;
-use anyhow::{Result, bail};
+use crate::install;
+use crate::shell::{self, step};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use load::Generator;
 use peer::Peers;
@@ -35,15 +38,28 @@ pub enum Row {
     Memory,
     /// Time until a server is ready again
     Restart,
+    /// Views with and without dedup
+    Dedup,
+    /// Persistent counters beside PostgreSQL
+    Persistent,
+    /// Latency of persistent counters beside a flood of views
+    Streams,
     /// 100 million counters in 1 GiB; takes many minutes
     Huge,
+    /// 100 million event ids in 1 GiB; takes many minutes
+    Registry,
+}
+
+impl Row {
+    /// Measured only on demand.
+    const LONG: [Row; 2] = [Row::Huge, Row::Registry];
 }
 
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Only these rows, and only print them; without any, all but `huge` are measured and docs/benchmarks.md is written
+    /// Only these rows, and only print them; without any, all but the long ones are measured and docs/benchmarks.md is written
     rows: Vec<Row>,
-    /// Measure `huge` as well
+    /// Measure `huge` and `registry` as well
     #[arg(long)]
     long: bool,
     /// Seconds of one measurement
@@ -58,10 +74,10 @@ impl BenchArgs {
     fn chosen_rows(&self) -> Vec<Row> {
         let mut rows = self.rows.clone();
         if rows.is_empty() {
-            rows = Row::value_variants().iter().copied().filter(|row| *row != Row::Huge).collect();
+            rows = Row::value_variants().iter().copied().filter(|row| !Row::LONG.contains(row)).collect();
         }
         if self.long {
-            rows.push(Row::Huge);
+            rows.extend(Row::LONG);
         }
         if rows.contains(&Row::Hot) {
             rows.push(Row::P64); // It is judged against the random keys.
@@ -73,9 +89,8 @@ impl BenchArgs {
 }
 
 pub fn run(args: BenchArgs) -> Result<()> {
-    if !shell::succeeds("redis-server", &["--version"]) {
-        bail!("redis-server is not installed, and there is nothing to compare with; cargo xtask test installs it");
-    }
+    step("what is compared with");
+    install::redis()?;
     let machine = machine::describe();
     let tally = shell::build_tally(true)?;
     let directory = shell::scratch_dir("bench-")?;

@@ -90,26 +90,78 @@ impl HttpClient {
 
     /// Posts lines of JSON; answers status and body.
     pub fn post_lines(&mut self, path: &str, body: &str) -> io::Result<(u16, String)> {
+        let (host, length) = (&self.host, body.len());
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n{body}",
-            self.host,
-            body.len()
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
-        let status_line = read_line(&mut self.stream)?;
-        let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, status_line.clone()))?;
-        let mut length = 0;
-        loop {
-            let line = read_line(&mut self.stream)?.to_ascii_lowercase();
-            if line.is_empty() {
-                let mut bytes = vec![0; length];
-                self.stream.read_exact(&mut bytes)?;
-                return Ok((status, String::from_utf8_lossy(&bytes).into_owned()));
-            }
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, line.clone()))?;
-            }
+        self.answer()
+    }
+
+    /// Answers the body of `path`, which must be there.
+    pub fn get(&mut self, path: &str) -> Result<String> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        match self.answer()? {
+            (200, body) => Ok(body),
+            (status, body) => bail!("GET {path} was answered {status}: {body}"),
+        }
+    }
+
+    fn answer(&mut self) -> io::Result<(u16, String)> {
+        let (status, length) = read_head(&mut self.stream)?;
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// A stream of server-sent events, which ends with the server.
+pub struct Subscription {
+    stream: BufReader<TcpStream>,
+}
+
+impl Subscription {
+    /// When this returns, the server has begun to answer.
+    pub fn open(server: SocketAddr, path: &str) -> Result<Subscription> {
+        let mut stream = connect(server)?;
+        // In HTTP/1.0 a body has no frames of its own: it is read line by line until the connection ends.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\nAccept: text/event-stream\r\n\r\n");
+        stream.get_mut().write_all(request.as_bytes())?;
+        let (status, _) = read_head(&mut stream)?;
+        if status != 200 {
+            let mut body = String::new();
+            stream.read_to_string(&mut body)?;
+            bail!("GET {path} was answered {status}: {body}");
+        }
+        Ok(Subscription { stream })
+    }
+
+    /// The next line of the stream, or nothing at its end.
+    pub fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(line.trim_end().to_owned())),
+            Err(error) if was_cut(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Status and length of an answer.
+fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, usize)> {
+    let status_line = read_line(stream)?;
+    let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, status_line.clone()))?;
+    let mut length = 0;
+    loop {
+        let line = read_line(stream)?.to_ascii_lowercase();
+        if line.is_empty() {
+            return Ok((status, length));
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, line.clone()))?;
         }
     }
 }

@@ -7,19 +7,17 @@
 
 mod commands;
 mod events;
-mod random;
 mod range;
 
 use crate::client::RespClient;
-use crate::server::{self, Server, Starting};
+use crate::random::Random;
+use crate::server::{Place, Server};
 use crate::shell;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use commands::CommandLane;
 use events::EventLane;
-use random::Random;
 use range::Ranges;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -56,9 +54,7 @@ pub fn run(args: CrashArgs) -> Result<()> {
     let binary = shell::build_tally(args.release)?;
     let seed = args.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()));
     let directory = shell::scratch_dir("crash-")?;
-    let config = directory.path().join("counters.yaml");
-    std::fs::write(&config, events::CONFIG)?;
-    let place = Place { binary, directory: directory.path().to_owned(), config, checkpoint_log: args.checkpoint_log };
+    let place = Place::new(binary, directory.path(), events::CONFIG, &args.checkpoint_log)?;
     println!("  seed {seed}, {} rounds", args.rounds);
     let started = Instant::now();
     match Trial::new(place, seed).run(args.rounds) {
@@ -70,22 +66,6 @@ pub fn run(args: CrashArgs) -> Result<()> {
             let kept = directory.keep();
             Err(error.context(format!("the crash test failed; seed {seed}, data kept in {}", kept.display())))
         }
-    }
-}
-
-/// Where the server runs.
-struct Place {
-    binary: PathBuf,
-    directory: PathBuf,
-    config: PathBuf,
-    checkpoint_log: String,
-}
-
-impl Place {
-    fn start(&self) -> Result<Starting> {
-        let config = self.config.to_str().context("the scratch directory is UTF-8")?;
-        let options = ["--config", config, "--checkpoint-log", &self.checkpoint_log, "--memory", "256MiB"];
-        server::start_tally(&self.binary, &self.directory.join("data"), &self.directory.join("stderr"), &options)
     }
 }
 
@@ -154,7 +134,7 @@ impl Trial {
         let ready_after = server.ready_after;
         self.verify(&server)?;
         let moment = Duration::from_millis(1 + self.random.below(LOAD_MS_MAX));
-        let (resp, http) = (server.resp, server.http.context("Tally named no HTTP address")?);
+        let (resp, http) = (server.resp, server.http()?);
         thread::scope(|scope| {
             let commands = self.commands.iter_mut().map(|lane| scope.spawn(move || lane.run(resp)));
             let events = self.events.iter_mut().map(|lane| scope.spawn(move || lane.run(http)));

@@ -6,6 +6,9 @@ mod bench;
 mod check;
 mod client;
 mod crash;
+mod exact;
+mod install;
+mod random;
 mod server;
 mod shell;
 mod test;
@@ -24,10 +27,12 @@ struct Cli {
 enum Command {
     /// Formatting, clippy and, where it is installed, cargo deny
     Check,
-    /// Installs what the tests need, then runs everything: check, all tests, the crash test
+    /// Installs what the tests need, then runs everything: check, all tests, the crash test, a small exact test
     Test,
     /// Kills a loaded server again and again, and checks what it remembers
     Crash(crash::CrashArgs),
+    /// Sends millions of events, many of them twice, through restarts, and checks every number against a naive model
+    Exact(exact::ExactArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
 }
@@ -48,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Check => check::run(),
         Command::Test => test::run(),
         Command::Crash(args) => crash::run(args),
+        Command::Exact(args) => exact::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

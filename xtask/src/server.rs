@@ -30,7 +30,7 @@ pub struct Server {
     output: Receiver<String>,
     log: PathBuf,
     pub resp: SocketAddr,
-    pub http: Option<SocketAddr>,
+    http: Option<SocketAddr>,
     /// From the start of the process until it said that it is ready.
     pub ready_after: Duration,
 }
@@ -41,6 +41,29 @@ pub struct Starting {
     output: Receiver<String>,
     log: PathBuf,
     since: Instant,
+}
+
+/// Where a Tally runs that comes and goes and always finds its data again.
+pub struct Place {
+    binary: PathBuf,
+    directory: PathBuf,
+    options: Vec<String>,
+}
+
+impl Place {
+    /// Little memory and checkpoints every `checkpoint_log` bytes of log, so that a short life has many.
+    pub fn new(binary: PathBuf, directory: &Path, config: &str, checkpoint_log: &str) -> Result<Place> {
+        let path = directory.join("counters.yaml");
+        std::fs::write(&path, config)?;
+        let path = path.to_str().context("the scratch directory is UTF-8")?;
+        let options = ["--config", path, "--checkpoint-log", checkpoint_log, "--memory", "256MiB"];
+        Ok(Place { binary, directory: directory.to_owned(), options: options.map(str::to_owned).to_vec() })
+    }
+
+    pub fn start(&self) -> Result<Starting> {
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        start_tally(&self.binary, &self.directory.join("data"), &self.directory.join("stderr"), &options)
+    }
 }
 
 /// Starts Tally on `data` with ports of the system's choice. `log` takes what it writes to stderr.
@@ -113,6 +136,11 @@ impl Starting {
 }
 
 impl Server {
+    /// Where it takes HTTP; only Tally does.
+    pub fn http(&self) -> Result<SocketAddr> {
+        self.http.context("the server has no HTTP address")
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }

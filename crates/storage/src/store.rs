@@ -12,8 +12,8 @@ mod suite;
 use std::ops::ControlFlow;
 use tally_core::cell::{Collected, Row};
 use tally_core::id::CellKey;
-use tally_core::names::Names;
 pub use tally_core::ledger::{Change, LedgerRow};
+use tally_core::names::Names;
 use tally_core::position::Position;
 
 /// How far a store has come, and what must be known to go on from there.

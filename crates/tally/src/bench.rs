@@ -15,14 +15,14 @@ mod resp;
 use crate::failure::{Failure, Result};
 use clap::{Args, ValueEnum};
 use driver::{Limit, Measured};
-use events::{EventsLane, EventsShape};
+use events::{EventsArgs, EventsLane};
 use indicatif::{ProgressBar, ProgressStyle};
 use keys::{Distribution, KeyPattern, Picker};
 use lane::Group;
 use report::Report;
 use resp::RespLane;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 const RESP_SERVER: &str = "127.0.0.1:7379";
 const HTTP_SERVER: &str = "127.0.0.1:7070";
@@ -49,6 +49,8 @@ Examples:
   tally bench --op get --pipeline 1 --seconds 5      single GETs
   tally bench --op mix --readers 10                  GET latency while writes run at full rate
   tally bench --op events --connections 8            events over HTTP
+  tally bench --op events --type ad.shown --dimension ad --ids --duplicates 5
+                                                     numbered ids, of which 5 % come twice
   tally bench --keys 10000000 --preload --requests 0 just touch ten million counters
   tally bench --server 127.0.0.1:6379                the same load on a Redis")]
 pub struct BenchArgs {
@@ -64,12 +66,9 @@ pub struct BenchArgs {
     /// Additional connections that send one GET at a time (--op mix)
     #[arg(long, default_value_t = 10, value_name = "N", help_heading = "Load")]
     readers: usize,
-    /// Events per request (--op events)
-    #[arg(long, default_value_t = 1000, value_name = "N", help_heading = "Load")]
-    events_per_request: u64,
-    /// Length of one event with its line end (--op events)
-    #[arg(long, default_value_t = 250, value_name = "BYTES", help_heading = "Load")]
-    event_bytes: usize,
+
+    #[command(flatten)]
+    events: EventsArgs,
 
     /// How many different keys
     #[arg(long, default_value_t = 1_000_000, value_name = "N", help_heading = "Keys")]
@@ -174,20 +173,9 @@ impl Run {
     }
 
     fn events_lanes(&self) -> Result<Vec<EventsLane>> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let shape = EventsShape {
-            host: &self.server.to_string(),
-            key: &self.key,
-            events_per_request: self.args.events_per_request,
-            event_bytes: self.args.event_bytes,
-            occurred_at: &humantime::format_rfc3339_seconds(UNIX_EPOCH + started).to_string(),
-            // No two runs within a day share a request number, as long as they send fewer than 100,000 a second.
-            run: started.as_secs() % 100_000 * 100_000,
-        };
-        let lanes = self.args.connections as u64;
-        (0..lanes)
-            .map(|lane| EventsLane::new(&shape, lane, lanes))
-            .collect::<std::result::Result<_, _>>()
+        let Run { args, server, key, .. } = self;
+        let shape = args.events.shape(server.to_string(), key.clone(), args.seed, SystemTime::now());
+        events::lanes(shape, args.connections)
             .map_err(|why| Failure::new("these events cannot be built").why(why).remedy("Raise --event-bytes."))
     }
 
@@ -226,7 +214,7 @@ impl Run {
     fn describe(&self, phase: &str, limit: &Limit) -> String {
         let args = &self.args;
         let question = match args.op {
-            Op::Events => format!("{} events of {} bytes", args.events_per_request, args.event_bytes),
+            Op::Events => format!("{} events of {} bytes", args.events.events_per_request, args.events.event_bytes),
             _ => format!("pipeline {}", args.pipeline),
         };
         let keys = match phase {
@@ -252,19 +240,21 @@ fn resolve(server: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| failure("it has no address".to_owned()))
 }
 
-fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
-    let bounded = |name: &str, value: u64, max: u64| match value {
+fn bounded(name: &str, value: u64, max: u64) -> Result<()> {
+    match value {
         0 => Err(Failure::new(format!("--{name} is 0")).remedy(format!("Give a number from 1 to {max}."))),
         _ if value > max => {
             Err(Failure::new(format!("--{name} {value} is too many")).remedy(format!("Give at most {max}.")))
         }
         _ => Ok(()),
-    };
+    }
+}
+
+fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
     bounded("keys", args.keys, keys::KEYS_MAX.min(key.capacity()))?;
     bounded("connections", args.connections as u64, CONNECTIONS_MAX as u64)?;
     bounded("pipeline", args.pipeline as u64, 100_000)?;
-    bounded("events-per-request", args.events_per_request, 10_000)?;
-    bounded("event-bytes", args.event_bytes as u64, 65_536)?;
+    args.events.check()?;
     if args.op == Op::Events && args.preload {
         return Err(Failure::new("--preload cannot be used with --op events")
             .why("it increments counters by name, and events feed declared ones")

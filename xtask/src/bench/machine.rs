@@ -8,17 +8,55 @@ use std::path::Path;
 pub fn describe() -> String {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or("unknown CPU".to_owned());
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory_kb: f64 =
-        field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0.0);
     let kernel = rustix::system::uname();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     format!(
         "{cores} cores ({cpu}), {:.0} GiB of memory, Linux {}, {}; load average before the run {}",
-        memory_kb / f64::from(1 << 20),
+        memory_bytes().unwrap_or(0) as f64 / f64::from(1 << 30),
         kernel.release().to_string_lossy(),
         disk(),
         load.split(' ').next().unwrap_or("unknown")
     )
+}
+
+/// The memory of the machine.
+pub fn memory_bytes() -> Option<u64> {
+    let kilobytes: u64 = field("/proc/meminfo", "MemTotal")?.split(' ').next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Processor time of a process, of its children, and of those children that it has seen end.
+pub fn family_cpu_seconds(pid: u32) -> Result<f64> {
+    let parent = CpuTicks::of(pid).with_context(|| format!("process {pid} has ended"))?;
+    let processes = fs::read_dir("/proc")?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let children = pids.filter_map(CpuTicks::of).filter(|process| process.parent == pid);
+    let ticks = parent.own + parent.ended_children + children.map(|child| child.own).sum::<u64>();
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+struct CpuTicks {
+    parent: u32,
+    own: u64,
+    ended_children: u64,
+}
+
+impl CpuTicks {
+    /// Of a process that is there.
+    fn of(pid: u32) -> Option<CpuTicks> {
+        CpuTicks::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Fields are counted behind the name, which may contain blanks: 4 is the parent, 14 to 17 are times.
+    fn parse(stat: &str) -> Option<CpuTicks> {
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(CpuTicks {
+            parent: number(4)? as u32,
+            own: number(14)? + number(15)?,
+            ended_children: number(16)? + number(17)?,
+        })
+    }
 }
 
 /// Memory of a process that is in RAM.
@@ -56,5 +94,16 @@ fn kind(name: &str, path: &Path) -> &'static str {
         _ if name.starts_with("nvme") => "NVMe disk",
         _ if rotational => "rotating disk",
         _ => "solid-state disk",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_brackets_does_not_shift_the_times() {
+        let ticks = CpuTicks::parse("42 (a) b) S 7 2 3 4 5 6 7 8 9 10 600 30 4 1 20 0 3").unwrap();
+        assert_eq!((ticks.parent, ticks.own, ticks.ended_children), (7, 630, 5));
     }
 }

@@ -15,7 +15,7 @@ pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Resul
             "\nOne generator (`tally bench`, one thread) loads each server alone, over loopback, from the same machine. Every\n\
          figure is the median of {repetitions} runs of {seconds} s, each figure by itself. 50 connections for the Redis protocol, 8 for\n\
          events. A latency is that of a whole question: all commands of a pipeline, all events of a request. Repeat it with\n\
-         `cargo xtask bench` (`--long` for 100 million counters; `cargo xtask bench p64 mix` for some rows).\n"
+         `cargo xtask bench` (`--long` for 100 million counters and 100 million event ids; `cargo xtask bench p64 mix` for some rows).\n"
         ),
     );
     if !results.lines.is_empty() {
@@ -60,7 +60,9 @@ fn push_lines(page: &mut String, lines: &[Line]) {
             ),
         );
     }
-    page.push_str("\nThe ratio is Tally's operations per second over those of the line's server.\n");
+    page.push_str(
+        "\nThe ratio is Tally's operations per second, those of the first line of a load, over those of the line.\n",
+    );
 }
 
 fn push_requirements(page: &mut String, results: &Results) {

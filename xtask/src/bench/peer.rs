@@ -10,20 +10,25 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Tally,
+    TallyWithoutDedup,
     RedisAlways,
     RedisNone,
+    Postgres,
 }
 
 impl Peer {
-    pub const ALL: [Peer; 3] = [Peer::Tally, Peer::RedisAlways, Peer::RedisNone];
+    /// Those that speak the Redis protocol.
+    pub const RESP: [Peer; 3] = [Peer::Tally, Peer::RedisAlways, Peer::RedisNone];
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Peer::Tally => "Tally, `sync`",
+            Peer::TallyWithoutDedup => "Tally, `dedup: none`",
             Peer::RedisAlways => "Redis, `appendfsync always`",
             Peer::RedisNone => "Redis, no persistence",
+            Peer::Postgres => "PostgreSQL, 4 connections",
         })
     }
 }
@@ -49,27 +54,36 @@ impl Peers {
         Peers { tally, directory, started: Cell::new(0) }
     }
 
-    /// Starts a server on an empty directory.
+    /// Starts Tally with one declared counter, or a Redis, on an empty directory.
     pub fn start(&self, peer: Peer) -> Result<Server> {
-        let data = self.new_data()?;
         match peer {
-            Peer::Tally => self.start_tally(&data, &[]),
-            Peer::RedisAlways => self.start_redis(&data, &["--appendonly", "yes", "--appendfsync", "always"]),
-            Peer::RedisNone => self.start_redis(&data, &["--appendonly", "no"]),
+            Peer::RedisAlways => self.start_redis(&["--appendonly", "yes", "--appendfsync", "always"]),
+            Peer::RedisNone => self.start_redis(&["--appendonly", "no"]),
+            Peer::Tally => self.start_declared(CONFIG, &[]),
+            Peer::TallyWithoutDedup | Peer::Postgres => unreachable!("{peer} is started where it is measured"),
         }
+    }
+
+    /// Starts Tally with these counters on an empty directory.
+    pub fn start_declared(&self, config: &str, more: &[&str]) -> Result<Server> {
+        self.launch(&self.new_data()?, config, more)
     }
 
     /// Starts Tally on a directory that may have been used before.
     pub fn start_tally(&self, data: &Path, more: &[&str]) -> Result<Server> {
-        let config = self.directory.join("counters.yaml");
-        fs::write(&config, CONFIG)?;
-        let config = config.to_str().context("the scratch directory is UTF-8")?;
-        let options = [&["--config", config], more].concat();
+        self.launch(data, CONFIG, more)
+    }
+
+    fn launch(&self, data: &Path, config: &str, more: &[&str]) -> Result<Server> {
+        let path = self.directory.join("counters.yaml");
+        fs::write(&path, config)?;
+        let path = path.to_str().context("the scratch directory is UTF-8")?;
+        let options = [&["--config", path], more].concat();
         server::start_tally(&self.tally, data, &self.directory.join("stderr"), &options)?.wait_for_tally()
     }
 
-    fn start_redis(&self, data: &Path, more: &[&str]) -> Result<Server> {
-        server::start_redis(data, &self.directory.join("stderr"), more)
+    fn start_redis(&self, more: &[&str]) -> Result<Server> {
+        server::start_redis(&self.new_data()?, &self.directory.join("stderr"), more)
     }
 
     /// Deletes the data of servers that have ended.

@@ -1,6 +1,7 @@
 //! The rows: which load, on which servers, and what is required.
 
 use super::Row;
+use super::contracts;
 use super::load::{Figure, Generator, Report};
 use super::machine;
 use super::peer::{Peer, Peers};
@@ -42,7 +43,7 @@ impl Row {
             Row::P1 => ("INCR", &["--pipeline", "1"]),
             Row::Hot => ("INCR", &["--pipeline", "64", "--dist", "one"]),
             Row::Mix => ("GET", &["--op", "mix", "--pipeline", "64", "--readers", "10"]),
-            Row::Events | Row::Memory | Row::Restart | Row::Huge => return None,
+            _ => return None,
         })
     }
 
@@ -57,6 +58,10 @@ impl Row {
             Row::Memory => "10 M counters in memory",
             Row::Restart => "restart",
             Row::Huge => "100 M counters in 1 GiB",
+            Row::Dedup => "`POST /v1/events`, views of 1 M sessions with consecutive seqs",
+            Row::Persistent => "persistent counters, 1,000 events at a time, 100 k keys, 5 % duplicates",
+            Row::Streams => "10 impressions (`persistent`) at a time",
+            Row::Registry => "100 M event ids in 1 GiB",
         }
     }
 }
@@ -69,6 +74,10 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
             Row::Memory => measure_memory(peers, generator, results)?,
             Row::Restart => measure_restart(peers, generator, results)?,
             Row::Huge => measure_huge(peers, generator, results)?,
+            Row::Dedup => contracts::measure_dedup(peers, generator, results)?,
+            Row::Persistent => contracts::measure_persistent(peers, generator, results)?,
+            Row::Streams => contracts::measure_streams(peers, generator, results)?,
+            Row::Registry => contracts::measure_registry(peers, generator, results)?,
             Row::P64 | Row::P16 | Row::P1 | Row::Hot | Row::Mix => {}
         }
     }
@@ -80,7 +89,7 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
 fn measure_resp(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut Results) -> Result<()> {
     let loads: Vec<_> = rows.iter().filter_map(|row| Some((*row, row.resp_load()?))).collect();
     let mut reports: HashMap<(Row, Peer), Vec<Report>> = HashMap::new();
-    for (repetition, peer) in (1..=generator.repetitions).flat_map(|n| Peer::ALL.map(|peer| (n, peer))) {
+    for (repetition, peer) in (1..=generator.repetitions).flat_map(|n| Peer::RESP.map(|peer| (n, peer))) {
         if loads.is_empty() {
             break;
         }
@@ -96,7 +105,7 @@ fn measure_resp(rows: &[Row], peers: &Peers, generator: &Generator, results: &mu
         peers.forget_data()?;
     }
     for (row, (group, _)) in loads {
-        for peer in Peer::ALL {
+        for peer in Peer::RESP {
             let figure = Figure::medians(&reports[&(row, peer)], group)?;
             results.lines.push(Line { row, peer, figure });
         }
@@ -109,7 +118,7 @@ fn judge_resp(row: Row, results: &mut Results) {
     let figure = |row: Row, peer: Peer| {
         results.lines.iter().find(|line| line.row == row && line.peer == peer).map(|line| line.figure)
     };
-    let [Some(tally), Some(always), Some(none)] = Peer::ALL.map(|peer| figure(row, peer)) else { return };
+    let [Some(tally), Some(always), Some(none)] = Peer::RESP.map(|peer| figure(row, peer)) else { return };
     let title = row.title();
     let throughput = |least| {
         let what = format!("{title}: throughput against Redis `always`");
@@ -140,7 +149,7 @@ fn judge_resp(row: Row, results: &mut Results) {
             latency("p99", always.latency.p99, tally.latency.p99),
             latency("p999", always.latency.p999, tally.latency.p999),
         ],
-        Row::Events | Row::Memory | Row::Restart | Row::Huge => Vec::new(),
+        _ => Vec::new(),
     };
     results.requirements.extend(judged);
 }

@@ -4,9 +4,9 @@
 //! compared, and after a crash they must stand where some first part of the unanswered commands leaves them, because a
 //! connection's commands take effect in their order. The other half goes to keys that all lanes share.
 
-use super::random::Random;
 use super::range::Amounts;
 use crate::client::{self, Reply, RespClient};
+use crate::random::Random;
 use anyhow::{Result, bail, ensure};
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! One connection that posts events, each of which feeds two declared counters.
 
-use super::random::Random;
 use super::range::Amounts;
 use crate::client::{self, HttpClient};
+use crate::random::Random;
 use anyhow::{Result, bail, ensure};
 use std::fmt::Write;
 use std::net::SocketAddr;

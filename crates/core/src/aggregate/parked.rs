@@ -108,10 +108,10 @@ mod tests {
         assert_eq!(parked.len(), 2);
         assert!(parked.due(99, 1000).is_empty() && !parked.is_due(99, 1000));
         let due = parked.due(100, 1000);
-        assert_eq!(due.iter().map(|delta| (delta.bucket_ms, delta.delta)).collect::<Vec<_>>(), [
-            (Some(0), 5),
-            (Some(BUCKET_MS), 10)
-        ]);
+        assert_eq!(
+            due.iter().map(|delta| (delta.bucket_ms, delta.delta)).collect::<Vec<_>>(),
+            [(Some(0), 5), (Some(BUCKET_MS), 10)]
+        );
         assert_eq!(parked.take(cell, 0).map(|entry| (entry.delta, entry.entries)), Some((5, 2)));
         assert_eq!(parked.take(cell, 0), None);
     }

@@ -34,8 +34,9 @@ type Stage = Box<dyn Fn(&mut Stager, &mut Submission)>;
 
 /// Something that can be in a submission.
 fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
-    let kind =
-        proptest::sample::select(vec!["add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush"]);
+    let kind = proptest::sample::select(vec![
+        "add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush",
+    ]);
     (kind.prop_map(str::to_owned), 0u8..6, prop_oneof![-5i64..5, Just(i64::MAX)], 0u64..300)
 }
 
@@ -81,7 +82,10 @@ fn batch(submission: &Submission, log_time_ms: u64) -> Batch<'_> {
 
 /// Everything that can be seen of a state.
 fn seen(state: &mut State) -> impl PartialEq + std::fmt::Debug + use<> {
-    let ids = (0..6).map(id).chain((0..6).map(|n| format!("hits:p{n}").into_bytes())).chain([b"total".to_vec(), b"late".to_vec()])
+    let ids = (0..6)
+        .map(id)
+        .chain((0..6).map(|n| format!("hits:p{n}").into_bytes()))
+        .chain([b"total".to_vec(), b"late".to_vec()])
         .chain((0..6).flat_map(|n| [format!("likes:p{n}").into_bytes(), format!("paid:p{n}").into_bytes()]));
     let keys = ids.map(|id| CellHasher::new(7).key(&id));
     let cells =

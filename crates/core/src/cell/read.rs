@@ -1,7 +1,7 @@
 //! The readers' side of the table.
 
-use super::{Hot, Mark};
 use super::segment::{Place, Segment, Slot, flag};
+use super::{Hot, Mark};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,8 +5,8 @@
 
 use super::{Counter, Declarations, Field, Listener, Mode};
 use crate::event::Event;
-use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
 use crate::fact;
+use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
 use crate::limits::{CLOCK_AHEAD_MS_MAX, ID_BYTES_MAX};
 use crate::op::{Op, OpKind, Stamp, Submission};
 use std::sync::Arc;
@@ -30,7 +30,9 @@ pub enum Rejection<'d> {
         "counter {counter:?} counts this event down, and {delta} cannot be negated in 64 bits; send a smaller delta"
     )]
     DeltaTooLarge { counter: &'d str, delta: i64 },
-    #[error("counter {counter:?} is {mode}: an event counts for 1 or -1, and delta is {delta}; send one event for each")]
+    #[error(
+        "counter {counter:?} is {mode}: an event counts for 1 or -1, and delta is {delta}; send one event for each"
+    )]
     NotOne { counter: &'d str, mode: &'static str, delta: i64 },
     #[error(
         "occurredAt is {ahead_s} s ahead of the time of arrival, and counter {counter:?} takes at most {} s; \

@@ -5,7 +5,7 @@ use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
 use crate::clock;
-use tally_core::aggregate::{Unfit, State};
+use tally_core::aggregate::{State, Unfit};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
 use tally_core::limits::PARKED_MAX;

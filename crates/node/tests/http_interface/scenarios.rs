@@ -60,9 +60,14 @@ impl Story<'_> {
                     assert_eq!(self.node.value(id).to_string(), value, "{place}");
                 }
                 "?" => {
-                    let (id, rows) = rest.trim_start_matches("duplicates ").split_once(' ').expect("an id and a number");
+                    let (id, rows) =
+                        rest.trim_start_matches("duplicates ").split_once(' ').expect("an id and a number");
                     let found = self.node.get(&format!("/v1/duplicates?eventId={id}")).ok();
-                    assert_eq!(found["duplicates"].as_array().map_or(0, Vec::len).to_string(), rows, "{place}: {found}");
+                    assert_eq!(
+                        found["duplicates"].as_array().map_or(0, Vec::len).to_string(),
+                        rows,
+                        "{place}: {found}"
+                    );
                 }
                 "restart" => self.node = self.node.restart(|options| options.config = Some(yaml.to_owned())),
                 other => panic!("{place}: {other:?} is no sign"),
@@ -73,6 +78,7 @@ impl Story<'_> {
 
 /// The boxes of an answer that are not zero.
 fn told(answer: &Value) -> String {
-    let filled = BOXES.iter().filter_map(|name| answer[name].as_u64().filter(|n| *n > 0).map(|n| format!("{name} {n}")));
+    let filled =
+        BOXES.iter().filter_map(|name| answer[name].as_u64().filter(|n| *n > 0).map(|n| format!("{name} {n}")));
     filled.collect::<Vec<_>>().join(", ")
 }

@@ -55,6 +55,41 @@ pub fn write_digits(digits: &mut [u8], mut number: u64) {
     }
 }
 
+/// A number in decimal of fixed width. Writing the one that follows costs a digit or two, any other all of them.
+pub struct Digits {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl Digits {
+    pub fn zero(digits: usize) -> Digits {
+        Digits { number: 0, text: vec![b'0'; digits] }
+    }
+
+    /// The digits of `number`.
+    #[inline]
+    pub fn of(&mut self, number: u64) -> &[u8] {
+        if number == self.number + 1 {
+            self.increment();
+        } else if number != self.number {
+            write_digits(&mut self.text, number);
+        }
+        self.number = number;
+        &self.text
+    }
+
+    #[inline]
+    fn increment(&mut self) {
+        for digit in self.text.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                return;
+            }
+            *digit = b'0';
+        }
+    }
+}
+
 /// How often each key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
@@ -82,6 +117,7 @@ impl FromStr for Distribution {
 
 /// Chooses keys by number. The same seed gives the same sequence.
 pub struct Picker {
+    seed: u64,
     rng: SmallRng,
     keys: u64,
     choice: Choice,
@@ -97,6 +133,11 @@ enum Choice {
 /// A prime above any number of keys, so that multiplying by it permutes them: popular keys are not neighbours.
 const SCATTER: u64 = 2_654_435_761;
 
+/// The key of a rank, which counts from 1.
+fn scatter(rank: f64, keys: u64) -> u64 {
+    (rank as u64 - 1) * SCATTER % keys
+}
+
 /// The most keys a run may use.
 pub const KEYS_MAX: u64 = 2_000_000_000;
 
@@ -109,25 +150,43 @@ impl Picker {
             ),
             Distribution::One => Choice::One,
         };
-        Picker { rng: SmallRng::seed_from_u64(seed), keys, choice }
+        Picker { seed, rng: SmallRng::seed_from_u64(seed), keys, choice }
     }
 
     /// Every key once, from 0 on.
     pub fn in_order(keys: u64) -> Picker {
-        Picker { rng: SmallRng::seed_from_u64(0), keys, choice: Choice::InOrder { next: 0 } }
+        Picker { seed: 0, rng: SmallRng::seed_from_u64(0), keys, choice: Choice::InOrder { next: 0 } }
     }
 
     #[inline]
     pub fn next(&mut self) -> u64 {
         match &mut self.choice {
             Choice::Uniform => self.rng.random_range(0..self.keys),
-            Choice::Zipf(zipf) => (zipf.sample(&mut self.rng) as u64 - 1) * SCATTER % self.keys,
+            Choice::Zipf(zipf) => scatter(zipf.sample(&mut self.rng), self.keys),
             Choice::One => 0,
             Choice::InOrder { next } => {
                 *next += 1;
                 (*next - 1) % self.keys
             }
         }
+    }
+
+    /// The key of event `number`, the same whenever it is asked for.
+    #[inline]
+    pub fn of(&self, number: u64) -> u64 {
+        let mut rng = SmallRng::seed_from_u64(self.seed.rotate_left(32) ^ number);
+        match &self.choice {
+            Choice::Uniform => rng.random_range(0..self.keys),
+            Choice::Zipf(zipf) => scatter(zipf.sample(&mut rng), self.keys),
+            Choice::One => 0,
+            Choice::InOrder { .. } => number % self.keys,
+        }
+    }
+
+    /// Any number below `bound`, for choices other than that of a key.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.rng.random_range(0..bound)
     }
 }
 
@@ -149,6 +208,28 @@ mod tests {
         let mut digits = *b"99999";
         write_digits(&mut digits, 420);
         assert_eq!(&digits, b"00420");
+    }
+
+    #[test]
+    fn digits_follow_any_number_with_any_other() {
+        let mut digits = Digits::zero(4);
+        for number in [0, 1, 1, 2, 9, 10, 11, 999, 1000, 7, 8, 9999] {
+            assert_eq!(digits.of(number), format!("{number:04}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_event_has_one_key_and_the_events_have_all_keys() {
+        for distribution in [Distribution::Uniform, Distribution::Zipf(1.0)] {
+            let picker = Picker::new(distribution, 10, 3);
+            let keys: Vec<u64> = (0..1000).map(|number| picker.of(number)).collect();
+            assert!((0..1000).all(|number| picker.of(number) == keys[number as usize]));
+            assert!((0..10).all(|key| keys.contains(&key)), "{distribution:?}");
+        }
+        assert_ne!(
+            Picker::new(Distribution::Uniform, 1 << 30, 1).of(5),
+            Picker::new(Distribution::Uniform, 1 << 30, 2).of(5)
+        );
     }
 
     #[test]

@@ -265,7 +265,12 @@ proptest! {
     }
 }
 
-fn event(kind: &'static str, id: &'static str, at_ms: i64, dimensions: &[(&'static str, &'static str)]) -> Event<'static> {
+fn event(
+    kind: &'static str,
+    id: &'static str,
+    at_ms: i64,
+    dimensions: &[(&'static str, &'static str)],
+) -> Event<'static> {
     let mut event = Event::new(kind, 100_000);
     event.event_id = Some(id.into());
     event.occurred_at_ms = Some(at_ms);
@@ -337,7 +342,10 @@ fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
     assert_eq!((bench.value("timely:a"), bench.value("timely:b")), (1, 1), "parked, it changes no number");
     assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (1, 2));
     let parked = &bench.state.contracts.parked;
-    assert!(parked.due(bench.log_time_ms + 59_000, 100).is_empty(), "it waits for the restatement, not for the next run");
+    assert!(
+        parked.due(bench.log_time_ms + 59_000, 100).is_empty(),
+        "it waits for the restatement, not for the next run"
+    );
     let due = parked.due(bench.log_time_ms + 60_000, 100);
     let hour_ms = 3_600_000;
     let bucket_ms = (now_ms - 2 * MONTH_MS) as u64 / hour_ms * hour_ms;

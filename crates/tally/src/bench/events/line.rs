@@ -1,0 +1,106 @@
+//! One event as a line of JSON: built once with room for its numbers, which are then overwritten in place.
+
+use super::sessions::Sessions;
+use crate::bench::keys::{Digits, KeyPattern};
+use std::ops::Range;
+
+const REQUEST_DIGITS: usize = 12;
+const SESSION_DIGITS: usize = 12;
+const COUNTRIES: [&str; 8] = ["DE", "US", "BR", "IN", "JP", "FR", "NG", "ID"];
+const DEVICES: [&str; 4] = ["tv", "phone", "tablet", "web"];
+
+/// What all lanes of a run have in common.
+#[derive(Clone, Debug)]
+pub struct EventsShape {
+    pub host: String,
+    pub event_type: String,
+    pub dimension: String,
+    pub key: KeyPattern,
+    pub events_per_request: u64,
+    pub event_bytes: usize,
+    /// RFC 3339, the same for all events of the run.
+    pub occurred_at: String,
+    /// Stands in ids and sessions; runs with different numbers share none.
+    pub run: u64,
+    pub sessions: Sessions,
+    /// Requests that earlier runs have sent.
+    pub requests_before: u64,
+    /// Events that repeat an earlier one, in percent.
+    pub duplicates: u64,
+    /// Whether a repeat may be of any earlier event, or only of one of the last requests.
+    pub repeats_reach_back: bool,
+}
+
+/// Where in a line the fields are that change.
+#[derive(Clone)]
+pub struct LineShape {
+    pub bytes: usize,
+    request: Range<usize>,
+    session: Range<usize>,
+    seq: Range<usize>,
+    key: Range<usize>,
+}
+
+impl LineShape {
+    /// Appends the `n`-th line of a body, padded to its length; says where its fields are.
+    pub fn push(body: &mut String, shape: &EventsShape, n: u64) -> Result<LineShape, String> {
+        let EventsShape { event_type, dimension, key, occurred_at, run, .. } = shape;
+        let start = body.len();
+        let mark = |body: &mut String, text: &str, digits: usize| {
+            body.push_str(text);
+            let at = body.len() - start;
+            body.push_str(&"0".repeat(digits));
+            at..at + digits
+        };
+        let request = mark(body, &format!(r#"{{"eventId":"e{run}-"#), REQUEST_DIGITS);
+        let text = format!(r#"-{n:04}","type":"{event_type}","occurredAt":"{occurred_at}","session":"s{run}-"#);
+        let session = mark(body, &text, SESSION_DIGITS);
+        let seq = mark(body, r#"","seq":"#, shape.sessions.seq_digits());
+        let digits = mark(body, &format!(r#","dimensions":{{"{dimension}":"{}"#, key.prefix), key.digits);
+        let (country, device) = (COUNTRIES[n as usize % COUNTRIES.len()], DEVICES[n as usize % DEVICES.len()]);
+        let suffix = &key.suffix;
+        body.push_str(&format!(r#"{suffix}","country":"{country}","device":"{device}"}},"payload":{{"player":""#));
+        push_padding(body, start, shape.event_bytes)?;
+        Ok(LineShape { bytes: shape.event_bytes, request, session, seq, key: digits })
+    }
+}
+
+/// Fills the line that begins at `start` up to its length.
+fn push_padding(body: &mut String, start: usize, event_bytes: usize) -> Result<(), String> {
+    const END: &str = "\"}}\n";
+    let padding = (start + event_bytes).checked_sub(body.len() + END.len());
+    let fields = body.len() + END.len() - start;
+    let padding = padding
+        .ok_or_else(|| format!("an event of {event_bytes} bytes is too short; its fields alone take {fields}"))?;
+    body.extend("web-player/4.2 autoplay ".chars().cycle().take(padding));
+    body.push_str(END);
+    Ok(())
+}
+
+/// The numbers of the event that was written last. Neighbours share most digits, so the next one costs little.
+pub struct Stamp {
+    request: Digits,
+    session: Digits,
+    seq: Digits,
+    key: Digits,
+}
+
+impl Stamp {
+    pub fn new(shape: &EventsShape) -> Stamp {
+        Stamp {
+            request: Digits::zero(REQUEST_DIGITS),
+            session: Digits::zero(SESSION_DIGITS),
+            seq: Digits::zero(shape.sessions.seq_digits()),
+            key: Digits::zero(shape.key.digits),
+        }
+    }
+
+    /// Makes `line` the event of `request`, in this session, with this seq and key.
+    #[inline]
+    pub fn put(&mut self, line: &mut [u8], at: &LineShape, request: u64, (session, seq): (u64, u64), key: u64) {
+        line[at.request.clone()].copy_from_slice(self.request.of(request));
+        line[at.session.clone()].copy_from_slice(self.session.of(session));
+        line[at.seq.clone()].copy_from_slice(self.seq.of(seq));
+        line[at.key.clone()].copy_from_slice(self.key.of(key));
+    }
+}

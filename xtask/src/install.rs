@@ -1,0 +1,52 @@
+//! What tests and measurements need beside Rust, installed where it is missing.
+
+use crate::shell::{self, succeeds};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+/// The scenarios of the Redis protocol run on a real Redis as well; the tests start it themselves.
+pub fn redis() -> Result<()> {
+    if succeeds("redis-server", &["--version"]) {
+        println!("  redis-server is there");
+        return Ok(());
+    }
+    install("redis-server")
+}
+
+/// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
+pub fn postgres() -> Result<PathBuf> {
+    if find_postgres().is_none() {
+        install("postgresql")?;
+    }
+    find_postgres().context("postgres and initdb are neither on the PATH nor in /usr/lib/postgresql/*/bin")
+}
+
+/// The directory with the server's programs. Debian keeps them off the PATH, a directory per version.
+fn find_postgres() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|version| version.path().join("bin"))
+        .collect();
+    versions.sort();
+    let directories = std::env::split_paths(&path).chain(versions.into_iter().rev());
+    directories.into_iter().find(|directory| ["initdb", "postgres"].iter().all(|name| directory.join(name).is_file()))
+}
+
+fn install(package: &str) -> Result<()> {
+    apt_get(&["update"])?;
+    apt_get(&["install", "--yes", "--no-install-recommends", package])
+        .with_context(|| format!("install {package} (Debian, Ubuntu: apt-get install {package}) and try again"))
+}
+
+fn apt_get(args: &[&str]) -> Result<()> {
+    // Run level 1 keeps a package from starting a server of its own.
+    let mut command = vec!["env", "RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"];
+    command.extend(args);
+    if !rustix::process::geteuid().is_root() {
+        command.insert(0, "sudo");
+    }
+    shell::run(command[0], &command[1..])
+}
