@@ -4,6 +4,9 @@
 //! one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
 //! a keyspace of its own, the next generation; the file `CURRENT` names the one in force.
 
+#[cfg(test)]
+mod measure;
+
 use super::key::Key;
 use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
 use arc_swap::ArcSwap;
