@@ -122,7 +122,10 @@ fn describe(record: &Record<'_>) -> String {
         Record::Withdraw { number } => format!("withdraw proposal {number}"),
         Record::Correct(correction) => match Correction::decode(correction) {
             Ok(Correction { generation, number, reason, author, deltas, .. }) => {
-                format!("correct  generation {generation}, number {number}, {} deltas: {reason} ({author})", deltas.len())
+                format!(
+                    "correct  generation {generation}, number {number}, {} deltas: {reason} ({author})",
+                    deltas.len()
+                )
             }
             Err(error) => format!("correct  {error}"),
         },
