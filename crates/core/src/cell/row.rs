@@ -12,7 +12,8 @@ mod extra {
 impl Row {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let marked = self.mark != Mark::default();
-        out.push(u8::from(self.expiry.is_some()) * extra::EXPIRY | u8::from(marked) * extra::MARK);
+        let expiry = if self.expiry.is_some() { extra::EXPIRY } else { 0 };
+        out.push(if marked { expiry | extra::MARK } else { expiry });
         put_signed(out, self.value);
         if marked {
             put_varint(out, self.mark.generation);
