@@ -178,6 +178,21 @@ fn an_id_and_a_token_mean_the_same_over_both_protocols() {
     assert_eq!(node.value("orders"), 5);
 }
 
+#[test]
+fn whoever_asks_a_node_that_stops_is_told_so_and_does_not_wait_for_ever() {
+    let node = start();
+    let engine = node.node().engine().clone();
+    let (asked, first) = flume::bounded(1);
+    let asking = thread::spawn(move || {
+        while pollster::block_on(engine.visit(|_| ())).is_ok() {
+            let _ = asked.try_send(());
+        }
+    });
+    first.recv().unwrap();
+    node.stop();
+    asking.join().unwrap();
+}
+
 /// Counters on either side, so many that a correction takes its time.
 const PAIRS: usize = 500;
 
