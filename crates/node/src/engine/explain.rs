@@ -229,3 +229,72 @@ fn current(state: &State, stored: &AtCheckpoint, cell: CellKey) -> (Option<i64>,
 fn damaged(error: DecodeError) -> Refusal {
     Refusal::StoreFailed(format!("a row of the ledger is damaged: {error}").into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EngineOptions, Wanted, recovery};
+    use super::*;
+    use std::sync::Arc;
+    use tally_core::counter::Declarations;
+    use tally_core::id::CellHasher;
+    use tally_core::op::Submission;
+    use tally_storage::log::local::{LocalLog, Options as LogOptions};
+    use tally_storage::store::memory::MemoryStore;
+    use tally_wal::testing::FaultDisk;
+
+    /// Runs `test` beside an engine that keeps no clean cell in memory.
+    fn beside(test: impl AsyncFnOnce(Engine)) {
+        let store = Arc::new(MemoryStore::default());
+        let options = EngineOptions { table_bytes: 90_000, ..EngineOptions::default() };
+        let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
+        let open_log = |from_offset| {
+            let log = LogOptions { segment_bytes: 8 << 10, new_log_id: 9, from_offset, ..LogOptions::default() };
+            Ok(LocalLog::open_on(FaultDisk::new(1), log)?.0)
+        };
+        let declarations = Some(Declarations::default());
+        let (thread, _) = recovery::open(restored, store, open_log, declarations, options, clock::now_ms()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let engine = thread.engine();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            tokio::task::spawn_local(thread.run(async |_| ()));
+            test(engine).await;
+        });
+    }
+
+    async fn add(engine: &Engine, id: &str, delta: i64) {
+        let mut submission = Submission::default();
+        submission.add(engine.hasher().key(id.as_bytes()), id.as_bytes(), delta);
+        engine.submit(submission).await.unwrap();
+    }
+
+    #[test]
+    fn a_counter_that_has_left_memory_is_as_the_checkpoint_has_it() {
+        beside(async |engine| {
+            let cell = engine.hasher().key(b"a");
+            add(&engine, "a", 5).await;
+            assert_eq!(engine.facts(cell, None).await.unwrap().sum, Some(5));
+            engine.checkpoint(Wanted::Everything).await.unwrap();
+            while engine.cold() == 0 {
+                add(&engine, "b", 1).await;
+            }
+            let cold = engine.facts(cell, None).await.unwrap();
+            assert_eq!((cold.sum, cold.base), (Some(5), Some(5)));
+            assert!(cold.checkpoint.unwrap().offset <= cold.applied.offset);
+            add(&engine, "a", 2).await;
+            assert_eq!(engine.facts(cell, None).await.unwrap().sum, Some(7));
+        });
+    }
+
+    #[test]
+    fn history_keeps_the_newest_steps_and_the_sum_of_all() {
+        let step = |delta| Step { before: 0, delta, at_ms: 0, number: 1, cleared: false };
+        let (mut newer, mut older) = (History::default(), History::default());
+        (0..3).for_each(|n| newer.add_older(1000 - n, step(i64::MAX)));
+        (0..STEPS_SHOWN_MAX as u64).for_each(|n| older.add_older(500 - n, step(1)));
+        let all = newer.followed_by(older);
+        assert_eq!((all.steps, all.newest.len()), (STEPS_SHOWN_MAX as u64 + 3, STEPS_SHOWN_MAX));
+        assert_eq!(all.delta, 3 * i128::from(i64::MAX) + STEPS_SHOWN_MAX as i128);
+        let generations: Vec<_> = all.newest.iter().map(|(generation, _)| *generation).collect();
+        assert!(generations.is_sorted_by(|a, b| a > b), "{generations:?}");
+    }
+}

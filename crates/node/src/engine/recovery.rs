@@ -19,6 +19,7 @@ use tally_core::op::{Answer, Op, Stamp, Submission};
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle, LogReader};
 use tally_storage::store::{self, Checkpoint, Store};
+use tokio::sync::mpsc;
 
 /// Rows handed from a loading thread to the table at a time.
 const LOAD_CHUNK_ROWS: usize = 4096;
@@ -220,7 +221,7 @@ fn start<L: Log + 'static>(
     read_from: u64,
     options: EngineOptions,
 ) -> Result<EngineThread<L>, RecoveryError> {
-    let (send_message, messages) = flume::bounded(QUEUE_SUBMISSIONS_MAX);
+    let (send_message, messages) = mpsc::channel(QUEUE_SUBMISSIONS_MAX);
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
     let (queues, waiting) = queues();

@@ -18,7 +18,7 @@ use tally_core::ledger::Correction;
 use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_storage::store::Store;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The answer to a submission.
 pub(super) type Reply = oneshot::Sender<Result<Committed, Refusal>>;
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
     pub queues: Queues,
-    pub messages: Sender<Message>,
+    pub messages: mpsc::Sender<Message>,
     pub lookups: Sender<Lookup>,
     /// How many cuts the writer knows to be in the store. Rows read under one number are as good as each other.
     pub cuts: AtomicU64,
@@ -78,7 +78,7 @@ pub(super) struct Parts {
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
     pub queues: Queues,
-    pub messages: Sender<Message>,
+    pub messages: mpsc::Sender<Message>,
     pub lookups: Sender<Lookup>,
     pub applied: Position,
     pub durability: Durability,
@@ -137,7 +137,7 @@ impl Shared {
     }
 
     pub async fn send(&self, message: Message) -> Result<(), Refusal> {
-        self.messages.send_async(message).await.map_err(|_| Refusal::ShuttingDown)
+        self.messages.send(message).await.map_err(|_| Refusal::ShuttingDown)
     }
 
     /// Asks the store, on threads that may wait for a disk.

@@ -10,7 +10,7 @@ use super::shared::{Done, Message, Reply, Shared};
 use super::writer::Writer;
 use super::{Committed, Durability, Engine, Hot, Refusal, Wanted};
 use crate::clock;
-use flume::{Receiver, Sender};
+use flume::Sender;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long writes wait for room before they are turned away.
 const BUSY_AFTER: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub struct EngineThread<L: Log = LocalLog> {
     pub(super) writer: Writer<L>,
     pub(super) shared: Arc<Shared>,
     pub(super) waiting: Waiting,
-    pub(super) messages: Receiver<Message>,
+    pub(super) messages: mpsc::Receiver<Message>,
     pub(super) jobs: Sender<Job>,
     pub(super) checkpointer: Option<JoinHandle<()>>,
     pub(super) durability: Durability,
@@ -306,16 +306,22 @@ impl<L: Log + 'static> LocalEngine<L> {
     }
 
     /// Takes messages from other threads until one of them says stop, which is answered by the caller.
-    async fn receive(&self, messages: Receiver<Message>) -> (Done, Result<(), Refusal>) {
+    async fn receive(&self, mut messages: mpsc::Receiver<Message>) -> (Done, Result<(), Refusal>) {
         loop {
-            match messages.recv_async().await.expect("the engine holds a sender itself") {
+            match messages.recv().await.expect("the engine holds a sender itself") {
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
                 Message::Visit(visit) => visit(self.desk.writer.borrow_mut().state_mut()),
                 Message::Correct { request, reply } => {
                     let desk = self.desk.clone();
                     tokio::task::spawn_local(async move { drop(reply.send(desk.correct(request).await)) });
                 }
-                Message::Stop { done } => return (done, self.finish().await),
+                Message::Stop { done } => {
+                    let finished = self.finish().await;
+                    // Whoever asked too late is told so: what waits is dropped, and with it the way to answer.
+                    messages.close();
+                    while messages.recv().await.is_some() {}
+                    return (done, finished);
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What a read may be trusted for: the floor, the durability it tells, whole corrections, and one's own writes.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::thread;
 
 use crate::support::{Answer, TestNode};
@@ -151,6 +153,44 @@ fn after_a_restart_an_old_token_is_known_and_one_that_was_lost_is_told() {
     assert!(now.epoch > lost.epoch && now.offset >= lost.offset, "another write stands there now");
     let detail = node.get(&format!("/v1/counters/stock:a?at_least={lost}")).problem(409, "token-lost");
     assert!(detail.contains(&format!("began at record {}", kept.offset)), "{detail}");
+}
+
+/// Sends one command to the node's other port and answers the reply, line by line.
+fn resp(node: &TestNode, command: &str, lines: usize) -> Vec<String> {
+    let mut stream = TcpStream::connect(node.node().resp_addr().unwrap()).unwrap();
+    stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    BufReader::new(stream).lines().take(lines).map(Result::unwrap).collect()
+}
+
+#[test]
+fn an_id_and_a_token_mean_the_same_over_both_protocols() {
+    let node = TestNode::start_with(|options| options.resp = Some("127.0.0.1:0".parse().unwrap()));
+    let counted = resp(&node, "TALLY.INCRBY orders 5 ID req-81", 5);
+    assert_eq!(counted[..3], ["*3", ":5", "+counted"]);
+    assert_eq!(node.get(&format!("/v1/counters/orders?at_least={}", counted[4])).ok()["value"], 5);
+    let again = |body: &str| {
+        node.send("POST", "/v1/counters/orders/increment", &[("idempotency-key", "req-81")], body.as_bytes())
+    };
+    let repeated = again(r#"{"delta":5}"#).ok();
+    assert_eq!((&repeated["value"], &repeated["repeated"]), (&json!(5), &json!(true)));
+    assert!(again(r#"{"delta":6}"#).problem(409, "idempotency-conflict").contains("by 5 before"));
+    assert_eq!(resp(&node, "TALLY.INCRBY orders 5 ID req-81", 3)[1..], [":5", "+repeated"]);
+    assert_eq!(node.value("orders"), 5);
+}
+
+#[test]
+fn whoever_asks_a_node_that_stops_is_told_so_and_does_not_wait_for_ever() {
+    let node = start();
+    let engine = node.node().engine().clone();
+    let (asked, first) = flume::bounded(1);
+    let asking = thread::spawn(move || {
+        while pollster::block_on(engine.visit(|_| ())).is_ok() {
+            let _ = asked.try_send(());
+        }
+    });
+    first.recv().unwrap();
+    node.stop();
+    asking.join().unwrap();
 }
 
 /// Counters on either side, so many that a correction takes its time.
