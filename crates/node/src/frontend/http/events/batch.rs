@@ -211,7 +211,8 @@ counters:
     }
 
     fn counted(mut batch: Batch) -> Outcome {
-        let answers = vec![Answer::Value(1); batch.take_submission().ops.len()];
+        let answer = |op: &Op| if op.kind == OpKind::Reject { Answer::Rejected } else { Answer::Value(1) };
+        let answers: Vec<_> = batch.take_submission().ops.iter().map(answer).collect();
         batch.outcome(&answers, Some(Position { epoch: 1, log: 0, offset: 7 }))
     }
 
@@ -244,8 +245,9 @@ counters:
         let mut batch = batch(
             r#"[{"type":"viewed","dimensions":{"video":"a"}},{"type":"viewed","dimensions":{"video":"b","country":"DE"}}]"#,
         );
-        assert_eq!(batch.take_submission().ops.len(), 3);
-        let outcome = batch.outcome(&[Answer::Value(1), Answer::Value(2), Answer::Overflow], None);
+        assert_eq!(batch.take_submission().ops.len(), 4);
+        let answers = [Answer::Value(1), Answer::Rejected, Answer::Value(2), Answer::Overflow];
+        let outcome = batch.outcome(&answers, None);
         check_balance(&outcome);
         assert_eq!((outcome.counted, outcome.rejected_count), (2, 2));
         let shown: Vec<_> = outcome.rejected.iter().map(|r| (r.index, r.counter.as_deref())).collect();
