@@ -67,8 +67,8 @@ fn check(engine: &Engine, from: Position) -> Result<(), Problem> {
         return Err(Problem::new(Kind::InvalidParameter, detail).with("value", from.to_string()));
     }
     if from.epoch > end.epoch || from.offset > end.offset {
-        let reason = "was it given by another node, or before this one was restored from an older copy?";
-        return Err(unknown(from, &format!("is beyond the end of the log, {end}; {reason}"), end));
+        let reason = "another node gave it, or this one went back to an older copy of its data";
+        return Err(unknown(from, &format!("is beyond the end of the log, {end}: {reason}"), end));
     }
     if from.offset < start.offset {
         return Err(gone(from.offset, start));
