@@ -128,6 +128,9 @@ impl State {
         for (index, op) in batch.ops.iter().enumerate() {
             ahead.fetch(self);
             let stamp = if op.has_stamp() { stamps.next() } else { None };
+            if op.is_entry() {
+                self.contracts.receive(op.counter);
+            }
             answers.push(match (op.kind, stamp) {
                 (OpKind::Add, _) => self.add(op, batch.records),
                 (OpKind::Count, _) => self.count(op, batch.records),

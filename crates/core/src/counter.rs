@@ -101,6 +101,14 @@ pub struct Counter {
     pub durability: Option<Durability>,
 }
 
+impl Counter {
+    /// What reads show of a sum.
+    #[inline]
+    pub fn shown(&self, sum: i64) -> i64 {
+        if self.floor_at_zero { sum.max(0) } else { sum }
+    }
+}
+
 /// One entry that events of a type make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
@@ -175,6 +183,12 @@ impl Declarations {
 
     pub fn find(&self, name: &[u8]) -> Option<u16> {
         self.by_name.get(name).copied()
+    }
+
+    /// The counter that a canonical id is a cell of; `None` if it is ad hoc.
+    pub fn counter_of(&self, id: &[u8]) -> Option<&Counter> {
+        let name_len = memchr::memchr(crate::id::SEPARATOR, id).unwrap_or(id.len());
+        self.find(&id[..name_len]).map(|index| self.counter(index))
     }
 
     /// The counters that events of a type feed, in the order of the file.

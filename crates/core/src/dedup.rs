@@ -1,42 +1,43 @@
 //! The display rule: an entry is a repeat if the same (group, seq) stood earlier in the current or the previous tumbling
 //! window of log time, whatever became of it.
 //!
-//! A group is the hash of a counter and a session, or of whatever else a declaration's `dedup.by` names. Each window
-//! keeps, per group, the runs of seqs that it saw: a session of consecutive seqs costs one run, however many events it
-//! sends and in whatever order they come. Only two windows exist. When log time enters a new one, the older is forgotten
-//! as a whole, so nothing is ever searched for what has expired.
+//! A group is the hash of a counter and a session, or of whatever else a declaration's `dedup.by` names. Per group and window
+//! the seqs are kept as runs: a session of consecutive seqs costs one run, however many events it sends and in whatever
+//! order they come. What is older than two windows no longer counts at once, and leaves memory little by little.
 //!
-//! Invariant: what is remembered is a function of the entries of the last two windows of the log. So it is no part of a
+//! Invariant: the answers are a function of the entries of the last two windows of the log. So this state is no part of a
 //! cut: a replay from [`needed_from_ms`] on rebuilds it.
 //!
 //! `apply` asks here for each entry of a `display` counter, before anything else decides about the entry.
 
 mod runs;
 mod segment;
+mod slot;
+mod table;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use crate::id::CellKey;
-use segment::{Fingerprint, Segment};
-use window::{Noted, Window};
+use slot::Fingerprint;
+use table::Table;
+
+/// Calls between two segments that are swept, so that a large table is swept in many small steps.
+const CALLS_PER_SWEEP: u32 = 256;
 
 /// Which (group, seq) stood in the current or the previous tumbling window of log time.
 ///
-/// Exact up to the 96 bits by which groups are told apart: with 10⁷ groups in a window, two of them are taken for one with
-/// a probability of about 10⁻¹⁵.
+/// Exact up to the 96 bits by which groups are told apart: among 10⁷ of them, two are taken for one with a probability of about
+/// 10⁻¹⁵.
 pub struct Dedup {
     window_ms: u64,
-    /// The number of the current window: log time / `window_ms`.
+    /// The number of the window of the last entry: its log time / `window_ms`.
     number: u64,
-    /// When the current window ends. It spares the division for each entry.
+    /// When that window ends. It spares the division for each entry.
     end_ms: u64,
-    current: Window,
-    previous: Window,
-    /// Groups that are in both windows.
-    in_both: usize,
-    /// What has expired and is not given back yet. That may be hundreds of megabytes, too much for one call.
-    expired: Vec<Segment>,
+    table: Table,
+    /// Segments to sweep in this window, and the calls until the next of them.
+    unswept: usize,
+    calls_to_sweep: u32,
 }
 
 /// The first log time that still matters for a window of this length at this log time: the beginning of the previous
@@ -49,15 +50,7 @@ impl Dedup {
     /// Nothing is allocated before the first entry.
     pub fn new(window_ms: u64) -> Dedup {
         assert!(window_ms > 0, "a window of dedup has a length");
-        Dedup {
-            window_ms,
-            number: 0,
-            end_ms: window_ms,
-            current: Window::default(),
-            previous: Window::default(),
-            in_both: 0,
-            expired: Vec::new(),
-        }
+        Dedup { window_ms, number: 0, end_ms: window_ms, table: Table::default(), unswept: 0, calls_to_sweep: 0 }
     }
 
     pub fn window_ms(&self) -> u64 {
@@ -69,75 +62,67 @@ impl Dedup {
     #[inline]
     pub fn is_repeat(&mut self, group: CellKey, seq: u64, log_time_ms: u64) -> bool {
         if log_time_ms >= self.end_ms {
-            self.enter(log_time_ms);
+            self.enter(log_time_ms / self.window_ms);
         }
         debug_assert_eq!(log_time_ms / self.window_ms, self.number, "log time never runs backwards");
-        let group = Fingerprint::of(group);
-        match self.current.note(group, seq) {
-            Noted::Again => true,
-            Noted::NewSeq => self.previous.contains(group, seq).unwrap_or(false),
-            Noted::NewGroup => {
-                self.release();
-                let before = self.previous.contains(group, seq);
-                self.in_both += usize::from(before.is_some());
-                before.unwrap_or(false)
-            }
+        if self.unswept > 0 {
+            self.sweep_in_passing();
         }
+        self.table.note(Fingerprint::of(group), seq, self.number as u32)
     }
 
-    /// Lets log time pass without an entry and gives back a part of what has expired. For a counter that nobody feeds any more:
-    /// one that is fed needs no such call.
+    /// Lets log time pass without an entry: once all that is remembered has expired, its memory is given back. For a counter that
+    /// nobody feeds any more; one that is fed needs no such call.
     pub fn advance(&mut self, log_time_ms: u64) {
-        if log_time_ms >= self.end_ms {
-            self.enter(log_time_ms);
+        if (log_time_ms / self.window_ms).saturating_sub(self.number) > 1 {
+            self.forget();
         }
-        self.release();
     }
 
     /// Asks for the memory of a group, so that a call a little later need not wait for it.
     #[inline]
     pub fn prefetch(&self, group: CellKey) {
-        let group = Fingerprint::of(group);
-        self.current.prefetch(group);
-        self.previous.prefetch(group);
+        self.table.prefetch(Fingerprint::of(group));
     }
 
-    /// Groups remembered as of the last call. What has expired since then still counts; what had expired by then does not.
+    /// Groups in memory. Some of them may have expired and not been swept yet.
     pub fn groups(&self) -> usize {
-        self.current.groups() + self.previous.groups() - self.in_both
+        self.table.groups()
     }
 
-    /// Memory in use, with what has expired and is not given back yet.
+    /// Memory in use.
     pub fn bytes(&self) -> usize {
-        let expired: usize = self.expired.iter().map(Segment::bytes).sum();
-        let list = self.expired.capacity() * size_of::<Segment>();
-        size_of::<Dedup>() + self.current.bytes() + self.previous.bytes() + expired + list
+        size_of::<Dedup>() + self.table.bytes()
     }
 
-    /// Enters the window of this log time, unless it is still the current one.
+    /// Enters the window of this number, unless it is the one of the last entry.
     #[cold]
-    fn enter(&mut self, log_time_ms: u64) {
-        let number = log_time_ms / self.window_ms;
-        if number == self.number {
-            return;
+    fn enter(&mut self, number: u64) {
+        match number - self.number {
+            0 => return,
+            1 => {
+                self.unswept = self.table.segments();
+                // At least one per window: no slot stays so long that the low half of its window's number comes again.
+                self.calls_to_sweep = 1;
+            }
+            _ => self.forget(),
         }
-        let ended = std::mem::take(&mut self.current);
-        let older = std::mem::replace(&mut self.previous, ended);
-        self.expired.extend(older.into_segments());
-        if number - self.number > 1 {
-            self.expired.extend(std::mem::take(&mut self.previous).into_segments());
-        }
-        self.in_both = 0;
         self.number = number;
-        self.end_ms = (number + 1).saturating_mul(self.window_ms);
+        self.end_ms = number.saturating_add(1).saturating_mul(self.window_ms);
     }
 
-    /// Gives one expired segment back. Each new group does: a window has fewer segments than groups, so expired ones never pile
-    /// up.
+    fn forget(&mut self) {
+        self.table = Table::default();
+        self.unswept = 0;
+    }
+
     #[inline]
-    fn release(&mut self) {
-        if self.expired.pop().is_some() && self.expired.is_empty() {
-            self.expired = Vec::new();
+    fn sweep_in_passing(&mut self) {
+        self.calls_to_sweep -= 1;
+        if self.calls_to_sweep == 0 {
+            self.table.sweep_next(self.number as u32);
+            self.unswept -= 1;
+            self.calls_to_sweep = CALLS_PER_SWEEP;
         }
     }
 }

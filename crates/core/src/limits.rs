@@ -208,5 +208,11 @@ pub const PARKED_MAX: usize = 50_000;
 /// Rows that one page of a listing has.
 pub const PAGE_ROWS_MAX: usize = 1000;
 
+/// Audit rows that one request looks through for those it wants; `next` says where to go on.
+pub const AUDIT_ROWS_LOOKED_AT_MAX: usize = 20_000;
+
+/// Corrections of one counter that `explain` lists, the newest; all of them are in the sums.
+pub const STEPS_SHOWN_MAX: usize = 100;
+
 /// How long a read waits for what it was told to wait for, in milliseconds.
 pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;

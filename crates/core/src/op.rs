@@ -60,6 +60,12 @@ impl Op {
         matches!(self.kind, OpKind::Get | OpKind::Ttl)
     }
 
+    /// Whether it is an event for one of the counters it feeds.
+    #[inline]
+    pub fn is_entry(&self) -> bool {
+        matches!(self.kind, OpKind::Count | OpKind::Entry | OpKind::Reject)
+    }
+
     /// Whether a [`Stamp`] goes with it.
     #[inline]
     pub fn has_stamp(&self) -> bool {
@@ -110,6 +116,17 @@ pub enum Answer {
     Late,
     /// It was rejected when it was staged.
     Rejected,
+}
+
+impl Answer {
+    /// The same for a counter that shows 0 for a sum below it.
+    pub fn floored(self) -> Answer {
+        match self {
+            Answer::Value(value) => Answer::Value(value.max(0)),
+            Answer::Repeated(value) => Answer::Repeated(value.max(0)),
+            other => other,
+        }
+    }
 }
 
 /// The queue a submission waits in: each mode has its own, so that a flood of one does not delay the others.

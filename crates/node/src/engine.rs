@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod correction;
+mod explain;
 mod lookup;
 mod options;
 mod queue;
@@ -18,6 +19,7 @@ mod thread;
 mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest};
+pub use explain::{Facts, History, Why};
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
@@ -128,7 +130,7 @@ impl Refusal {
 /// Live counters in the order of their ids.
 #[derive(Debug, Default)]
 pub struct Page {
-    pub counters: Vec<(Vec<u8>, i64)>,
+    pub counters: Vec<(Vec<u8>, Reading)>,
     /// Where to go on: the last id that was looked at; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
@@ -198,7 +200,10 @@ impl Engine {
     }
 
     /// Makes some reads that see each correction as a whole or not at all.
-    pub async fn consistently<T>(&self, read: impl AsyncFn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    pub async fn consistently<T, E: From<Refusal>, F>(&self, read: impl Fn() -> F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
         for _ in 0..CONSISTENT_READS_MAX {
             let revision = self.shared.revision.load(Ordering::Acquire);
             if revision % 2 == 0 {
@@ -209,7 +214,7 @@ impl Engine {
             }
             tokio::task::yield_now().await;
         }
-        Err(Refusal::busy())
+        Err(Refusal::busy().into())
     }
 
     /// Everything before this position is applied.
@@ -221,6 +226,16 @@ impl Engine {
     pub async fn wait_for(&self, offset: u64) {
         // The writer's end of the channel is as old as we are.
         let _ = self.shared.applied.subscribe().wait_for(|applied| applied.offset >= offset).await;
+    }
+
+    /// The offset at which the present epoch began: what an earlier epoch has beyond it was lost with its end.
+    pub fn epoch_began(&self) -> u64 {
+        self.shared.epoch_began
+    }
+
+    /// How durable a write is whose counter does not say.
+    pub fn durability(&self) -> tally_core::counter::Durability {
+        self.shared.durability
     }
 
     /// The log, to read along.

@@ -1,14 +1,20 @@
 //! What the node says about itself at `/metrics`, in the OpenMetrics text format.
 //!
 //! Everything is registered once at start. Code that counts per commit or per request holds the handles directly; nothing
-//! here is touched per event. The boxes of `tally_entries_total` add up to `tally_entries_received_total`, always.
+//! here is touched per event. Where entries ended is not counted here: a scrape takes it from the committed state
+//! ([`balance`]), so it is of one moment and survives a restart.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+mod balance;
+
+pub use balance::{Balances, Sum, Sums};
+
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Every metric of a node. Handles are cheap to clone and safe to use from any thread.
@@ -22,7 +28,8 @@ pub struct Metrics {
     pub events_invalid: Counter,
     /// Events that no counter listens to.
     pub events_unmatched: Counter,
-    pub entries: Entries,
+    /// Where entries ended, as of the last scrape.
+    pub balances: Arc<Balances>,
     pub resp_commands: Counter,
     pub commits: Counter,
     pub commit_bytes: Counter,
@@ -42,8 +49,9 @@ pub struct Metrics {
     pub dedup_bytes: Gauge,
     /// Memory of the ledger: event ids, entities, idempotency keys, and their filters.
     pub ledger_bytes: Gauge,
-    /// Look-ups made again because the store had moved on in between.
-    pub conflict_retries: Counter,
+    /// Look-ups made again because the store had moved on in between. It never falls; a gauge, since the name that people know
+    /// it by is not that of a counter.
+    pub conflict_retries: Gauge,
     /// How long the last submission waited for the writer.
     pub projection_lag_seconds: Gauge<f64, AtomicU64>,
 }
@@ -57,38 +65,20 @@ pub struct HttpRequest {
     pub status: u16,
 }
 
-/// One counter per box in which an entry (event × counter it feeds) can end.
-#[derive(Debug)]
-pub struct Entries {
-    pub received: Counter,
-    pub counted: Counter,
-    pub duplicate: Counter,
-    pub conflict: Counter,
-    pub rejected: Counter,
-    pub ignored: Counter,
-    pub late: Counter,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[allow(non_camel_case_types, reason = "the names are the label values")]
-enum BoxName {
-    counted,
-    duplicate,
-    conflict,
-    rejected,
-    ignored,
-    late,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BoxLabel {
-    r#box: BoxName,
-}
-
 impl Metrics {
     pub fn new() -> Metrics {
-        let mut registry = Registry::with_prefix("tally");
-        let r = &mut registry;
+        let mut registry = Registry::default();
+        let balances = Arc::new(Balances::default());
+        registry.register_collector(Box::new(Arc::clone(&balances)));
+        let conflict_retries = gauge(
+            &mut registry,
+            "counter_update_conflict_retries",
+            "Look-ups made again because the store had moved on",
+        );
+        let projection_lag_seconds = Gauge::default();
+        let help = "How long the last write waited for the writer";
+        registry.register_with_unit("projection_lag", help, Unit::Seconds, projection_lag_seconds.clone());
+        let r = registry.sub_registry_with_prefix("tally");
         let http_requests = Family::default();
         r.register("http_requests", "HTTP requests by route and status", http_requests.clone());
         Metrics {
@@ -96,7 +86,7 @@ impl Metrics {
             events: counter(r, "events", "Events received"),
             events_invalid: counter(r, "events_invalid", "Events that could not be read"),
             events_unmatched: counter(r, "events_unmatched", "Events that no counter listens to"),
-            entries: Entries::new(r),
+            balances,
             resp_commands: counter(r, "resp_commands", "Commands of the Redis protocol"),
             commits: counter(r, "commits", "Commits to the log"),
             commit_bytes: counter(r, "commit_bytes", "Bytes committed to the log"),
@@ -110,8 +100,8 @@ impl Metrics {
             dedup_sessions: gauge(r, "dedup_sessions", "Sessions or other groups remembered against repeats"),
             dedup_bytes: gauge(r, "dedup_bytes", "Bytes of the memory of repeats"),
             ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
-            conflict_retries: counter(r, "conflict_retries", "Look-ups made again because the store had moved on"),
-            projection_lag_seconds: Gauge::default(),
+            conflict_retries,
+            projection_lag_seconds,
             registry,
         }
     }
@@ -127,23 +117,6 @@ impl Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         Metrics::new()
-    }
-}
-
-impl Entries {
-    fn new(registry: &mut Registry) -> Entries {
-        let boxes = Family::<BoxLabel, Counter>::default();
-        registry.register("entries", "Entries by the box they ended in", boxes.clone());
-        let of = |name| boxes.get_or_create_owned(&BoxLabel { r#box: name });
-        Entries {
-            received: counter(registry, "entries_received", "Entries received"),
-            counted: of(BoxName::counted),
-            duplicate: of(BoxName::duplicate),
-            conflict: of(BoxName::conflict),
-            rejected: of(BoxName::rejected),
-            ignored: of(BoxName::ignored),
-            late: of(BoxName::late),
-        }
     }
 }
 
@@ -175,13 +148,12 @@ mod tests {
         let metrics = Metrics::new();
         let request = HttpRequest { method: "GET", route: "/v1/counters/{id}".to_owned(), status: 200 };
         metrics.http_requests.get_or_create(&request).inc();
-        metrics.entries.counted.inc_by(3);
         metrics.sync_seconds.observe(0.0003);
         let text = metrics.encode();
         for line in [
             r#"tally_http_requests_total{method="GET",route="/v1/counters/{id}",status="200"} 1"#,
-            r#"tally_entries_total{box="counted"} 3"#,
-            r#"tally_entries_total{box="late"} 0"#,
+            "counter_update_conflict_retries 0",
+            "projection_lag_seconds 0.0",
             "tally_sync_seconds_count 1",
             "tally_log_end_offset 0",
         ] {

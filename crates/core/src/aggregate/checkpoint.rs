@@ -43,6 +43,7 @@ impl State {
         });
         let parked: Vec<_> = self.contracts.parked.iter().collect();
         put_list(&mut out, &parked, put_parked);
+        put_varint(&mut out, self.contracts.audited);
         (out, read_from)
     }
 
@@ -72,6 +73,7 @@ impl State {
         for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, take_parked)? {
             self.contracts.parked.resume(cell, bucket_ms, entry);
         }
+        self.contracts.audited = take_varint(bytes)?;
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
             self.declare(declarations);
@@ -127,14 +129,16 @@ fn take_config(bytes: &mut &[u8]) -> Result<Config, DecodeError> {
 fn put_kept(out: &mut Vec<u8>, (name, kept): &(&str, &Kept)) {
     put_bytes(out, name.as_bytes());
     kept.meaning.encode(out);
+    put_varint(out, kept.received);
     put_bytes(out, &kept.boxes.to_bytes());
     put_signed(out, kept.watermark_ms);
 }
 
 fn take_kept(bytes: &mut &[u8]) -> Result<(Box<str>, Kept), DecodeError> {
     let name = take_str(bytes)?.into();
-    let (meaning, boxes) = (Meaning::decode(bytes)?, Boxes::decode(take_bytes(bytes)?)?);
-    Ok((name, Kept { meaning, boxes, watermark_ms: take_signed(bytes)? }))
+    let (meaning, received) = (Meaning::decode(bytes)?, take_varint(bytes)?);
+    let boxes = Boxes::decode(take_bytes(bytes)?)?;
+    Ok((name, Kept { meaning, received, boxes, watermark_ms: take_signed(bytes)? }))
 }
 
 fn put_proposal(out: &mut Vec<u8>, proposal: &Proposal) {

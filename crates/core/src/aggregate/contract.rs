@@ -19,6 +19,8 @@ pub struct Contracts {
     /// What is left of counters that are not declared any more.
     retired: BTreeMap<Box<str>, Kept>,
     pub parked: Parked,
+    /// How many rows the audit of duplicates ever got.
+    pub audited: u64,
 }
 
 struct Contract {
@@ -33,6 +35,8 @@ struct Contract {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub meaning: Meaning,
+    /// Entries that came, counted before anybody looks at them: the boxes have to add up to it.
+    pub received: u64,
     pub boxes: Boxes,
     /// The latest time of an entry that counted.
     pub watermark_ms: i64,
@@ -43,8 +47,22 @@ pub(super) struct Kept {
 pub struct Balance {
     pub name: Box<str>,
     pub stream: Stream,
+    /// Counted apart from the boxes, which add up to it.
+    pub received: u64,
     pub boxes: Boxes,
     pub watermark_ms: Option<i64>,
+}
+
+impl Balance {
+    fn of((name, kept): (&str, &Kept)) -> Balance {
+        Balance {
+            name: name.into(),
+            stream: Stream::of(kept.meaning.mode),
+            received: kept.received,
+            boxes: kept.boxes,
+            watermark_ms: (kept.watermark_ms != i64::MIN).then_some(kept.watermark_ms),
+        }
+    }
 }
 
 /// What a claim came to.
@@ -67,6 +85,7 @@ impl Contracts {
         for counter in declarations.counters() {
             let kept = self.retired.remove(&counter.name).unwrap_or_else(|| Kept {
                 meaning: counter.meaning(),
+                received: 0,
                 boxes: Boxes::default(),
                 watermark_ms: i64::MIN,
             });
@@ -86,13 +105,12 @@ impl Contracts {
 
     /// The boxes of every counter there ever was.
     pub fn balances(&self) -> Vec<Balance> {
-        let balance = |(name, kept): (&str, &Kept)| Balance {
-            name: name.into(),
-            stream: Stream::of(kept.meaning.mode),
-            boxes: kept.boxes,
-            watermark_ms: (kept.watermark_ms != i64::MIN).then_some(kept.watermark_ms),
-        };
-        self.kept().map(balance).collect()
+        self.kept().map(Balance::of).collect()
+    }
+
+    /// The boxes of one counter.
+    pub fn balance(&self, name: &str) -> Option<Balance> {
+        self.kept().find(|(known, _)| *known == name).map(Balance::of)
     }
 
     /// How many sessions (or other groups) are remembered against repeats, and the memory for it.
@@ -138,6 +156,12 @@ impl Contracts {
             }
             _ => false,
         }
+    }
+
+    /// An entry came; whatever becomes of it, it ends in one box.
+    #[inline]
+    pub(super) fn receive(&mut self, counter: u16) {
+        self.active[usize::from(counter)].kept.received += 1;
     }
 
     #[inline]
@@ -240,6 +264,7 @@ impl State {
             conflict: self.verdict == Verdict::Conflict,
         };
         self.ledger.duplicates.push(stamp.key, duplicate);
+        self.contracts.audited += 1;
     }
 
     /// Per entity the greatest (time, position) wins. Undoing undoes what was counted, wherever that was.
@@ -311,6 +336,7 @@ impl State {
         if let Record::AddOnce { name, .. } = record_at(records, op)
             && let Ok(crate::counter::Target::Declared { counter, .. }) = self.stager.declarations().resolve(name)
         {
+            self.contracts.receive(counter);
             self.contracts.bump(counter, kind, 1);
         }
     }

@@ -58,7 +58,7 @@ impl Corrections {
 
 impl State {
     /// Writes a correction in full. The cells it touches must be known. For [`Cause::Clear`] the deltas follow from the
-    /// values, for [`Cause::Proposal`] everything follows from the proposal.
+    /// values, for [`Cause::Late`] from what waits, for [`Cause::Proposal`] everything follows from the proposal.
     pub fn draft(&self, cause: Cause, reason: &str, author: &str, deltas: &[Delta]) -> Result<Correction, Unfit> {
         let corrections = &self.corrections;
         let mut correction = Correction {
@@ -83,7 +83,7 @@ impl State {
                 }
             }
             Cause::Clear => correction.deltas = self.clearing(deltas),
-            Cause::Late { .. } => {}
+            Cause::Late { .. } => correction.deltas = self.waiting(deltas),
         }
         self.check(&correction)?;
         Ok(correction)
@@ -93,6 +93,14 @@ impl State {
         let value = |delta: &Delta| self.table.get(self.hasher.key(&delta.id)).filter(|value| *value != 0);
         let cleared = deltas.iter().filter_map(|delta| Some((delta, value(delta)?)));
         cleared.map(|(delta, value)| Delta { delta: value.wrapping_neg(), ..delta.clone() }).collect()
+    }
+
+    /// The sums that a run names, as they are now: entries may have joined them since the run was planned, and all that is in
+    /// a sum leaves with it.
+    fn waiting(&self, deltas: &[Delta]) -> Vec<Delta> {
+        let sum = |delta: &Delta| self.contracts.parked.get(self.hasher.key(&delta.id), delta.bucket_ms?);
+        let waiting = deltas.iter().filter_map(|delta| Some((delta, sum(delta)?)));
+        waiting.map(|(delta, sum)| Delta { delta: sum.delta, ..delta.clone() }).collect()
     }
 
     fn check(&self, correction: &Correction) -> Result<(), Unfit> {

@@ -57,6 +57,10 @@ impl Parked {
         self.sums.iter().map(|(&(cell, bucket_ms), entry)| (cell, bucket_ms, entry))
     }
 
+    pub fn get(&self, cell: CellKey, bucket_ms: u64) -> Option<&ParkedEntry> {
+        self.sums.get(&(cell, bucket_ms))
+    }
+
     /// What waits for one cell, by bucket.
     pub fn of(&self, cell: CellKey) -> impl Iterator<Item = (u64, &ParkedEntry)> {
         self.sums.range((cell, 0)..=(cell, u64::MAX)).map(|(&(_, bucket_ms), entry)| (bucket_ms, entry))

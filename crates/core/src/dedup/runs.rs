@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 /// Runs that are kept without a tree. Entries that overtook each other make two or three for a moment.
 const FEW: usize = 3;
-/// What a run costs in a tree at most: its nodes of 11 are at least 5/11 full.
-const TREE_BYTES_PER_RUN: usize = 48;
-/// What a small tree costs at least: one node.
-const TREE_BYTES_MIN: usize = 192;
+/// The standard tree's nodes: eleven runs, at least five but in the root; an inner one has twelve children as well.
+const LEAF_BYTES: usize = 192;
+const INNER_BYTES: usize = 288;
 
 /// The seqs from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,10 +77,13 @@ impl Runs {
         }
     }
 
+    /// Memory in use beside this; for a tree not less than it really is.
     fn tree_bytes(&self) -> usize {
         match self {
             Runs::Few { .. } => 0,
-            Runs::Many(tree) => (tree.len() * TREE_BYTES_PER_RUN).max(TREE_BYTES_MIN),
+            Runs::Many(tree) if tree.len() <= 10 => LEAF_BYTES,
+            // At most: every leaf has five runs and the one behind it, every inner node six children.
+            Runs::Many(tree) => INNER_BYTES + (tree.len() + 1) * (LEAF_BYTES + INNER_BYTES / 5) / 6,
         }
     }
 
@@ -180,9 +182,20 @@ impl Gaps {
         runs
     }
 
-    /// Memory in use.
+    pub fn is_empty(&self) -> bool {
+        self.kept.len() == self.free.len()
+    }
+
+    /// Gives the memory of an empty store back.
+    pub fn trim(&mut self) {
+        if self.is_empty() {
+            *self = Gaps::default();
+        }
+    }
+
+    /// Memory in use, beside the store itself.
     pub fn bytes(&self) -> usize {
         let lists = self.kept.capacity() * size_of::<Runs>() + self.free.capacity() * size_of::<u32>();
-        size_of::<Gaps>() + lists + self.tree_bytes
+        lists + self.tree_bytes
     }
 }

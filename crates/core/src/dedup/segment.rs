@@ -1,90 +1,28 @@
-//! One segment of a window: an open-addressing table from groups to their runs.
+//! One segment of the table: open addressing over slots.
 //!
-//! A slot holds the one run of a group of consecutive seqs itself. The runs of a group with gaps are kept aside, and the slot
-//! says where; when the gaps close, the run moves back into the slot. Slots are filled and never emptied: groups leave with
-//! their whole window.
+//! A segment that is full is rebuilt with what is still alive, larger if that needs it; a sweep does the same for one with
+//! many dead. Between two rebuilds a slot keeps its place.
 //!
-//! 24 bytes per slot, at least 60 % of them used: at most 40 bytes per group and window, 80 for a group that is active in
-//! both.
+//! 40 bytes per slot, and behind a rebuild at least half of them alive: at most 80 bytes per group, in one window or in both.
 
-use super::runs::{Gaps, Run, Runs};
-use crate::id::CellKey;
+use super::runs::Gaps;
+use super::slot::{Fingerprint, Slot};
 use crate::prefetch::prefetch;
 
-/// Beyond this, linear probing for a group that is not there gets slow.
-const LOAD_PERCENT_MAX: usize = 75;
-/// Sizes come four to a doubling, as allocators like them: a segment grows by a quarter at most.
+/// Beyond this, linear probing gets slow.
+const LOAD_PERCENT_MAX: usize = 70;
+/// A rebuilt segment is at most as full as this, so that the next rebuild is some way off.
+const LOAD_PERCENT_REBUILT: usize = 63;
+/// Sizes come four to a doubling, as allocators like them: each is at most a quarter larger than the one before.
 const SIZE_STEPS: usize = 4;
 const CAPACITY_MIN: usize = 2 * SIZE_STEPS;
-
-/// What a group is known by: 96 bits of its hash. The high ones also say where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
-    high: u64,
-    low: u32,
-}
-
-impl Fingerprint {
-    #[inline]
-    pub fn of(group: CellKey) -> Fingerprint {
-        let hash = group.as_u128();
-        // The lowest bits of a key are always zero: not those.
-        Fingerprint { high: (hash >> 64) as u64, low: (hash >> 32) as u32 }
-    }
-}
-
-/// The segment of a group, of so many, and how far into the segment it belongs, as a fraction of 2⁶⁴.
-#[inline]
-pub(super) fn locate(group: Fingerprint, segments: usize) -> (usize, u64) {
-    let product = u128::from(group.high) * segments as u128;
-    ((product >> 64) as usize, product as u64)
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    high: u64,
-    /// The first seq of the run, or where the runs are kept.
-    first: u64,
-    low: u32,
-    /// Seqs in the run, or one of the marks below.
-    length: u32,
-}
-
-/// The length in a slot that is free.
-const FREE: u32 = 0;
-/// The length in a slot whose runs are kept aside.
-const ASIDE: u32 = u32::MAX;
-
-impl Slot {
-    #[inline]
-    fn group(&self) -> Fingerprint {
-        Fingerprint { high: self.high, low: self.low }
-    }
-
-    /// The run, if it is here.
-    #[inline]
-    fn run(&self) -> Option<Run> {
-        debug_assert_ne!(self.length, FREE);
-        let last = || self.first + u64::from(self.length - 1);
-        (self.length != ASIDE).then(|| Run { first: self.first, last: last() })
-    }
-
-    /// Takes a run in, if it is not too long.
-    #[inline]
-    fn hold(&mut self, run: Run) -> bool {
-        let fits = run.last - run.first < u64::from(ASIDE - 1);
-        if fits {
-            self.first = run.first;
-            self.length = (run.last - run.first + 1) as u32;
-        }
-        fits
-    }
-}
+/// A sweep leaves a segment as it is if no more than one in so many is dead.
+const DEAD_PARTS: usize = 8;
 
 pub(super) struct Segment {
     slots: Box<[Slot]>,
     used: usize,
-    gaps: Option<Box<Gaps>>,
+    gaps: Box<Gaps>,
 }
 
 /// Where a group is, or where it would go.
@@ -95,7 +33,12 @@ pub(super) enum Place {
 
 impl Segment {
     pub fn new() -> Segment {
-        Segment { slots: free_slots(CAPACITY_MIN), used: 0, gaps: None }
+        Segment { slots: free_slots(CAPACITY_MIN), used: 0, gaps: Box::default() }
+    }
+
+    /// Groups that are here, alive or not.
+    pub fn groups(&self) -> usize {
+        self.used
     }
 
     pub fn is_full(&self) -> bool {
@@ -104,102 +47,106 @@ impl Segment {
 
     /// Memory in use, beside the segment itself.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.slots) + self.gaps.as_ref().map_or(0, |gaps| gaps.bytes())
+        size_of_val(&*self.slots) + size_of::<Gaps>() + self.gaps.bytes()
     }
 
+    /// Finds a group by linear probing from its home. There is always a free slot, so the walk ends.
     #[inline]
     pub fn place(&self, group: Fingerprint, within: u64) -> Place {
-        place(&self.slots, group, within)
+        let mut at = self.home(within);
+        loop {
+            let slot = &self.slots[at];
+            if slot.is_of(group) && !slot.is_free() {
+                return Place::Found(at);
+            }
+            if slot.is_free() {
+                return Place::Free(at);
+            }
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
     }
 
     #[inline]
     pub fn prefetch(&self, within: u64) {
-        prefetch(&self.slots[home(&self.slots, within)]);
+        prefetch(&self.slots[self.home(within)]);
     }
 
     /// Puts a group with its first seq into a free slot.
     #[inline]
-    pub fn fill(&mut self, at: usize, group: Fingerprint, seq: u64) {
-        debug_assert_eq!(self.slots[at].length, FREE, "a slot is filled once");
-        self.slots[at] = Slot { high: group.high, first: seq, low: group.low, length: 1 };
+    pub fn fill(&mut self, at: usize, group: Fingerprint, seq: u64, window: u32) {
+        debug_assert!(self.slots[at].is_free());
+        self.slots[at] = Slot::new(group, seq, window);
         self.used += 1;
     }
 
+    /// Notes a seq of a group that is here and answers whether it stood before, in this window or in the one before.
     #[inline]
-    pub fn contains(&self, at: usize, seq: u64) -> bool {
-        let slot = &self.slots[at];
-        match (slot.run(), &self.gaps) {
-            (Some(run), _) => run.contains(seq),
-            (None, gaps) => gaps.as_ref().expect("a slot points there").get(slot.first).contains(seq),
+    pub fn note(&mut self, at: usize, seq: u64, window: u32) -> bool {
+        self.slots[at].note(seq, window, &mut self.gaps)
+    }
+
+    /// Drops what has expired. `segments` says how many share the groups of the table.
+    pub fn sweep(&mut self, window: u32, segments: usize) {
+        let live = self.live(window);
+        if self.used - live > self.used / DEAD_PARTS {
+            return self.rebuild(live, window, segments);
         }
-    }
-
-    /// Notes a seq of a group that is here and answers whether it was noted before.
-    #[inline]
-    pub fn note(&mut self, at: usize, seq: u64) -> bool {
-        let slot = &mut self.slots[at];
-        match slot.run() {
-            Some(run) if run.contains(seq) => true,
-            Some(run) => {
-                if !run.joined(seq).is_some_and(|longer| slot.hold(longer)) {
-                    self.set_aside(at, run, seq);
-                }
-                false
-            }
-            None => self.note_aside(at, seq),
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_live(window)) {
+            slot.expire(window, &mut self.gaps);
         }
+        self.gaps.trim();
     }
 
-    /// Moves a run that a slot cannot hold together with one more seq out of the slot.
-    #[cold]
-    fn set_aside(&mut self, at: usize, run: Run, seq: u64) {
-        let mut runs = Runs::of(run);
-        runs.note(seq);
-        let slot = &mut self.slots[at];
-        slot.first = self.gaps.get_or_insert_default().keep(runs);
-        slot.length = ASIDE;
+    /// Makes a full segment one that is not.
+    pub fn make_room(&mut self, window: u32, segments: usize) {
+        self.rebuild(self.live(window), window, segments);
     }
 
-    fn note_aside(&mut self, at: usize, seq: u64) -> bool {
-        let slot = &mut self.slots[at];
-        let gaps = self.gaps.as_mut().expect("a slot points there");
-        let kept_at = slot.first;
-        let noted_before = gaps.note(kept_at, seq);
-        if !noted_before && gaps.get(kept_at).only().is_some_and(|run| slot.hold(run)) {
-            gaps.take(kept_at);
-        }
-        noted_before
-    }
-
-    /// Grows to the next size. `segments` says how many share the groups of the window.
-    pub fn grow(&mut self, segments: usize) {
-        let larger = free_slots(size_after(self.slots.len()));
-        let old = std::mem::replace(&mut self.slots, larger);
-        old.into_iter().filter(|slot| slot.length != FREE).for_each(|slot| self.put(slot, segments));
-    }
-
-    /// Moves the groups into the segments of a larger window.
-    pub fn deal_out(mut self, segments: &mut [Segment]) {
+    /// Moves the groups into the segments of a larger table.
+    pub fn deal_out(self, segments: &mut [Segment], window: u32) {
+        let Segment { slots, mut gaps, .. } = self;
         let count = segments.len();
-        for mut slot in std::mem::take(&mut self.slots).into_iter().filter(|slot| slot.length != FREE) {
-            let target = &mut segments[locate(slot.group(), count).0];
-            if slot.length == ASIDE {
-                let runs = self.gaps.as_mut().expect("a slot points there").take(slot.first);
-                slot.first = target.gaps.get_or_insert_default().keep(runs);
-            }
+        for mut slot in slots.into_iter().filter(|slot| !slot.is_free()) {
+            let target = &mut segments[slot.group().locate(count).0];
+            slot.rehouse(&mut gaps, &mut target.gaps);
             target.put(slot, count);
-            target.used += 1;
             if target.is_full() {
-                target.grow(count);
+                target.make_room(window, count);
             }
         }
+    }
+
+    fn live(&self, window: u32) -> usize {
+        self.slots.iter().filter(|slot| !slot.is_free() && slot.is_live(window)).count()
+    }
+
+    fn rebuild(&mut self, live: usize, window: u32, segments: usize) {
+        let old = std::mem::replace(&mut self.slots, free_slots(capacity_for(live)));
+        self.used = 0;
+        for mut slot in old.into_iter().filter(|slot| !slot.is_free()) {
+            slot.expire(window, &mut self.gaps);
+            if slot.is_live(window) {
+                self.put(slot, segments);
+            }
+        }
+        self.gaps.trim();
     }
 
     fn put(&mut self, slot: Slot, segments: usize) {
-        let Place::Free(at) = self.place(slot.group(), locate(slot.group(), segments).1) else {
-            unreachable!("a group is in a window once");
+        let Place::Free(at) = self.place(slot.group(), slot.group().locate(segments).1) else {
+            unreachable!("a group is in a segment once");
         };
         self.slots[at] = slot;
+        self.used += 1;
+    }
+
+    /// Groups in ascending order have homes in ascending order, so a rebuild reads and writes from end to end.
+    #[inline]
+    fn home(&self, within: u64) -> usize {
+        ((u128::from(within) * self.slots.len() as u128) >> 64) as usize
     }
 }
 
@@ -207,33 +154,9 @@ fn free_slots(capacity: usize) -> Box<[Slot]> {
     vec![Slot::default(); capacity].into_boxed_slice()
 }
 
-/// The size that follows this one.
-fn size_after(capacity: usize) -> usize {
-    let step = (capacity + 1).next_power_of_two() / (2 * SIZE_STEPS);
-    capacity + step
-}
-
-/// Finds a group by linear probing from its home. There is always a free slot, so the walk ends.
-#[inline]
-fn place(slots: &[Slot], group: Fingerprint, within: u64) -> Place {
-    let mut at = home(slots, within);
-    loop {
-        let slot = &slots[at];
-        if slot.length == FREE {
-            return Place::Free(at);
-        }
-        if slot.high == group.high && slot.low == group.low {
-            return Place::Found(at);
-        }
-        at += 1;
-        if at == slots.len() {
-            at = 0;
-        }
-    }
-}
-
-/// Groups in ascending order have homes in ascending order, so a segment that grows is read and written from end to end.
-#[inline]
-fn home(slots: &[Slot], within: u64) -> usize {
-    ((u128::from(within) * slots.len() as u128) >> 64) as usize
+/// The smallest size for so many groups.
+fn capacity_for(groups: usize) -> usize {
+    let capacity = (groups * 100).div_ceil(LOAD_PERCENT_REBUILT).max(CAPACITY_MIN);
+    let step = (capacity / SIZE_STEPS + 1).next_power_of_two() / 2;
+    capacity.next_multiple_of(step)
 }

@@ -98,6 +98,12 @@ impl Duplicates {
         places.filter_map(|((_, offset, index), ())| self.rows.get((offset, index)))
     }
 
+    /// Those of one event id before a place, in the order of the log.
+    pub fn of_before(&self, event_id: CellKey, place: DuplicatePlace) -> impl DoubleEndedIterator<Item = Duplicate> {
+        let places = self.by_id.range((event_id, 0, 0)..(event_id, place.0, place.1));
+        places.filter_map(|((_, offset, index), ())| self.rows.get((offset, index)))
+    }
+
     pub fn changed(&self) -> usize {
         self.rows.changed() + self.by_id.changed()
     }
@@ -167,6 +173,7 @@ mod tests {
         assert_eq!(duplicates.iter().map(place).collect::<Vec<_>>(), [(0, 0), (0, 1), (1, 2), (1, 3)]);
         assert_eq!(duplicates.before((1, 3)).rev().map(place).collect::<Vec<_>>(), [(1, 2), (0, 1), (0, 0)]);
         assert_eq!(duplicates.of(one).map(place).collect::<Vec<_>>(), [(0, 0), (1, 2), (1, 3)]);
+        assert_eq!(duplicates.of_before(one, (1, 3)).map(place).collect::<Vec<_>>(), [(0, 0), (1, 2)]);
         assert_eq!(duplicates.changed(), 8);
     }
 }

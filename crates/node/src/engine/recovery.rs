@@ -55,6 +55,10 @@ pub struct Recovered {
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = State::new(hasher);
+    // Filters are worth much, but cells need room as well.
+    state.ledger.claims.limit_filter(table_bytes / 2);
+    state.ledger.entities.limit_filter(table_bytes / 4);
+    state.ledger.answers.limit_filter(table_bytes / 8);
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
@@ -230,6 +234,7 @@ fn start<L: Log + 'static>(
         messages: send_message,
         lookups: send_lookup,
         applied: log.end(),
+        durability: options.durability.level(),
     }));
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);

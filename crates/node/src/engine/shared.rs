@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
-use tally_core::counter::Declarations;
+use tally_core::counter::{Declarations, Durability};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Correction;
 use tally_core::op::Submission;
@@ -60,6 +60,10 @@ pub(super) struct Shared {
     pub checkpointed: AtomicU64,
     /// Everything before it is applied.
     pub applied: watch::Sender<Position>,
+    /// Where the log ended when it was opened, which is where its epoch begins.
+    pub epoch_began: u64,
+    /// The node's own.
+    pub durability: Durability,
     /// Odd while a correction is being applied; it changes with every correction.
     pub revision: AtomicU64,
     failed: OnceLock<Arc<str>>,
@@ -77,6 +81,7 @@ pub(super) struct Parts {
     pub messages: Sender<Message>,
     pub lookups: Sender<Lookup>,
     pub applied: Position,
+    pub durability: Durability,
 }
 
 impl Shared {
@@ -95,6 +100,8 @@ impl Shared {
             log_needed_from: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
             applied: watch::Sender::new(parts.applied),
+            epoch_began: parts.applied.offset,
+            durability: parts.durability,
             revision: AtomicU64::new(0),
             failed: OnceLock::new(),
             stopping: AtomicBool::new(false),
@@ -147,7 +154,7 @@ impl Shared {
         let mut counters = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(reading) = self.read_blocking(self.hasher.key(&id))? {
-                counters.push((id, reading.value));
+                counters.push((id, reading));
             }
         }
         Ok(Page { counters, next })

@@ -140,8 +140,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
                 remember(model, fact("time"), last);
                 return vec![Answer::Ignored];
             }
-            let liked =
-                remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
+            let liked = remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
             match liked {
                 None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
                 Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),
@@ -277,8 +276,8 @@ fn event(step: &Step) -> Event<'static> {
 
 fn options() -> EngineOptions {
     EngineOptions {
-        // Less than an empty table takes: every clean cell that is not in use leaves, and checkpoints come all the time.
-        table_bytes: 90_000,
+        // About what empty tables of cells and of the ledger take: every clean cell that is not in use leaves, and checkpoints come all the time.
+        table_bytes: 150_000,
         checkpoint_cells: 7,
         checkpoint_ledger_rows: 9,
         ..EngineOptions::default()
@@ -311,7 +310,7 @@ async fn contents(engine: &Engine) -> Vec<(Vec<u8>, i64)> {
     let (mut counters, mut after) = (Vec::new(), None);
     loop {
         let page = engine.scan(Vec::new(), after, 7).await.unwrap();
-        counters.extend(page.counters);
+        counters.extend(page.counters.into_iter().map(|(id, reading)| (id, reading.value)));
         after = page.next;
         if after.is_none() {
             return counters;
@@ -408,9 +407,9 @@ fn eventful_life() -> Vec<Vec<Step>> {
         vec![adds(0), adds(3), vec![Step::Delete(1), Step::Event(1, 2), Step::Set(2, 70, SetCondition::Always)]];
     life.extend((0..12).map(|n| vec![Step::Add(n, 1), Step::Event(n, 1), Step::Add(30, 1)]));
     life.extend((0..6).map(|n| vec![Step::Claim(n, 0), Step::Claim(n / 2, 0), Step::Like(n % 2, 1, 1, n % 3 != 0)]));
-    life.extend(
-        (0..4).map(|n| vec![Step::View(0, n), Step::View(0, n / 2), Step::Once(n as u8, 1, 1), Step::Once(0, 1, 1)]),
-    );
+    let viewed = |n: u8| vec![Step::View(0, n.into()), Step::View(0, (n / 2).into())];
+    life.extend((0..4).map(viewed));
+    life.extend((0..4).map(|n| vec![Step::Once(n, 1, 1), Step::Once(0, 1, 1)]));
     life.push(vec![Step::Flush, Step::Add(5, 5)]);
     life.extend((0..6).map(|n| vec![Step::Claim(n % 3, 0), Step::Once(1, n % 2, 1), Step::Like(0, 1, 2, n % 2 == 0)]));
     life.extend((0..6).map(|n| vec![Step::Add(n, 3), Step::Delete(n + 1), Step::Event(9, 1)]));

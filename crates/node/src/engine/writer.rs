@@ -250,7 +250,7 @@ impl<L: Log> Writer<L> {
     fn tell_duplicates(&self, audited: usize) {
         let duplicates = &self.state.ledger.duplicates;
         // Each is two rows: itself, and where it is by its event id.
-        let fresh = (duplicates.changed() - audited) / 2;
+        let fresh = duplicates.changed().saturating_sub(audited) / 2;
         for duplicate in duplicates.iter().rev().take(fresh.min(DUPLICATES_TOLD)) {
             let result = if duplicate.conflict { "CONFLICT" } else { "DROPPED_DUPLICATE" };
             tracing::info!(
@@ -302,26 +302,29 @@ impl<L: Log> Writer<L> {
         }
         self.state.ledger.forget_loaded();
         for _ in 0..segments {
-            if self.bytes() <= self.options.table_bytes {
+            if self.state.table.bytes() <= self.room() {
                 break;
             }
             self.state.table.thin_out();
         }
     }
 
-    /// The memory of the state.
-    fn bytes(&self) -> usize {
-        self.state.table.bytes() + self.other_bytes
+    /// Memory for cells: what the rest of the state leaves of it, and half of it in any case.
+    fn room(&self) -> usize {
+        let bytes = self.options.table_bytes;
+        bytes.saturating_sub(self.other_bytes).max(bytes / 2)
     }
 
-    /// Far over the bound: changed cells cannot leave before a cut has them, so writes have to wait for one.
+    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one; and what
+    /// is remembered of repeats leaves with its window.
     pub fn is_crowded(&self) -> bool {
-        self.bytes() > self.options.table_bytes + self.options.table_bytes / 4
+        let bound = self.options.table_bytes;
+        self.state.table.bytes() > self.room() + bound / 4 || self.other_bytes > bound
     }
 
     pub fn is_cut_due(&self) -> bool {
         let (table, options) = (&self.state.table, &self.options);
-        let full_of_changes = self.bytes() > options.table_bytes
+        let full_of_changes = table.bytes() > self.room()
             && (table.dirty() >= self.shared.cells.len().saturating_sub(self.shared.cells.cold()) / 4
                 || self.is_crowded());
         !table.is_cutting()

@@ -3,15 +3,20 @@
 //! Requests are read on threads of their own, each with its own listener and runtime ([`server`]); what they write goes to
 //! the engine as one submission per request, what they read comes from shared memory. Every error is a [`problem`].
 
+mod at_least;
+mod balance;
 mod body;
 mod counters;
+mod duplicates;
 mod envelope;
 mod events;
+mod explain;
 mod health;
 mod id;
 mod linger;
 mod memory;
 mod openapi;
+mod parameters;
 mod pattern;
 mod problem;
 mod pulse;

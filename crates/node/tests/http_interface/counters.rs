@@ -72,7 +72,7 @@ fn a_change_that_is_not_understood_changes_nothing() {
     node.post(path, r#"{"delta":9223372036854775808}"#).problem(400, "invalid-field");
     node.post(path, r#"{"delta":NaN}"#).problem(400, "invalid-body");
     node.post("/v1/counters/a/decrement", format!("{{\"delta\":{}}}", i64::MIN)).problem(400, "invalid-field");
-    node.send("POST", path, &[("idempotency-key", "k")], b"").problem(501, "not-implemented");
+    node.send("POST", path, &[("idempotency-key", "")], b"").problem(400, "invalid-field");
     node.get("/v1/counters/a?consistency=sometimes").problem(400, "invalid-parameter");
     node.get("/v1/counters/a?generation=3").problem(400, "invalid-parameter");
     assert_eq!(node.get("/v1/counters/a?consistency=latest").ok()["exists"], false);

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod consistency;
 mod counters;
+mod duplicates;
 mod events;
+mod explain;
 mod hostile;
 mod protocol;
 mod scenarios;

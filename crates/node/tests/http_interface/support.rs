@@ -90,6 +90,10 @@ impl TestNode {
         answer.json()["value"].as_i64().unwrap_or_else(|| panic!("{answer:?}"))
     }
 
+    pub fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+
     pub fn stop(mut self) {
         self.node.take().unwrap().stop().unwrap();
     }

@@ -47,6 +47,7 @@ scenarios! {
         unknown;
     on tally alone:
         declared
+        once
 }
 
 fn run_on_redis(file: &str) {

@@ -12,16 +12,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tally_core::counter::Declarations;
 use tally_core::fact;
+use tally_core::id::CellKey;
 use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
 use tally_core::op::{Answer, Submission};
 
 use super::Api;
+use super::at_least::{self, AtLeast};
 use super::body::Pieces;
 use super::envelope::Envelope;
 use super::id::{ID, IdPath, Named};
+use super::parameters::Parameters;
 use super::problem::{Kind, Problem, quoted};
 use crate::clock;
-use crate::engine::Committed;
+use crate::engine::{Committed, Engine, Reading, Refusal};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -55,6 +58,13 @@ pub struct Changed {
 #[serde(deny_unknown_fields)]
 pub struct Ids {
     ids: Vec<String>,
+    /// A token to wait for, as the parameter of the same name.
+    #[serde(default)]
+    #[schema(example = "1-0-4711")]
+    at_least: Option<String>,
+    /// How long to wait for it at most.
+    #[serde(default)]
+    wait_ms: Option<u64>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -108,7 +118,9 @@ pub async fn decrement(
 /// A counter that does not exist reads as 0 with `"exists": false`.
 #[utoipa::path(get, path = "/v1/counters/{id}", tag = "counters",
     params(("id" = String, Path, description = ID, example = "likes"),
-        ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node")),
+        ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node"),
+        ("at_least" = Option<String>, Query, description = at_least::TOKEN, example = "1-0-4711"),
+        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT)),
     responses((status = 200, description = "The value and what it is worth", body = Envelope), (status = 304, description = "The value is as If-None-Match says"),
         Problem))]
 pub async fn get(
@@ -119,24 +131,44 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     check_query(&uri)?;
     let named = named(&api, &id)?;
+    let parameters = Parameters::read(&uri, &["consistency", "generation", "at_least", "wait_ms"])?;
+    wait(&api, AtLeast::of(&parameters)?).await?;
     Ok(read(&api, named).await?.respond(&headers))
 }
 
 /// Reads many counters
+///
+/// All of them as of one generation: a correction is seen in all that it changes, or in none.
 #[utoipa::path(post, path = "/v1/counters/get", tag = "counters", request_body = Ids,
+    params(("at_least" = Option<String>, Query, description = at_least::TOKEN, example = "1-0-4711"),
+        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT)),
     responses((status = 200, description = "The values", body = Envelopes), Problem))]
-pub async fn get_many(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Envelopes>, Problem> {
+pub async fn get_many(
+    State(api): State<Api>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Envelopes>, Problem> {
+    let asked = AtLeast::query(&uri)?;
     let body = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?.collect().await?;
-    let Ids { ids } = parse(&body, r#"{"ids":["a","b"]}"#)?;
+    let Ids { ids, at_least, wait_ms } = parse(&body, r#"{"ids":["a","b"]}"#)?;
     if ids.len() > IDS_PER_READ_MAX {
         return Err(Problem::too_large("there are too many ids", IDS_PER_READ_MAX, "read them in several requests"));
     }
     let declarations = api.engine.declarations();
     let hasher = api.engine.hasher();
     let named = ids.iter().map(|id| Named::resolve(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
-    let reads = named.into_iter().map(|named| read(&api, named));
-    let counters = stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
-    Ok(Json(Envelopes { counters }))
+    let at_least = match (asked, AtLeast::new(at_least.as_deref(), wait_ms)?) {
+        (Some(_), Some(_)) => return Err(Problem::field("at_least", "in the query and in the body", "send it once")),
+        (asked, in_body) => asked.or(in_body),
+    };
+    wait(&api, at_least).await?;
+    let cells: Vec<_> = named.iter().map(|named| named.cell).collect();
+    let (readings, now_ms) = (read_together(&api.engine, &cells).await?, clock::now_ms());
+    let node = api.engine.durability();
+    let counters =
+        named.into_iter().zip(readings).map(|(named, reading)| Envelope::exact(named, reading, now_ms, node));
+    Ok(Json(Envelopes { counters: counters.collect() }))
 }
 
 /// Forgets an ad-hoc counter
@@ -166,13 +198,14 @@ async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<
             submission.add_once(cell, name, delta, hashed, key.as_bytes());
         }
         None => {
-            let counter = named.declared.map(|index| declarations.counter(index));
-            submission.add_to(cell, name, delta, counter.and_then(|counter| counter.durability));
+            submission.add_to(cell, name, delta, named.durability);
         }
     }
     let (answer, committed) = commit(api, submission).await?;
-    let changed =
-        |value, repeated| Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }));
+    let changed = |sum, repeated| {
+        let value = named.shown(sum);
+        Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }))
+    };
     match answer {
         Answer::Value(value) => changed(value, false),
         Answer::Repeated(value) => changed(value, true),
@@ -225,9 +258,25 @@ async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed)
     Ok((answer, committed))
 }
 
+/// Reads counters so that each correction is seen as a whole or not at all.
+pub async fn read_together(engine: &Engine, cells: &[CellKey]) -> Result<Vec<Option<Reading>>, Refusal> {
+    let read =
+        || stream::iter(cells.iter().copied().map(|cell| engine.get(cell))).buffered(READS_AT_ONCE).try_collect();
+    engine.consistently(read).await
+}
+
 async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
-    let reading = api.engine.get(named.cell).await?;
-    Ok(Envelope::exact(named.id, reading, clock::now_ms()))
+    let (engine, cell) = (&api.engine, named.cell);
+    // Value and generation belong together.
+    let reading = engine.consistently(|| engine.get(cell)).await?;
+    Ok(Envelope::exact(named, reading, clock::now_ms(), engine.durability()))
+}
+
+async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {
+    match at_least {
+        Some(at_least) => at_least.reached(&api.engine).await,
+        None => Ok(()),
+    }
 }
 
 fn named(api: &Api, id: &str) -> Result<Named, Problem> {
@@ -283,6 +332,7 @@ fn check_query(uri: &Uri) -> Result<(), Problem> {
                 let detail = format!("consistency is {value}; it can be cached or latest");
                 return Err(refused(detail).with("parameter", name).with("value", value));
             }
+            ("at_least" | "wait_ms", _) => {}
             _ => return Err(refused(format!("{name} is not known; use consistency")).with("parameter", name)),
         }
     }

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::id::Named;
 use crate::engine::Reading;
+use tally_core::counter::Durability;
 
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
 const TALLY_STALENESS_MS: HeaderName = HeaderName::from_static("tally-staleness-ms");
@@ -20,6 +22,7 @@ const CACHE_ONE_SECOND: HeaderValue = HeaderValue::from_static("max-age=1");
 pub struct Envelope {
     #[schema(example = "views:v42")]
     pub id: String,
+    /// What was counted; a counter that is declared with `floorAtZero` shows 0 for a sum below it.
     pub value: i64,
     pub kind: ReadKind,
     /// The number of the last correction that touched the counter; 0 is none.
@@ -28,6 +31,9 @@ pub struct Envelope {
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     pub as_of: String,
     pub staleness_ms: u64,
+    /// What an answered write to this counter means for the disk: `sync`, `interval` or `none`.
+    #[schema(example = "sync")]
+    pub durability: &'static str,
     /// Only when the counter does not exist, and then `false`: its value is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
@@ -41,11 +47,12 @@ pub enum ReadKind {
 }
 
 impl Envelope {
-    /// `reading` is `None` for a counter that does not exist.
-    pub fn exact(id: String, reading: Option<Reading>, as_of_ms: u64) -> Envelope {
+    /// `reading` is `None` for a counter that does not exist; `node` is the durability where a counter does not say.
+    pub fn exact(named: Named, reading: Option<Reading>, as_of_ms: u64, node: Durability) -> Envelope {
         Envelope {
-            id,
-            value: reading.map_or(0, |reading| reading.value),
+            value: reading.map_or(0, |reading| named.shown(reading.value)),
+            durability: named.durability.unwrap_or(node).name(),
+            id: named.id,
             kind: ReadKind::Exact,
             generation: reading.map_or(0, |reading| reading.generation),
             as_of: rfc3339(as_of_ms),
@@ -87,29 +94,58 @@ fn matches(known: &HeaderValue, etag: &str) -> bool {
 
 /// Milliseconds since 1970 as people and programs read them, such as `2026-11-15T18:00:00.000Z`.
 pub fn rfc3339(ms: u64) -> String {
-    let timestamp = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    format!("{:.3}", timestamp.unwrap_or(Timestamp::MAX))
+    rfc3339_signed(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
+/// The same for a time that a client has given, which may lie before 1970.
+pub fn rfc3339_signed(ms: i64) -> String {
+    let beyond = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(beyond))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const YAML: &str = "
+counters:
+  - {counterName: watching, mode: simple, floorAtZero: true, durability: none}
+";
+
+    fn envelope(id: &str, value: Option<i64>, as_of_ms: u64) -> Envelope {
+        let declarations = tally_core::counter::Declarations::parse(YAML).unwrap();
+        let named = Named::resolve(&declarations, &tally_core::id::CellHasher::new(1), id).unwrap();
+        let reading = value.map(|value| Reading { value, generation: 0 });
+        Envelope::exact(named, reading, as_of_ms, Durability::Sync)
+    }
+
     fn respond(value: Option<i64>, if_none_match: &'static str) -> Response {
         let mut headers = HeaderMap::new();
         headers.insert(IF_NONE_MATCH, HeaderValue::from_static(if_none_match));
-        Envelope::exact("a".to_owned(), value, 0).respond(&headers)
+        envelope("a", value, 0).respond(&headers)
     }
 
     #[test]
     fn an_envelope_says_what_its_value_is_worth() {
-        let envelope = Envelope::exact("views:v42".to_owned(), Some(123), 1_794_765_600_007);
+        let envelope = envelope("views:v42", Some(123), 1_794_765_600_007);
         assert_eq!(
             serde_json::to_string(&envelope).unwrap(),
-            r#"{"id":"views:v42","value":123,"kind":"exact","generation":0,"asOf":"2026-11-15T18:00:00.007Z","stalenessMs":0}"#
+            concat!(
+                r#"{"id":"views:v42","value":123,"kind":"exact","generation":0,"asOf":"2026-11-15T18:00:00.007Z","#,
+                r#""stalenessMs":0,"durability":"sync"}"#
+            )
         );
-        let absent = serde_json::to_value(Envelope::exact("x".to_owned(), None, 0)).unwrap();
+        let absent = serde_json::to_value(self::envelope("x", None, 0)).unwrap();
         assert_eq!((&absent["value"], &absent["exists"]), (&0.into(), &false.into()));
+    }
+
+    #[test]
+    fn a_floor_shows_zero_and_a_counter_tells_its_own_durability() {
+        for (sum, shown) in [(-3, 0), (0, 0), (4, 4)] {
+            let floored = envelope("watching", Some(sum), 0);
+            assert_eq!((floored.value, floored.durability), (shown, "none"));
+            assert_eq!(envelope("other", Some(sum), 0).value, sum);
+        }
     }
 
     #[test]

@@ -112,14 +112,6 @@ fn observe(metrics: &Metrics, outcome: &Outcome) {
     metrics.events.inc_by(outcome.events);
     metrics.events_invalid.inc_by(outcome.invalid);
     metrics.events_unmatched.inc_by(outcome.unmatched);
-    let entries = &metrics.entries;
-    entries.received.inc_by(outcome.received);
-    entries.counted.inc_by(outcome.counted);
-    entries.duplicate.inc_by(outcome.duplicate);
-    entries.conflict.inc_by(outcome.conflict);
-    entries.rejected.inc_by(outcome.rejected_count);
-    entries.ignored.inc_by(outcome.ignored);
-    entries.late.inc_by(outcome.late);
 }
 
 #[cfg(test)]

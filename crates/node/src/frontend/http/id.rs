@@ -6,7 +6,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tally_core::counter::{Declarations, Target};
+use tally_core::counter::{Declarations, Durability, Target};
 use tally_core::id::{CellHasher, CellKey, decode_part};
 
 use super::problem::{Kind, Problem, quoted};
@@ -50,6 +50,10 @@ pub struct Named {
     pub cell: CellKey,
     /// Which declared counter it is a cell of; `None` if it is ad hoc.
     pub declared: Option<u16>,
+    /// Whether reads show 0 for a sum below it.
+    pub floor_at_zero: bool,
+    /// `None`: as the node.
+    pub durability: Option<Durability>,
 }
 
 impl Named {
@@ -61,9 +65,20 @@ impl Named {
             Target::Declared { counter, .. } => Some(counter),
             Target::AdHoc(_) => None,
         };
-        let cell = hasher.key(target.id());
-        // A canonical id is text if its id was.
-        Ok(Named { id: String::from_utf8_lossy(target.id()).into_owned(), cell, declared })
+        let counter = declared.map(|index| declarations.counter(index));
+        Ok(Named {
+            // A canonical id is text if its id was.
+            id: String::from_utf8_lossy(target.id()).into_owned(),
+            cell: hasher.key(target.id()),
+            declared,
+            floor_at_zero: counter.is_some_and(|counter| counter.floor_at_zero),
+            durability: counter.and_then(|counter| counter.durability),
+        })
+    }
+
+    /// What reads show of a sum.
+    pub fn shown(&self, sum: i64) -> i64 {
+        if self.floor_at_zero { sum.max(0) } else { sum }
     }
 }
 

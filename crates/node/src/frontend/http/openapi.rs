@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::problem::ProblemBody;
-use super::{Api, counters, events, health, pattern};
+use super::{Api, balance, counters, duplicates, events, explain, health, pattern};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,6 +31,9 @@ pub fn routes() -> Router<Api> {
         .routes(routes!(counters::decrement))
         .routes(routes!(counters::get_many))
         .routes(routes!(pattern::aggregate))
+        .routes(routes!(explain::explain))
+        .routes(routes!(duplicates::duplicates))
+        .routes(routes!(balance::balance))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

@@ -4,14 +4,17 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use serde::Serialize;
 use tally_core::limits::SCAN_NAMES_MAX;
 
 use super::Api;
+use super::at_least::{self, AtLeast};
 use super::envelope::{ReadKind, rfc3339};
 use super::id::IdPath;
 use super::problem::{Kind, Problem};
 use crate::clock;
+use crate::engine::Engine;
 
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;
@@ -22,11 +25,12 @@ const PAGE_NAMES: usize = 1024;
 pub struct Aggregate {
     #[schema(example = "page_views_article_*")]
     pub pattern: String,
-    /// The sum.
+    /// The sum of what a read of each of them shows.
     pub value: i64,
     /// How many counters matched.
     pub counters: u64,
     pub kind: ReadKind,
+    /// The last correction that touched one of them; 0 is none.
     pub generation: u64,
     /// When the walk began: no part of the sum is older.
     #[schema(example = "2026-11-15T18:00:00.000Z")]
@@ -39,13 +43,20 @@ pub struct Aggregate {
 ///
 /// `*` stands for any text, also for none. What stands before the first `*` narrows the walk, so put it late.
 #[utoipa::path(get, path = "/v1/counters/{id}/aggregate", tag = "counters",
-    params(("id" = String, Path, description = "A pattern", example = "page_views_article_*")),
+    params(("id" = String, Path, description = "A pattern", example = "page_views_article_*"),
+        ("at_least" = Option<String>, Query, description = at_least::TOKEN, example = "1-0-4711"),
+        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT)),
     responses((status = 200, description = "The sum", body = Aggregate), Problem))]
-pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath) -> Result<Json<Aggregate>, Problem> {
+pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri) -> Result<Json<Aggregate>, Problem> {
+    if let Some(at_least) = AtLeast::query(&uri)? {
+        at_least.reached(&api.engine).await?;
+    }
     // Whoever waits for a turn holds nothing.
     let _turn = api.walks.acquire().await;
     let as_of_ms = clock::now_ms();
-    let sum = walk(&api, &Pattern::new(&pattern)).await?;
+    let engine = &api.engine;
+    let parsed = Pattern::new(&pattern);
+    let sum = engine.consistently(|| walk(engine, &parsed)).await?;
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();
         Problem::new(Kind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
@@ -56,7 +67,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath) -> Resul
         value,
         counters: sum.counters,
         kind: ReadKind::Exact,
-        generation: 0,
+        generation: sum.generation,
         as_of: rfc3339(as_of_ms),
         staleness_ms: clock::now_ms().saturating_sub(as_of_ms),
     }))
@@ -67,16 +78,21 @@ struct Sum {
     /// Wide enough for [`SCAN_NAMES_MAX`] counters of any value.
     value: i128,
     counters: u64,
+    /// The highest of them.
+    generation: u64,
 }
 
-async fn walk(api: &Api, pattern: &Pattern<'_>) -> Result<Sum, Problem> {
+async fn walk(engine: &Engine, pattern: &Pattern<'_>) -> Result<Sum, Problem> {
+    let declarations = engine.declarations();
     let mut sum = Sum::default();
     let mut after = None;
     for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
-        let page = api.engine.scan(pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
-        for (_, value) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
-            sum.value += i128::from(*value);
+        let page = engine.scan(pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
+        for (id, reading) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
+            let shown = declarations.counter_of(id).map_or(reading.value, |counter| counter.shown(reading.value));
+            sum.value += i128::from(shown);
             sum.counters += 1;
+            sum.generation = sum.generation.max(reading.generation);
         }
         after = page.next;
         if after.is_none() {

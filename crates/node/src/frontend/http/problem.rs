@@ -35,10 +35,11 @@ pub enum Kind {
     Overflow,
     IdempotencyConflict,
     IdempotencyFull,
+    TokenLost,
+    TokenNotReached,
     TooLarge,
     UnsupportedEncoding,
     TooManyCounters,
-    NotImplemented,
     Busy,
     DiskFull,
     LogFailed,
@@ -72,12 +73,13 @@ impl Kind {
             Kind::IdempotencyFull => {
                 ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept")
             }
+            Kind::TokenLost => ("token-lost", S::CONFLICT, "The write of this token is gone"),
+            Kind::TokenNotReached => ("token-not-reached", S::SERVICE_UNAVAILABLE, "The write is not there yet"),
             Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
             }
             Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "The pattern is too wide"),
-            Kind::NotImplemented => ("not-implemented", S::NOT_IMPLEMENTED, "Not in this version"),
             Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
             Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),

@@ -148,10 +148,10 @@ impl Connection {
     /// Runs commands until the input is used up, enough is pending, or a command wants more than a pass can do.
     fn slice(&self, work: &mut Work) -> End {
         let declarations = self.server.local.engine().declarations();
-        let Work { input, parser, pending, replies, .. } = work;
+        let Work { input, parser, pending, floored, replies, .. } = work;
         let replies_before = replies.len();
-        let mut pass =
-            Pass { server: &self.server, client: &self.client, declarations: &declarations, pending, replies };
+        let (server, client, declarations) = (&self.server, &self.client, &declarations);
+        let mut pass = Pass { server, client, declarations, pending, floored, replies };
         let mut commands = 0;
         let end = loop {
             let unread = input.unread();
@@ -183,18 +183,22 @@ impl Connection {
 
     /// Carries out what is pending and writes the replies that waited for it.
     async fn settle(&self, work: &mut Work) {
-        let Work { pending, answers, replies, .. } = work;
+        let Work { pending, floored, answers, replies, .. } = work;
         if pending.is_empty() {
             return;
         }
-        if pending.record_count == 0 && read_all(&self.server.local, &pending.ops, answers) {
-            pending.clear();
-            return replies.settle(answers);
-        }
-        match self.server.local.submit(pending, answers).await {
-            Ok(_) => replies.settle(answers),
+        let committed = match pending.record_count == 0 && read_all(&self.server.local, &pending.ops, answers) {
+            true => Ok(None),
+            false => self.server.local.submit(pending, answers).await.map(Some),
+        };
+        pending.clear();
+        match committed {
+            Ok(position) => {
+                floored.drain(..).for_each(|at| answers[at] = answers[at].floored());
+                replies.settle(answers, position);
+            }
             Err(refusal) => {
-                pending.clear();
+                floored.clear();
                 replies.refuse(Fault::from(refusal).bytes());
             }
         }

@@ -10,9 +10,8 @@ use super::integer::parse_i64;
 use super::parse::{Args, ProtocolError};
 use super::reply::{Replies, Shape};
 use super::server::Server;
-use super::target::{self, Intent};
+use super::target::{self, Intent, Located};
 use super::walk::Walk;
-use std::borrow::Cow;
 use tally_core::counter::Declarations;
 use tally_core::id::CellKey;
 use tally_core::limits;
@@ -31,14 +30,16 @@ pub enum Flow {
 
 pub type Outcome = Result<Flow, Fault>;
 
-/// A counter: its cell, and the id to log.
-pub type Place<'i> = (CellKey, Cow<'i, [u8]>);
+/// A counter: its cell, and what its id stands for.
+pub type Place<'i> = (CellKey, Located<'i>);
 
 pub struct Pass<'a> {
     pub server: &'a Server,
     pub client: &'a Client,
     pub declarations: &'a Declarations,
     pub pending: &'a mut Submission,
+    /// Which of the pending operations are answered with 0 for a sum below it.
+    pub floored: &'a mut Vec<usize>,
     pub replies: &'a mut Replies,
 }
 
@@ -133,8 +134,8 @@ impl Pass<'_> {
     /// Finds a counter, if the command may do there what it intends to.
     #[inline]
     pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
-        let id = target::locate(self.declarations, id, intent)?;
-        Ok((self.server.hasher.key(&id), id))
+        let located = target::locate(self.declarations, id, intent)?;
+        Ok((self.server.hasher.key(&located.id), located))
     }
 
     /// The same for every argument of a command, so that it does all or nothing.
@@ -145,18 +146,38 @@ impl Pass<'_> {
     /// Adds to a counter.
     #[inline]
     pub fn add(&mut self, id: &[u8], delta: i64) -> Outcome {
-        let (cell, id) = self.locate(id, Intent::Count)?;
-        self.pending.add(cell, &id, delta);
+        self.push_add(id, delta)?;
         self.replies.expect(Shape::Integer);
         Ok(Flow::Next)
     }
 
+    #[inline]
+    pub fn push_add(&mut self, id: &[u8], delta: i64) -> Result<(), Fault> {
+        let (cell, located) = self.locate(id, Intent::Count)?;
+        self.note_floor(&located);
+        self.pending.add_to(cell, &located.id, delta, located.durability);
+        Ok(())
+    }
+
     /// Reads a counter, in its turn.
     pub fn read(&mut self, id: &[u8], shape: Shape) -> Outcome {
-        let (cell, _) = self.locate(id, Intent::Read)?;
-        self.pending.get(cell);
+        let place = self.locate(id, Intent::Read)?;
+        self.push_get(&place);
         self.replies.expect(shape);
         Ok(Flow::Next)
+    }
+
+    pub fn push_get(&mut self, (cell, located): &Place<'_>) {
+        self.note_floor(located);
+        self.pending.get(*cell);
+    }
+
+    /// To be called before the operation is pushed.
+    #[inline]
+    pub fn note_floor(&mut self, located: &Located<'_>) {
+        if located.floor_at_zero {
+            self.floored.push(self.pending.ops.len());
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::encode::{Encoder, Protocol};
 use super::integer::decimal_len;
 use tally_core::limits;
 use tally_core::op::Answer;
+use tally_core::position::Position;
 
 /// How a reply is made from one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum Shape {
     Length,
     /// `FLUSHALL`: OK, whatever was there.
     Ok,
+    /// `TALLY.INCRBY`: the new value, whether it was counted now or before, and the position behind it.
+    Counted,
 }
 
 impl Shape {
@@ -48,10 +51,34 @@ impl Shape {
             (Shape::TtlSeconds | Shape::TtlMilliseconds, _) => encoder.integer(-1),
             (Shape::Type, _) => encoder.simple(if value_of(answer).is_some() { "string" } else { "none" }),
             (Shape::Length, _) => encoder.integer(value_of(answer).map_or(0, decimal_len) as i64),
-            (Shape::Integer | Shape::Previous, _) => unreachable!("{self:?} is not made from {answer:?}"),
+            (Shape::Integer | Shape::Previous | Shape::Counted, _) => {
+                unreachable!("{self:?} is not made from {answer:?}")
+            }
         }
     }
 }
+
+/// The reply to `TALLY.INCRBY`.
+fn write_counted(encoder: &mut Encoder<'_>, answer: Answer, position: Option<Position>) {
+    let (value, status) = match answer {
+        Answer::Value(value) => (value, "counted"),
+        Answer::Repeated(value) => (value, "repeated"),
+        Answer::OtherDelta(first) => return encoder.error(other_delta(first).as_bytes()),
+        Answer::Full => return encoder.error(IDS_FULL),
+        refused => return Shape::Counted.write(encoder, refused),
+    };
+    encoder.array(3);
+    encoder.integer(value);
+    encoder.simple(status);
+    encoder.bulk(position.expect("a write has a position").to_string().as_bytes());
+}
+
+fn other_delta(first: i64) -> String {
+    format!("CONFLICT this ID has changed the counter by {first} before: use a new ID for another change")
+}
+
+const IDS_FULL: &[u8] =
+    b"OOM as many IDs are kept as idempotency.maxKeys allows: try again later, or raise it; nothing was counted";
 
 fn value_of(answer: Answer) -> Option<i64> {
     match answer {
@@ -129,8 +156,8 @@ impl Replies {
         self.runs.push(Run::Present(count));
     }
 
-    /// Writes the replies that waited.
-    pub fn settle(&mut self, answers: &[Answer]) {
+    /// Writes the replies that waited. `position` is that of the commit; reads have none.
+    pub fn settle(&mut self, answers: &[Answer], position: Option<Position>) {
         let mut answers = answers;
         let mut literals = self.literals.as_slice();
         let mut encoder = Encoder::new(&mut self.out, self.protocol);
@@ -142,6 +169,10 @@ impl Replies {
                     for &answer in take(&mut answers, replies) {
                         Shape::Integer.write(&mut encoder, answer);
                     }
+                }
+                Run::Each(Shape::Counted, replies) => {
+                    let answers = take(&mut answers, replies).iter();
+                    answers.for_each(|&answer| write_counted(&mut encoder, answer, position));
                 }
                 Run::Each(shape, replies) => {
                     take(&mut answers, replies).iter().for_each(|&answer| shape.write(&mut encoder, answer));
@@ -225,7 +256,7 @@ mod tests {
         replies.say(|e| e.simple("last"));
         assert_eq!(text(&mut replies), "+first\r\n");
         use Answer::*;
-        replies.settle(&[Value(1), Overflow, Value(-3), Value(9), Absent, Value(9), Value(42), Absent]);
+        replies.settle(&[Value(1), Overflow, Value(-3), Value(9), Absent, Value(9), Value(42), Absent], None);
         assert_eq!(
             text(&mut replies),
             ":1\r\n-ERR increment or decrement would overflow\r\n+PONG\r\n$-1\r\n:-3\r\n:2\r\n*2\r\n$2\r\n42\r\n$-1\r\n+last\r\n"
@@ -251,7 +282,7 @@ mod tests {
         replies.say(|e| e.simple("PONG"));
         replies.expect(Shape::Integer);
         replies.say(|e| e.simple("PONG"));
-        replies.settle(&[Answer::Value(1)]);
+        replies.settle(&[Answer::Value(1)], None);
         replies.expect(Shape::Bulk);
         replies.refuse(b"BUSY");
         assert_eq!(text(&mut replies), "");
@@ -264,7 +295,7 @@ mod tests {
         let check = |shape: Shape, answer, expected: &str| {
             let mut replies = Replies::default();
             replies.expect(shape);
-            replies.settle(&[answer]);
+            replies.settle(&[answer], Some(Position { epoch: 1, log: 0, offset: 7 }));
             assert_eq!(text(&mut replies), expected, "{shape:?} {answer:?}");
         };
         check(Shape::Integer, Value(i64::MIN), ":-9223372036854775808\r\n");
@@ -287,5 +318,13 @@ mod tests {
         check(Shape::Length, Value(-10), ":3\r\n");
         check(Shape::Length, Absent, ":0\r\n");
         check(Shape::Ok, Yes, "+OK\r\n");
+        check(Shape::Counted, Value(-5), "*3\r\n:-5\r\n+counted\r\n$5\r\n1-0-7\r\n");
+        check(Shape::Counted, Repeated(4), "*3\r\n:4\r\n+repeated\r\n$5\r\n1-0-7\r\n");
+        check(Shape::Counted, Overflow, "-ERR increment or decrement would overflow\r\n");
+        check(
+            Shape::Counted,
+            OtherDelta(3),
+            "-CONFLICT this ID has changed the counter by 3 before: use a new ID for another change\r\n",
+        );
     }
 }

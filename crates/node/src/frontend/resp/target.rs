@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use std::borrow::Cow;
-use tally_core::counter::{Counter, Declarations, IdError, Target};
+use tally_core::counter::{Counter, Declarations, Durability, IdError, Target};
 
 /// What a command is about to do with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +14,24 @@ pub enum Intent {
     Overwrite,
 }
 
-/// The id to hash and to log.
+/// What an id stands for.
+pub struct Located<'i> {
+    /// The id to hash and to log.
+    pub id: Cow<'i, [u8]>,
+    /// Whether reads show 0 for a sum below it.
+    pub floor_at_zero: bool,
+    /// `None`: as the node.
+    pub durability: Option<Durability>,
+}
+
 #[inline]
-pub fn locate<'a>(declarations: &Declarations, id: &'a [u8], intent: Intent) -> Result<Cow<'a, [u8]>, Fault> {
+pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> Result<Located<'i>, Fault> {
     match declarations.resolve(id) {
-        Ok(Target::AdHoc(id)) => Ok(Cow::Borrowed(id)),
+        Ok(Target::AdHoc(id)) => Ok(Located { id: Cow::Borrowed(id), floor_at_zero: false, durability: None }),
         Ok(Target::Declared { counter, id }) => {
-            permit(declarations.counter(counter), intent)?;
-            Ok(id)
+            let counter = declarations.counter(counter);
+            permit(counter, intent)?;
+            Ok(Located { id, floor_at_zero: counter.floor_at_zero, durability: counter.durability })
         }
         Err(error) => Err(error.into()),
     }
@@ -37,7 +47,7 @@ fn permit(counter: &Counter, intent: Intent) -> Result<(), Fault> {
             counter.mode.name()
         ))),
         Intent::Overwrite => Err(Fault::from(format!(
-            "ERR counter '{name}' is declared, and clearing a declared counter comes with generations: only ad-hoc counters can be set, deleted or expired"
+            "ERR counter '{name}' is declared: clear it with DELETE /v1/counters/{name}, which is a correction; only ad-hoc counters can be set, deleted or expired"
         ))),
     }
 }
@@ -76,12 +86,13 @@ counters:
     fn a_refusal_names_the_counter_and_what_to_do_instead() {
         let declarations = Declarations::parse(YAML).unwrap();
         let refusal = |intent| {
-            String::from_utf8(locate(&declarations, b"views:7", intent).unwrap_err().bytes().to_vec()).unwrap()
+            let Err(fault) = locate(&declarations, b"views:7", intent) else { panic!("{intent:?} is permitted") };
+            String::from_utf8(fault.bytes().to_vec()).unwrap()
         };
         assert_eq!(
             refusal(Intent::Count),
             "ERR counter 'views' is declared as display and counts events: send them to POST /v1/events"
         );
-        assert!(refusal(Intent::Overwrite).contains("clearing a declared counter comes with generations"));
+        assert!(refusal(Intent::Overwrite).contains("clear it with DELETE /v1/counters/views"));
     }
 }

@@ -20,6 +20,8 @@ pub struct Work {
     pub input: Input,
     pub parser: Parser,
     pub pending: Submission,
+    /// Which of the pending operations are answered with 0 for a sum below it.
+    pub floored: Vec<usize>,
     pub answers: Vec<Answer>,
     pub replies: Replies,
 }
@@ -45,6 +47,8 @@ impl Work {
         self.pending.clear();
         self.pending.records.shrink_to(limits::RESP_BUFFER_BYTES_KEPT);
         self.pending.ops.shrink_to(limits::RESP_ARGUMENTS_KEPT);
+        self.floored.clear();
+        self.floored.shrink_to(limits::RESP_ARGUMENTS_KEPT);
         self.answers.clear();
         self.answers.shrink_to(limits::RESP_ARGUMENTS_KEPT);
     }

@@ -1,12 +1,14 @@
-//! Counting and reading: `INCR INCRBY DECR DECRBY GET MGET STRLEN SET GETSET GETDEL`.
+//! Counting and reading: `INCR INCRBY DECR DECRBY GET MGET STRLEN SET GETSET GETDEL`, and `TALLY.INCRBY`.
 
 use super::super::fault::{self, Fault};
 use super::super::integer::parse_i64;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
-use super::super::target::Intent;
+use super::super::target::{Intent, Located};
 use crate::clock;
+use tally_core::fact;
+use tally_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use tally_core::record::{Expiry, SetCondition};
 
 pub fn incr(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -26,6 +28,30 @@ pub fn decr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     pass.add(args.get(1), delta)
 }
 
+/// Adds, once per id if it has one.
+pub fn tally_incr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let delta = integer(args.get(2))?;
+    match args.from(3).collect::<Vec<_>>()[..] {
+        [] => pass.push_add(args.get(1), delta)?,
+        [word, once] if is(word, "ID") => push_add_once(pass, args.get(1), delta, once)?,
+        _ => return Err(fault::SYNTAX),
+    }
+    pass.replies.expect(Shape::Counted);
+    Ok(Flow::Next)
+}
+
+fn push_add_once(pass: &mut Pass<'_>, id: &[u8], delta: i64, once: &[u8]) -> Result<(), Fault> {
+    if once.is_empty() || once.len() > IDEMPOTENCY_KEY_BYTES_MAX {
+        let bytes = once.len();
+        return Err(Fault::from(format!("ERR ID has {bytes} bytes: use 1 to {IDEMPOTENCY_KEY_BYTES_MAX}")));
+    }
+    let (cell, located) = pass.locate(id, Intent::Count)?;
+    let key = fact::answer_key(&pass.server.hasher, &located.id, once);
+    pass.note_floor(&located);
+    pass.pending.add_once(cell, &located.id, delta, key, once);
+    Ok(())
+}
+
 pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     pass.read(args.get(1), Shape::Bulk)
 }
@@ -36,7 +62,7 @@ pub fn strlen(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 
 pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let places = pass.locate_all(args, Intent::Read)?;
-    places.iter().for_each(|(cell, _)| pass.pending.get(*cell));
+    places.iter().for_each(|place| pass.push_get(place));
     pass.replies.expect_values(places.len());
     Ok(Flow::Next)
 }
@@ -52,7 +78,7 @@ pub fn getset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn put(pass: &mut Pass<'_>, args: Args<'_>, condition: SetCondition, expiry: Expiry, shape: Shape) -> Outcome {
-    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     let value = parse_i64(args.get(2)).ok_or_else(|| Fault::not_a_counter_value(args.get(2)))?;
     pass.pending.set(cell, &id, value, condition, expiry);
     pass.replies.expect(shape);
@@ -60,7 +86,7 @@ fn put(pass: &mut Pass<'_>, args: Args<'_>, condition: SetCondition, expiry: Exp
 }
 
 pub fn getdel(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.delete(cell, &id);
     pass.replies.expect(Shape::Bulk);
     Ok(Flow::Next)

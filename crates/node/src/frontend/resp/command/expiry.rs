@@ -6,7 +6,7 @@ use super::super::fault::Fault;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
-use super::super::target::Intent;
+use super::super::target::{Intent, Located};
 use crate::clock;
 use tally_core::record::ExpireCondition;
 
@@ -32,7 +32,7 @@ fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64, sinc
         .checked_mul(unit_ms)
         .and_then(|ms| ms.checked_add_unsigned(since_ms))
         .ok_or_else(|| Fault::expire_time(name))?;
-    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     // A moment before 1970 has passed like any other.
     pass.pending.expire(cell, &id, u64::try_from(at_ms).unwrap_or(0), condition);
     pass.replies.expect(Shape::Done);
@@ -79,7 +79,7 @@ fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
 }
 
 pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let (cell, id) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.persist(cell, &id);
     pass.replies.expect(Shape::Done);
     Ok(Flow::Next)

@@ -10,7 +10,7 @@ use tally_core::limits;
 
 pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let places = pass.locate_all(args, Intent::Overwrite)?;
-    places.iter().for_each(|(cell, id)| pass.pending.delete(*cell, id));
+    places.iter().for_each(|(cell, located)| pass.pending.delete(*cell, &located.id));
     pass.replies.expect_present(places.len());
     Ok(Flow::Next)
 }
@@ -43,7 +43,7 @@ pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     }
     if !pass.declarations.is_empty() {
         return Err(Fault::of(
-            "ERR this would clear declared counters, and that comes with generations: delete ad-hoc counters with DEL",
+            "ERR this would clear declared counters, and that takes a correction each: delete ad-hoc counters with DEL",
         ));
     }
     pass.pending.flush();

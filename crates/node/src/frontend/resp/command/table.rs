@@ -8,7 +8,7 @@ const ADD: super::Keys = First { flags: "RW access update", note: "" };
 const EXPIRE: super::Keys = First { flags: "RW update", note: "" };
 const NO_AUTH: &str = "noscript loading stale fast no_auth allow_busy";
 
-pub static COMMANDS: [Command; 37] = [
+pub static COMMANDS: [Command; 38] = [
     Command::new("incr", 2, counter::incr)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
@@ -29,6 +29,10 @@ pub static COMMANDS: [Command; 37] = [
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
         .about("string", "Subtracts from a counter and answers its new value"),
+    Command::new("tally.incrby", -3, counter::tally_incr_by)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(ADD)
+        .about("string", "Adds to a counter, once per ID, and answers its value, whether it counted now, and a token"),
     Command::new("mget", -2, counter::mget)
         .flags("readonly fast", "@read @string @fast")
         .keys(All { flags: "RO access" })

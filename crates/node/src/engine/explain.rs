@@ -1,0 +1,231 @@
+//! Where a counter's number comes from: the last checkpoint and what memory has since, seen at one moment.
+//!
+//! The store goes over to a new checkpoint a little before the writer learns of it. What was read from both belongs together
+//! if the store stood at the same checkpoint before and after, and memory says that it continues exactly that one.
+
+use super::shared::Shared;
+use super::{Engine, Refusal};
+use crate::clock;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use tally_core::aggregate::{Balance, ParkedEntry, State};
+use tally_core::cell::Row as CellRow;
+use tally_core::id::CellKey;
+use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Row, Step};
+use tally_core::limits::STEPS_SHOWN_MAX;
+use tally_core::position::Position;
+use tally_core::record::DecodeError;
+
+/// How often the store is read again because a checkpoint ended meanwhile.
+const TRIES_MAX: usize = 1000;
+/// Corrections looked at in one turn: each may have many deltas, and the writer waits meanwhile.
+const CORRECTIONS_PER_TURN: usize = 16;
+
+/// Everything that is known about one counter.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The true sum; `None` if there is no such counter.
+    pub sum: Option<i64>,
+    /// The last correction that touched it, 0 if none did.
+    pub generation: u64,
+    /// What the last checkpoint says.
+    pub base: Option<i64>,
+    /// Where the last checkpoint stands; `None` if there is none.
+    pub checkpoint: Option<Position>,
+    pub applied: Position,
+    /// Its boxes other than `counted`.
+    pub boxes: Boxes,
+    /// The boxes of the declared counter it belongs to.
+    pub balance: Option<Balance>,
+    /// What waits for it, by bucket.
+    pub parked: Vec<(u64, ParkedEntry)>,
+    pub history: History,
+}
+
+/// What corrections have done to a counter.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The newest steps with their generations, the newest first.
+    pub newest: Vec<(u64, Step)>,
+    /// How many steps there are.
+    pub steps: u64,
+    /// By how much all of them changed it.
+    pub delta: i128,
+}
+
+/// Why a correction was made.
+#[derive(Clone, Debug)]
+pub struct Why {
+    pub cause: Cause,
+    pub reason: String,
+    /// By how much it says that it changes the counter asked about.
+    pub delta: i128,
+}
+
+/// What the store has of a counter, at one checkpoint.
+struct AtCheckpoint {
+    position: Option<Position>,
+    row: Option<CellRow>,
+    boxes: Boxes,
+    history: History,
+}
+
+impl Engine {
+    /// Everything about one counter at one moment. `name` is that of the declared counter it belongs to.
+    pub async fn facts(&self, cell: CellKey, name: Option<&str>) -> Result<Facts, Refusal> {
+        for _ in 0..TRIES_MAX {
+            let shared = self.shared.clone();
+            let read = tokio::task::spawn_blocking(move || AtCheckpoint::read(&shared, cell));
+            let Some(stored) = read.await.unwrap_or(Err(Refusal::ShuttingDown))? else { continue };
+            let (shared, name) = (self.shared.clone(), name.map(str::to_owned));
+            let look = move |state: &mut State| Facts::look(&shared, state, stored, cell, name.as_deref());
+            if let Some(facts) = self.visit(look).await? {
+                return Ok(facts);
+            }
+        }
+        Err(Refusal::busy())
+    }
+
+    /// Why some corrections were made, and what each says about the counter `id`. None of them is too new for memory and too
+    /// old for the store: memory is asked first.
+    pub async fn whys(&self, numbers: &[u64], id: &str) -> Result<Vec<Why>, Refusal> {
+        let mut whys = Vec::with_capacity(numbers.len());
+        for turn in numbers.chunks(CORRECTIONS_PER_TURN) {
+            let (numbers, of) = (turn.to_vec(), id.to_owned());
+            let look = move |state: &mut State| {
+                let known = |number| state.ledger.corrections.get(number).map(|correction| Why::of(correction, &of));
+                numbers.into_iter().map(known).collect::<Vec<_>>()
+            };
+            for (number, known) in turn.iter().zip(self.visit(look).await?) {
+                whys.push(match known {
+                    Some(why) => why,
+                    None => self.stored_why(*number, id).await?,
+                });
+            }
+        }
+        Ok(whys)
+    }
+
+    async fn stored_why(&self, number: u64, id: &str) -> Result<Why, Refusal> {
+        let row = self.ledger_row(LedgerKey::Correction(number).encode()).await?;
+        let missing =
+            || Refusal::StoreFailed(format!("correction {number} left steps, but is not there itself").into());
+        let correction = Correction::decode(&row.ok_or_else(missing)?).map_err(damaged)?;
+        Ok(Why::of(correction, id))
+    }
+}
+
+impl Why {
+    fn of(Correction { cause, reason, deltas, .. }: Correction, id: &str) -> Why {
+        let of_id = deltas.iter().filter(|delta| delta.id == id.as_bytes());
+        Why { cause, reason, delta: of_id.map(|delta| i128::from(delta.delta)).sum() }
+    }
+}
+
+impl AtCheckpoint {
+    /// Blocks on the store. `None` if a checkpoint ended in between.
+    fn read(shared: &Shared, cell: CellKey) -> Result<Option<AtCheckpoint>, Refusal> {
+        let read = || {
+            let position = position(shared)?;
+            let row = shared.store.get(cell)?;
+            let boxes = shared.store.ledger_get(&LedgerKey::Boxes(cell).encode())?;
+            let history = History::stored(shared, cell)?;
+            Ok((position, row, boxes, history, self::position(shared)?))
+        };
+        let (position, row, boxes, history, after) = read().map_err(|error| Refusal::store(&error))?;
+        if position != after {
+            return Ok(None);
+        }
+        let boxes = boxes.map(|row| Boxes::decode(&row)).transpose().map_err(damaged)?.unwrap_or_default();
+        Ok(Some(AtCheckpoint { position, row, boxes, history: history.map_err(damaged)? }))
+    }
+
+    /// Everything was flushed since.
+    fn void() -> AtCheckpoint {
+        AtCheckpoint { position: None, row: None, boxes: Boxes::default(), history: History::default() }
+    }
+}
+
+fn position(shared: &Shared) -> Result<Option<Position>, tally_storage::store::Error> {
+    Ok(shared.store.checkpoint()?.map(|checkpoint| checkpoint.position))
+}
+
+impl History {
+    fn stored(shared: &Shared, cell: CellKey) -> Result<Result<History, DecodeError>, tally_storage::store::Error> {
+        let (mut history, mut read) = (History::default(), Ok(()));
+        let range = LedgerKey::steps_of(cell);
+        shared.store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {
+            match LedgerKey::decode(key).and_then(|key| Ok((key, Step::decode(row)?))) {
+                Ok((LedgerKey::Step(_, generation), step)) => history.add_older(generation, step),
+                Ok(_) => {}
+                Err(error) => read = Err(error),
+            }
+            if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(read.map(|()| history))
+    }
+
+    /// Takes the next step back.
+    fn add_older(&mut self, generation: u64, step: Step) {
+        self.steps += 1;
+        self.delta += i128::from(step.delta);
+        if self.newest.len() < STEPS_SHOWN_MAX {
+            self.newest.push((generation, step));
+        }
+    }
+
+    /// Goes on with what is older than all of this.
+    fn followed_by(mut self, older: History) -> History {
+        self.steps += older.steps;
+        self.delta += older.delta;
+        let room = STEPS_SHOWN_MAX - self.newest.len();
+        self.newest.extend(older.newest.into_iter().take(room));
+        self
+    }
+}
+
+impl Facts {
+    /// Runs on the writer's thread. `None` if memory does not continue what was read.
+    fn look(shared: &Shared, state: &State, stored: AtCheckpoint, cell: CellKey, name: Option<&str>) -> Option<Facts> {
+        let stored = if state.store_is_void { AtCheckpoint::void() } else { stored };
+        let continued = shared.checkpointed.load(Ordering::Acquire);
+        if !state.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
+            return None;
+        }
+        let mut history = History::default();
+        state.ledger.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
+        let mut boxes = state.ledger.boxes.get(cell);
+        boxes.add(&stored.boxes);
+        let parked = state.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
+        let (sum, generation) = current(state, &stored, cell);
+        Some(Facts {
+            sum,
+            generation,
+            base: stored.row.map(|row| row.value),
+            checkpoint: stored.position,
+            applied: *shared.applied.borrow(),
+            boxes,
+            balance: name.and_then(|name| state.contracts.balance(name)),
+            parked: parked.collect(),
+            history: history.followed_by(stored.history),
+        })
+    }
+}
+
+/// The sum and the generation of a counter; if memory does not have it, it is as the checkpoint has it.
+fn current(state: &State, stored: &AtCheckpoint, cell: CellKey) -> (Option<i64>, u64) {
+    let (value, deadline, mark) = match state.table.knows(cell) {
+        true => (state.table.get(cell), state.table.deadline(cell), state.table.mark(cell)),
+        false => {
+            let row = stored.row.as_ref();
+            let deadline = row.and_then(|row| Some(row.expiry.as_ref()?.at_ms));
+            (row.map(|row| row.value), deadline, row.map(|row| row.mark).unwrap_or_default())
+        }
+    };
+    let is_due = deadline.is_some_and(|at_ms| at_ms <= clock::now_ms());
+    if is_due { (None, 0) } else { (value, mark.generation) }
+}
+
+fn damaged(error: DecodeError) -> Refusal {
+    Refusal::StoreFailed(format!("a row of the ledger is damaged: {error}").into())
+}

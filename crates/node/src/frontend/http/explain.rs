@@ -1,0 +1,250 @@
+//! `GET /v1/counters/{id}/explain`: where a number comes from, and that it all adds up.
+//!
+//! Everything is as of one position of the log. What can be known in two ways is looked up in both, and `holds` says whether
+//! they agree; each comparison is listed, so that one that fails names itself.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use tally_core::aggregate::ParkedEntry;
+use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
+
+use super::Api;
+use super::balance::Account;
+use super::envelope::{ReadKind, rfc3339, rfc3339_signed};
+use super::id::{ID, IdPath, Named};
+use super::problem::Problem;
+use crate::engine::{Facts, Why};
+
+/// Where a number comes from.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    #[schema(example = "views:v42")]
+    id: String,
+    /// The true sum.
+    value: i64,
+    /// What reads show of it.
+    shown: i64,
+    exists: bool,
+    kind: ReadKind,
+    /// The last correction that touched it; 0 is none.
+    generation: u64,
+    /// Only for a counter that is declared with `floorAtZero`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor: Option<Floor>,
+    /// What the last checkpoint has; none if there is no checkpoint, or the counter is newer.
+    base: Option<Base>,
+    /// By how much it has changed since then.
+    #[schema(value_type = i64)]
+    since_base: i128,
+    /// What was counted, without corrections.
+    #[schema(value_type = i64)]
+    counted: i128,
+    /// What all corrections together have changed.
+    #[schema(value_type = i64)]
+    corrected: i128,
+    /// How many corrections have touched it.
+    corrections_total: u64,
+    /// The newest 100 of them, the newest first.
+    corrections: Vec<CorrectionOf>,
+    /// None for ad-hoc counters.
+    boxes: Option<BoxesOf>,
+    /// Late entries that wait for their run.
+    parked: Vec<ParkedOf>,
+    positions: Positions,
+    /// The latest time of an entry of the counter; none where lateness is not declared.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    watermark: Option<String>,
+    /// Whether every check holds.
+    holds: bool,
+    checks: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Floor {
+    at_zero: bool,
+    /// How far the true sum lies below it.
+    debt: u64,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Base {
+    value: i64,
+    #[schema(example = "1-0-4711")]
+    position: String,
+}
+
+/// What one correction did to the counter.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct CorrectionOf {
+    generation: u64,
+    number: u64,
+    /// `proposal`, `late`, `clear` or `revert`.
+    #[schema(example = "late")]
+    cause: &'static str,
+    reason: String,
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    at: String,
+    /// The true sum just before.
+    before: i64,
+    delta: i64,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct BoxesOf {
+    /// Of this key, other than `counted` and only those that are not 0.
+    key: BTreeMap<&'static str, i64>,
+    /// Of the declared counter, over all of its keys.
+    counter: Account,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ParkedOf {
+    /// The hour in which it happened.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    bucket: String,
+    delta: i64,
+    entries: u64,
+    /// When it will count.
+    #[schema(example = "2026-11-15T20:10:00.000Z")]
+    due: String,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Positions {
+    /// The oldest record that the log still has.
+    #[schema(example = "1-0-0")]
+    log_start: String,
+    /// Where the base stands.
+    checkpoint: Option<String>,
+    /// Everything before it is in `value`.
+    applied: String,
+}
+
+/// Two ways to know the same.
+#[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Check {
+    #[schema(example = "received = counted + duplicate + conflict + rejected + ignored + late")]
+    what: &'static str,
+    #[schema(value_type = i64)]
+    left: i128,
+    #[schema(value_type = i64)]
+    right: i128,
+    holds: bool,
+}
+
+const AD_HOC: &str = "an ad-hoc counter has no boxes, because no events feed it; what clients added, set or deleted by \
+    its name is in `counted`";
+
+/// Says where a number comes from
+///
+/// Base, boxes, corrections, parked entries and positions, all as of one moment, and whether they add up.
+#[utoipa::path(get, path = "/v1/counters/{id}/explain", tag = "counters",
+    params(("id" = String, Path, description = ID, example = "views:v42")),
+    responses((status = 200, description = "Where the number comes from", body = Explanation), Problem))]
+pub async fn explain(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Explanation>, Problem> {
+    let declarations = api.engine.declarations();
+    let named = Named::resolve(&declarations, &api.engine.hasher(), &id)?;
+    let counter = named.declared.map(|index| &*declarations.counter(index).name);
+    let facts = api.engine.facts(named.cell, counter).await?;
+    let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
+    let whys = api.engine.whys(&numbers, &named.id).await?;
+    let log_start = api.engine.log().start().to_string();
+    Ok(Json(Explanation::new(named, &facts, whys, log_start)))
+}
+
+impl Explanation {
+    fn new(named: Named, facts: &Facts, whys: Vec<Why>, log_start: String) -> Explanation {
+        let value = facts.sum.unwrap_or(0);
+        let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
+        let checks = checks(facts, &whys);
+        let account = facts.balance.as_ref().map(|balance| Account::new(balance.received, &balance.boxes));
+        let position = facts.checkpoint.map(|position| position.to_string());
+        Explanation {
+            value,
+            shown: named.shown(value),
+            exists: facts.sum.is_some(),
+            kind: ReadKind::Exact,
+            generation: facts.generation,
+            floor: named.floor_at_zero.then(|| Floor { at_zero: true, debt: value.min(0).unsigned_abs() }),
+            base: facts.base.zip(position.clone()).map(|(value, position)| Base { value, position }),
+            since_base: i128::from(value) - i128::from(base),
+            counted: i128::from(value) - corrected,
+            corrected,
+            corrections_total: facts.history.steps,
+            corrections: facts.history.newest.iter().zip(whys).map(CorrectionOf::new).collect(),
+            boxes: account.map(|counter| BoxesOf { key: non_zero(&facts.boxes), counter }),
+            parked: facts.parked.iter().map(ParkedOf::new).collect(),
+            positions: Positions { log_start, checkpoint: position, applied: facts.applied.to_string() },
+            watermark: facts.balance.as_ref().and_then(|balance| balance.watermark_ms).map(rfc3339_signed),
+            holds: checks.iter().all(|check| check.holds),
+            checks,
+            note: named.declared.is_none().then_some(AD_HOC),
+            id: named.id,
+        }
+    }
+}
+
+fn non_zero(boxes: &Boxes) -> BTreeMap<&'static str, i64> {
+    let boxes = BoxKind::ALL.into_iter().map(|kind| (kind.name(), boxes.get(kind)));
+    boxes.filter(|(_, entries)| *entries != 0).collect()
+}
+
+/// Whatever is known in two ways.
+fn checks(facts: &Facts, whys: &[Why]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut check = |what, left: i128, right: i128| checks.push(Check { what, left, right, holds: left == right });
+    if let Some(balance) = &facts.balance {
+        let boxes = balance.boxes.received();
+        let what = "received = counted + duplicate + conflict + rejected + ignored + late";
+        check(what, balance.received.into(), boxes.into());
+        // An ad-hoc counter that was deleted begins anew, but its corrections are not forgotten.
+        let newest = facts.history.newest.first().map_or(0, |(generation, _)| *generation);
+        check("the generation is that of the last correction", facts.generation.into(), newest.into());
+    }
+    let parked: u64 = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
+    check("late = entries that are parked", facts.boxes.late.into(), parked.into());
+    let steps = facts.history.newest.iter().map(|(_, step)| i128::from(step.delta));
+    let said = whys.iter().map(|why| why.delta);
+    check("what corrections did = what they say they do", steps.sum(), said.sum());
+    let checkpoint = facts.checkpoint.map_or(0, |position| position.offset);
+    let not_passed = checkpoint.min(facts.applied.offset);
+    check("the checkpoint is not ahead of what is applied", checkpoint.into(), not_passed.into());
+    checks
+}
+
+impl CorrectionOf {
+    fn new(((generation, step), why): (&(u64, Step), Why)) -> CorrectionOf {
+        CorrectionOf {
+            generation: *generation,
+            number: step.number,
+            cause: cause(why.cause),
+            reason: why.reason,
+            at: rfc3339(step.at_ms),
+            before: step.before,
+            delta: step.delta,
+        }
+    }
+}
+
+fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Proposal(_) => "proposal",
+        Cause::Late { .. } => "late",
+        Cause::Clear => "clear",
+        Cause::Revert(_) => "revert",
+    }
+}
+
+impl ParkedOf {
+    fn new((bucket_ms, entry): &(u64, ParkedEntry)) -> ParkedOf {
+        ParkedOf { bucket: rfc3339(*bucket_ms), delta: entry.delta, entries: entry.entries, due: rfc3339(entry.due_ms) }
+    }
+}

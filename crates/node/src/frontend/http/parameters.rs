@@ -1,0 +1,89 @@
+//! The query of a request, strictly: what is not known, said twice or not a number is an error that names it.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use tally_core::limits::PAGE_ROWS_MAX;
+
+use super::problem::{Kind, Problem, quoted};
+
+/// Rows of a page if nobody says otherwise.
+const PAGE_ROWS: u64 = 100;
+
+pub struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads a query that may have these parameters and no others.
+    pub fn read(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
+        let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| refused("the query", "unreadable", &error.to_string()))?;
+        for (at, (name, value)) in parameters.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(unknown(name, known));
+            }
+            if parameters[..at].iter().any(|(before, _)| before == name) {
+                return Err(refused(name, value, "say it once"));
+            }
+        }
+        Ok(Parameters(parameters))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.text(name) else { return Ok(None) };
+        value.parse().map(Some).map_err(|_| refused(name, value, "send a whole number such as 7"))
+    }
+}
+
+/// How many rows a page may have.
+pub fn limit(parameters: &Parameters) -> Result<usize, Problem> {
+    let limit = parameters.number("limit")?.unwrap_or(PAGE_ROWS);
+    match usize::try_from(limit) {
+        Ok(limit @ 1..=PAGE_ROWS_MAX) => Ok(limit),
+        _ => Err(refused("limit", &limit.to_string(), &format!("send 1 to {PAGE_ROWS_MAX}"))),
+    }
+}
+
+/// A parameter that cannot have this value.
+pub fn refused(name: &str, value: &str, fix: &str) -> Problem {
+    let (name, value) = (quoted(name), quoted(value));
+    Problem::new(Kind::InvalidParameter, format!("{name} is {value}; {fix}"))
+        .with("parameter", name)
+        .with("value", value)
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let name = quoted(name);
+    let fix = match known {
+        [] => "leave it out".to_owned(),
+        known => format!("there is {}", known.join(", ")),
+    };
+    Problem::new(Kind::InvalidParameter, format!("the parameter {name} is not known; {fix}")).with("parameter", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<usize, Problem> {
+        limit(&Parameters::read(&format!("/v1/duplicates{query}").parse().unwrap(), &["limit", "before"])?)
+    }
+
+    #[test]
+    fn a_parameter_that_cannot_be_used_is_named() {
+        assert_eq!((read("").unwrap(), read("?limit=1000&before=x").unwrap()), (100, 1000));
+        for (query, named) in [
+            ("?limit=0", "limit is 0; send 1 to 1000"),
+            ("?limit=1001", "limit is 1001"),
+            ("?limit=ten", "limit is ten"),
+            ("?before=1&before=2", "before is 2; say it once"),
+            ("?after=1", "the parameter after is not known; there is limit, before"),
+        ] {
+            let problem = read(query).unwrap_err();
+            assert_eq!(problem.kind, Kind::InvalidParameter, "{query}");
+            assert!(problem.detail.starts_with(named), "{query}: {}", problem.detail);
+        }
+    }
+}

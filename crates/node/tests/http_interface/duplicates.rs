@@ -1,0 +1,126 @@
+//! `GET /v1/duplicates`: the audit of event ids that came again.
+
+use crate::support::TestNode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const YAML: &str = "
+counters:
+  - {counterName: impressions, mode: persistent, dimensions: [ad], rules: [{on: ad.shown, op: increment}]}
+  - {counterName: spend, mode: persistent, dimensions: [campaign], rules: [{on: ad.shown, op: increment}]}
+  - {counterName: clicks, mode: persistent, dimensions: [ad], rules: [{on: ad.clicked, op: increment}]}
+";
+
+fn start(dir: &TempDir) -> TestNode {
+    TestNode::start_with(|options| {
+        options.data_dir = dir.path().to_owned();
+        options.config = Some(YAML.to_owned());
+    })
+}
+
+fn event(id: &str, kind: &str, ad: &str) -> String {
+    json!({"eventId": id, "type": kind, "dimensions": {"ad": ad, "campaign": "c"}}).to_string()
+}
+
+fn list(node: &TestNode, query: &str) -> Value {
+    node.get(&format!("/v1/duplicates{query}")).ok()
+}
+
+fn ids(page: &Value) -> Vec<&str> {
+    page["duplicates"].as_array().unwrap().iter().map(|row| row["eventId"].as_str().unwrap()).collect()
+}
+
+/// All pages, one after the other.
+fn walk(node: &TestNode, query: &str, limit: usize) -> Vec<String> {
+    let (mut found, mut before) = (Vec::new(), String::new());
+    loop {
+        let page = list(node, &format!("?limit={limit}{query}{before}"));
+        assert!(ids(&page).len() <= limit);
+        found.extend(ids(&page).into_iter().map(str::to_owned));
+        match page["next"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => return found,
+        }
+    }
+}
+
+#[test]
+fn a_repeated_event_is_dropped_and_written_to_the_audit() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start(&dir);
+    assert_eq!(list(&node, ""), json!({"total": 0, "duplicates": []}));
+    let first = event("e1", "ad.shown", "a7");
+    node.post("/v1/events", &first).ok();
+    let outcome = node.post("/v1/events", format!("{first}\n{}", event("e1", "ad.shown", "a8"))).ok();
+    assert_eq!((&outcome["duplicate"], &outcome["conflict"], &outcome["counted"]), (&json!(2), &json!(2), &json!(0)));
+    assert_eq!((node.value("impressions:a7"), node.value("impressions:a8"), node.value("spend:c")), (1, 0, 1));
+
+    let page = list(&node, "");
+    assert_eq!(page["total"], 2);
+    let [conflict, duplicate] = page["duplicates"].as_array().unwrap().as_slice() else { panic!("{page}") };
+    assert_eq!((&conflict["conflict"], &duplicate["conflict"]), (&json!(true), &json!(false)));
+    assert_eq!(conflict["dimensions"], json!({"ad": "a8", "campaign": "c"}));
+    assert_eq!((&duplicate["eventId"], &duplicate["type"]), (&json!("e1"), &json!("ad.shown")));
+    assert_eq!((&duplicate["delta"], &duplicate["counters"]), (&json!(1), &json!(["impressions", "spend"])));
+    for row in [conflict, duplicate] {
+        let time = |name: &str| row[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(time("firstSeen") <= time("seenAgain"), "{row}");
+        assert_eq!(row["firstSeen"].as_str().unwrap().len(), "2026-11-15T18:00:00.000Z".len(), "{row}");
+    }
+    assert_eq!(duplicate["position"]["offset"], conflict["position"]["offset"], "they came in one batch");
+    assert!(duplicate["position"]["index"].as_u64() < conflict["position"]["index"].as_u64());
+}
+
+#[test]
+fn pages_lead_from_memory_into_the_store_and_miss_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = start(&dir);
+    let mut sent = Vec::new();
+    for life in 0..3 {
+        for n in 0..20 {
+            let id = format!("e{}", n % 7);
+            let kind = if n % 7 == 3 { "ad.clicked" } else { "ad.shown" };
+            // In every life but the first all of them were seen before.
+            if life > 0 || n >= 7 {
+                sent.push(id.clone());
+            }
+            node.post("/v1/events", event(&id, kind, "a")).ok();
+        }
+        // What was in memory goes to the store, and the next round comes on top of it.
+        if life < 2 {
+            node.stop();
+            node = start(&dir);
+        }
+    }
+    sent.reverse();
+    for limit in [1, 7, sent.len(), 1000] {
+        assert_eq!(walk(&node, "", limit), sent, "{limit}");
+    }
+    assert_eq!(list(&node, "?limit=1")["total"], sent.len());
+    let of = |id: &str| sent.iter().filter(|sent| *sent == id).cloned().collect::<Vec<_>>();
+    for limit in [1, 3, 100] {
+        assert_eq!(walk(&node, "&eventId=e2", limit), of("e2"));
+        assert_eq!(walk(&node, "&counter=clicks", limit), of("e3"));
+        assert_eq!(walk(&node, "&eventId=e2&counter=clicks", limit), [""; 0]);
+        assert_eq!(walk(&node, "&eventId=never", limit), [""; 0]);
+        assert_eq!(walk(&node, "&conflict=true", limit), [""; 0]);
+    }
+    assert_eq!(walk(&node, "&conflict=false&counter=spend", 4).len(), sent.len() - of("e3").len());
+}
+
+#[test]
+fn a_question_that_is_not_understood_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start(&dir);
+    for (query, named) in [
+        ("?limit=0", "limit is 0; send 1 to 1000"),
+        ("?limit=1001", "limit is 1001"),
+        ("?conflict=maybe", "conflict is maybe; send true or false"),
+        ("?before=yesterday", "before is yesterday; send the next of another page"),
+        ("?event=e1", "the parameter event is not known; there is eventId, counter, conflict, limit, before"),
+        ("?eventId=a&eventId=b", "eventId is b; say it once"),
+    ] {
+        let detail = node.get(&format!("/v1/duplicates{query}")).problem(400, "invalid-parameter");
+        assert!(detail.starts_with(named), "{query}: {detail}");
+    }
+}
