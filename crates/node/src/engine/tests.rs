@@ -140,7 +140,8 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
                 remember(model, fact("time"), last);
                 return vec![Answer::Ignored];
             }
-            let liked = remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
+            let liked =
+                remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
             match liked {
                 None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
                 Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),

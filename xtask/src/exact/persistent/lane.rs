@@ -7,7 +7,7 @@ use super::super::answer::{Answer, Boxes};
 use crate::client::{self, HttpClient};
 use crate::random::{Random, mix};
 use anyhow::{Result, bail, ensure};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::io;
 use std::iter::Sum;
 use std::net::SocketAddr;
@@ -70,6 +70,18 @@ impl Reached {
     /// Events whose id stood before.
     pub fn repeats(&self) -> u64 {
         self.events - self.different_ids
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reached { events, different_ids, conflicts, resent, counted_unanswered } = self;
+        let repeats = self.repeats();
+        write!(
+            f,
+            "{events} events in the log, {different_ids} ids, {repeats} repeats ({conflicts} conflicts); \
+             {resent} requests sent again, {counted_unanswered} of them had been counted"
+        )
     }
 }
 
