@@ -116,7 +116,9 @@ impl State {
         if !batch.records.is_empty() {
             assert!(batch.log_time_ms >= self.log_time_ms, "log time never runs backwards");
             self.log_time_ms = batch.log_time_ms;
-            self.timeline.passed(batch.log_time_ms, batch.offset);
+            if self.timeline.passed(batch.log_time_ms, batch.offset) {
+                self.contracts.advance(batch.log_time_ms);
+            }
             self.expire_due();
         }
         let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };

@@ -210,6 +210,11 @@ pub const PAGE_ROWS_MAX: usize = 1000;
 
 /// Audit rows that one request looks through for those it wants; `next` says where to go on.
 pub const AUDIT_ROWS_LOOKED_AT_MAX: usize = 20_000;
+/// Subscribers to the commits of a node, unless the configuration says otherwise.
+pub const SUBSCRIBERS_MAX: usize = 128;
+
+/// Deltas of a correction that a subscriber is told; the correction itself has them all.
+pub const DELTAS_TOLD_MAX: usize = 1000;
 
 /// Corrections of one counter that `explain` lists, the newest; all of them are in the sums.
 pub const STEPS_SHOWN_MAX: usize = 100;

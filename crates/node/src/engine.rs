@@ -112,7 +112,7 @@ pub enum Refusal {
 }
 
 /// How often reads are made again because a correction came in between.
-const CONSISTENT_READS_MAX: usize = 10_000;
+const CONSISTENT_READS_MAX: usize = 1_000;
 
 /// How long a caller should wait who was turned away.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -204,15 +204,18 @@ impl Engine {
     where
         F: Future<Output = Result<T, E>>,
     {
+        let mut applied = self.shared.applied.subscribe();
         for _ in 0..CONSISTENT_READS_MAX {
             let revision = self.shared.revision.load(Ordering::Acquire);
-            if revision % 2 == 0 {
-                let result = read().await?;
-                if self.shared.revision.load(Ordering::Acquire) == revision {
-                    return Ok(result);
-                }
+            if revision % 2 == 1 {
+                // The writer says so when it is done; its end of the channel is as old as we are.
+                let _ = applied.changed().await;
+                continue;
             }
-            tokio::task::yield_now().await;
+            let result = read().await?;
+            if self.shared.revision.load(Ordering::Acquire) == revision {
+                return Ok(result);
+            }
         }
         Err(Refusal::busy().into())
     }

@@ -1,9 +1,10 @@
-//! `tally check`: reads a configuration as `serve` would, and says what it found.
+//! `tally check`: reads a configuration as `serve` would, and says what it understood, defaults included.
 
 use crate::failure::{Failure, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use tally_core::counter::{Counter, Declarations};
+use tally_core::counter::duration::shown;
+use tally_core::counter::{Counter, Declarations, Dedup, Direction, Field, Lateness, Mode, Rule, schema};
 use tally_core::limits::CONFIG_BYTES_MAX;
 
 /// Check a configuration file without starting a server
@@ -11,18 +12,32 @@ use tally_core::limits::CONFIG_BYTES_MAX;
 #[command(after_help = "\
 Example:
   tally check counters.yaml
+  tally check --schema > config.schema.json   for editors that check YAML by a JSON Schema
 An error shows the line, the column and the text it is about, and the exit code is 1.")]
 pub struct CheckArgs {
     /// The configuration, in YAML
-    file: PathBuf,
+    #[arg(required_unless_present = "schema")]
+    file: Option<PathBuf>,
+    /// Print the JSON Schema of a configuration instead
+    #[arg(long, conflicts_with = "file")]
+    schema: bool,
 }
 
 pub fn run(args: CheckArgs) -> Result<()> {
-    let declarations = parse(&args.file, &read(&args.file)?)?;
-    println!("{}: {} declared", args.file.display(), counted(declarations.counters().len(), "counter"));
+    let Some(file) = args.file else {
+        print!("{}", schema());
+        return Ok(());
+    };
+    let declarations = parse(&file, &read(&file)?)?;
+    println!("{}: {} declared", file.display(), counted(declarations.counters().len(), "counter"));
     for counter in declarations.counters() {
         println!("  {}", describe(counter));
+        for (setting, value) in settings(counter) {
+            println!("    {setting:<12} {value}");
+        }
     }
+    let keys = declarations.idempotency();
+    println!("  idempotency of direct writes: keys are known for {}, at most {}", shown(keys.keep_ms), keys.keys_max);
     Ok(())
 }
 
@@ -53,9 +68,62 @@ pub fn parse(file: &Path, yaml: &str) -> Result<Declarations> {
 
 fn describe(counter: &Counter) -> String {
     let key: String = counter.dimensions.iter().map(|dimension| format!(":{{{dimension}}}")).collect();
-    let events: Vec<&str> = counter.rules.iter().map(|rule| &*rule.on).collect();
+    let events: Vec<String> = counter.rules.iter().map(event).collect();
     let fed = if events.is_empty() { String::new() } else { format!(", fed by {}", events.join(", ")) };
     format!("{}{key}  {}{fed}", counter.name, counter.mode.name())
+}
+
+fn event(rule: &Rule) -> String {
+    match rule.op {
+        Direction::Increment => rule.on.to_string(),
+        Direction::Decrement => format!("{} (decrement)", rule.on),
+    }
+}
+
+/// What holds for a counter, whether its declaration says so or not.
+fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
+    let mut settings = Vec::new();
+    match counter.mode {
+        Mode::Simple => {}
+        Mode::Display => {
+            settings.push(("dedup", counter.dedup.as_ref().map_or("none: every event counts".into(), dedup)))
+        }
+        Mode::Transition => settings.push(("entity", entity(&counter.entity))),
+        Mode::Persistent => settings.push(("idempotency", "each eventId once, forever; events need one".into())),
+    }
+    if counter.mode != Mode::Transition && !counter.rules.is_empty() {
+        let value = counter.lateness.map_or("none: events count whenever they come".into(), lateness);
+        settings.push(("lateness", value));
+    }
+    let floor = if counter.floor_at_zero { "true: reads show 0 for a sum below it" } else { "false" };
+    settings.push(("floorAtZero", floor.into()));
+    settings.push(("durability", counter.durability.map_or("as the node", |durability| durability.name()).into()));
+    settings
+}
+
+fn dedup(dedup: &Dedup) -> String {
+    let seq = dedup.seq.then_some("seq");
+    let by: Vec<&str> = dedup.by.iter().map(Field::name).chain(seq).collect();
+    let without = if dedup.required { "events need them" } else { "events without them count (default)" };
+    format!("by {} within {}; {without}", by.join(", "), shown(dedup.window_ms))
+}
+
+fn entity(fields: &[Field]) -> String {
+    match fields {
+        [] => "none: every event counts as it comes".into(),
+        fields => fields.iter().map(Field::name).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn lateness(lateness: Lateness) -> String {
+    let Lateness { allowed_ms, corrected_ms, every_ms, restated_ms } = lateness;
+    format!(
+        "allowed {}, corrected up to {} every {}, older restated every {}",
+        shown(allowed_ms),
+        shown(corrected_ms),
+        shown(every_ms),
+        shown(restated_ms)
+    )
 }
 
 fn counted(count: usize, noun: &str) -> String {

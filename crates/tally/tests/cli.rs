@@ -125,15 +125,77 @@ fn a_wrong_configuration_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_right_configuration_is_summed_up() {
+fn a_right_configuration_is_summed_up_with_its_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("counters.yaml");
-    let yaml =
-        "counters:\n  - {counterName: views, mode: display, dimensions: [video], rules: [{on: seen, op: increment}]}\n";
+    let yaml = "\
+counters:
+  - {counterName: views, mode: display, dimensions: [video], rules: [{on: seen, op: increment}]}
+  - counterName: plays
+    mode: display
+    dedup: {by: [seq, device, session], window: 90s}
+    lateness: {every: 5m}
+    rules: [{on: played, op: increment}]
+  - {counterName: hits, mode: display, dedup: none, durability: none, rules: [{on: hit, op: increment}]}
+  - counterName: likes
+    mode: transition
+    dimensions: [content]
+    entity: [user, content]
+    rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]
+  - {counterName: online, mode: transition, floorAtZero: true, rules: [{on: came, op: increment}]}
+  - {counterName: paid, mode: persistent, rules: [{on: bought, op: increment}]}
+  - {counterName: stock, mode: simple}
+";
     std::fs::write(&file, yaml).unwrap();
     let output = tally(&["check", file.to_str().unwrap()]);
-    assert!(output.status.success());
-    assert!(stdout(&output).contains("views:{video}  display, fed by seen"), "{}", stdout(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let expected = format!("{}: 7 counters declared{UNDERSTOOD}", file.display());
+    assert_eq!(stdout(&output), expected);
+}
+
+const UNDERSTOOD: &str = "
+  views:{video}  display, fed by seen
+    dedup        by session, seq within 1m; events without them count (default)
+    lateness     none: events count whenever they come
+    floorAtZero  false
+    durability   as the node
+  plays  display, fed by played
+    dedup        by device, session, seq within 90s; events need them
+    lateness     allowed 10s, corrected up to 2h every 5m, older restated every 1d
+    floorAtZero  false
+    durability   as the node
+  hits  display, fed by hit
+    dedup        none: every event counts
+    lateness     none: events count whenever they come
+    floorAtZero  false
+    durability   none
+  likes:{content}  transition, fed by liked, unliked (decrement)
+    entity       user, content
+    floorAtZero  false
+    durability   as the node
+  online  transition, fed by came
+    entity       none: every event counts as it comes
+    floorAtZero  true: reads show 0 for a sum below it
+    durability   as the node
+  paid  persistent, fed by bought
+    idempotency  each eventId once, forever; events need one
+    lateness     none: events count whenever they come
+    floorAtZero  false
+    durability   sync
+  stock  simple
+    floorAtZero  false
+    durability   as the node
+  idempotency of direct writes: keys are known for 1d, at most 10000000
+";
+
+#[test]
+fn the_schema_in_the_docs_is_the_one_the_program_prints() {
+    let output = tally(&["check", "--schema"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    // After a change: tally check --schema > docs/formats/config.schema.json
+    assert_eq!(stdout(&output), include_str!("../../../docs/formats/config.schema.json"));
+    assert_eq!(tally(&["check", "--schema", "counters.yaml"]).status.code(), Some(2));
+    assert_eq!(tally(&["check"]).status.code(), Some(2));
 }
 
 #[test]

@@ -134,6 +134,13 @@ impl Contracts {
         memories.map(|dedup| needed_from_ms(dedup.window_ms(), log_time_ms)).min()
     }
 
+    /// Gives back the memory of counters that nobody feeds any more.
+    pub(super) fn advance(&mut self, log_time_ms: u64) {
+        for dedup in self.active.iter_mut().filter_map(|contract| contract.dedup.as_mut()) {
+            dedup.advance(log_time_ms);
+        }
+    }
+
     #[inline]
     pub(super) fn prefetch(&self, op: &Op, stamp: &Stamp) {
         if op.kind == OpKind::Entry

@@ -45,6 +45,11 @@ impl Corrections {
         &self.open
     }
 
+    /// The last number given to a proposal or correction.
+    pub fn last_number(&self) -> u64 {
+        self.number
+    }
+
     /// Which correction reverted this one.
     pub fn reverted_by(&self, number: u64) -> Option<u64> {
         self.reverted.get(&number).copied()

@@ -31,11 +31,14 @@ impl Config {
 }
 
 impl Timeline {
+    /// Notes a batch. Answers `true` about once a second.
     #[inline]
-    pub fn passed(&mut self, log_time_ms: u64, offset: u64) {
-        if self.marks.back().is_none_or(|(last_ms, _)| log_time_ms >= last_ms + MARK_EVERY_MS) {
+    pub fn passed(&mut self, log_time_ms: u64, offset: u64) -> bool {
+        let due = self.marks.back().is_none_or(|(last_ms, _)| log_time_ms >= last_ms + MARK_EVERY_MS);
+        if due {
             self.marks.push_back((log_time_ms, offset));
         }
+        due
     }
 
     pub fn configured(&mut self, from: u64, declarations: &Declarations) {

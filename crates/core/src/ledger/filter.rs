@@ -12,10 +12,10 @@ use crate::limits::FILTER_BYTES_MAX;
 const WORDS: usize = 8;
 type Block = [u64; WORDS];
 
-/// The first part, in blocks: 256 KiB.
-const BLOCKS_MIN: usize = 4096;
+/// The first part, in blocks: 1 MiB.
+const BLOCKS_MIN: usize = 1 << 14;
 /// The largest part that counts as small, in blocks: 16 MiB.
-const BLOCKS_SMALL: usize = BLOCKS_MIN << 6;
+const BLOCKS_SMALL: usize = BLOCKS_MIN << 4;
 /// Keys per block, on average, when a part is full: 24 bits per key while it is small, 13.5 bits then.
 const KEYS_PER_BLOCK_SMALL: u64 = 21;
 const KEYS_PER_BLOCK: u64 = 38;
@@ -29,9 +29,12 @@ pub(super) struct Filter {
 }
 
 struct Part {
-    /// Not a type with an alignment of its own: only an array of integers comes from the system zeroed already, and
-    /// hundreds of megabytes take a while to fill.
-    blocks: Vec<Block>,
+    /// Not blocks with an alignment of their own: only integers come from the system zeroed already, and hundreds of
+    /// megabytes take a while to fill.
+    words: Vec<u64>,
+    /// The first word at the beginning of a cache line.
+    start: usize,
+    blocks: usize,
     room: u64,
 }
 
@@ -57,13 +60,15 @@ impl Filter {
     /// Whether the key may have been inserted. `false` is certain.
     #[inline]
     pub fn maybe(&self, key: CellKey) -> bool {
-        self.gave_up || self.parts.iter().rev().any(|part| part.maybe(key))
+        let mask = mask(key);
+        self.gave_up || self.parts.iter().rev().any(|part| part.maybe(key, &mask))
     }
 
-    pub fn insert(&mut self, key: CellKey) {
+    /// Answers whether it is certain that the key was not inserted before.
+    pub fn insert(&mut self, key: CellKey) -> bool {
         // A key that is answered "maybe" already needs no room.
         if self.maybe(key) {
-            return;
+            return false;
         }
         if self.parts.last().is_none_or(|part| part.room == 0) {
             self.grow();
@@ -72,6 +77,7 @@ impl Filter {
             part.insert(key);
             self.keys += 1;
         }
+        true
     }
 
     /// Keys that were inserted, removed rows among them.
@@ -80,7 +86,7 @@ impl Filter {
     }
 
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.blocks.len() * size_of::<Block>()).sum()
+        self.parts.iter().map(|part| part.blocks * size_of::<Block>()).sum()
     }
 
     pub fn bytes_max(&self) -> usize {
@@ -100,7 +106,7 @@ impl Filter {
     }
 
     fn grow(&mut self) {
-        let twice = self.parts.last().map_or(BLOCKS_MIN, |part| 2 * part.blocks.len());
+        let twice = self.parts.last().map_or(BLOCKS_MIN, |part| 2 * part.blocks);
         let left = (self.bytes_max.saturating_sub(self.bytes())) / size_of::<Block>();
         // The last part takes what is left under the bound.
         self.add_part(if left >= BLOCKS_MIN { twice.min(left) } else { twice });
@@ -110,8 +116,7 @@ impl Filter {
         if blocks.saturating_mul(size_of::<Block>()) > self.bytes_max.saturating_sub(self.bytes()) {
             return self.give_up();
         }
-        let keys_per_block = if blocks <= BLOCKS_SMALL { KEYS_PER_BLOCK_SMALL } else { KEYS_PER_BLOCK };
-        self.parts.push(Part { blocks: vec![[0; WORDS]; blocks], room: blocks as u64 * keys_per_block });
+        self.parts.push(Part::new(blocks));
     }
 
     fn give_up(&mut self) {
@@ -121,31 +126,39 @@ impl Filter {
 }
 
 impl Part {
+    fn new(blocks: usize) -> Part {
+        let words = vec![0u64; (blocks + 1) * WORDS];
+        // If it cannot be told, a block may take two cache lines.
+        let start = words.as_ptr().align_offset(size_of::<Block>()).min(WORDS);
+        let keys_per_block = if blocks <= BLOCKS_SMALL { KEYS_PER_BLOCK_SMALL } else { KEYS_PER_BLOCK };
+        Part { words, start, blocks, room: blocks as u64 * keys_per_block }
+    }
+
     #[inline]
-    fn maybe(&self, key: CellKey) -> bool {
-        let block = &self.blocks[self.block_of(key)];
-        let mask = mask(key);
+    fn maybe(&self, key: CellKey, mask: &Block) -> bool {
+        let block = &self.words[self.block_of(key)..][..WORDS];
         // All words without a branch between them.
-        (0..WORDS).fold(0, |missing, word| missing | mask[word] & !block[word]) == 0
+        block.iter().zip(mask).fold(0, |missing, (word, bit)| missing | bit & !word) == 0
     }
 
     fn insert(&mut self, key: CellKey) {
         let at = self.block_of(key);
-        let mask = mask(key);
-        for (word, bit) in self.blocks[at].iter_mut().zip(mask) {
+        for (word, bit) in self.words[at..][..WORDS].iter_mut().zip(mask(key)) {
             *word |= bit;
         }
         self.room -= 1;
     }
 
-    /// The upper half of the key as a fraction of 2⁶⁴, times the number of blocks.
+    /// Where a key's block begins: the upper half of the key as a fraction of 2⁶⁴, times the number of blocks.
+    #[inline]
     fn block_of(&self, key: CellKey) -> usize {
         let upper = key.as_u128() >> 64;
-        ((upper * self.blocks.len() as u128) >> 64) as usize
+        self.start + ((upper * self.blocks as u128) >> 64) as usize * WORDS
     }
 }
 
 /// One bit per word, chosen by six bits each of the key's lower half, above the flag bits, which are always zero.
+#[inline]
 fn mask(key: CellKey) -> Block {
     let bits = (key.as_u128() >> CellKey::FLAG_BITS) as u64;
     std::array::from_fn(|word| 1 << (bits >> (6 * word) & 63))
@@ -162,7 +175,7 @@ mod tests {
 
     /// Inserts so many keys; answers how many of as many others are taken for them.
     fn false_positives(filter: &mut Filter, keys: u64) -> u64 {
-        (0..keys).for_each(|n| filter.insert(key(n)));
+        (0..keys).for_each(|n| _ = filter.insert(key(n)));
         assert!((0..keys).all(|n| filter.maybe(key(n))), "a key that was inserted is never denied");
         (keys..2 * keys).filter(|n| filter.maybe(key(*n))).count() as u64
     }
@@ -174,9 +187,9 @@ mod tests {
         for filter in [&mut grown, &mut sized] {
             let wrong = false_positives(filter, 1_000_000);
             assert!(wrong <= 10_000, "{wrong} of a million");
-            assert!(filter.bytes() <= 8 << 20, "{} bytes", filter.bytes());
+            assert!(filter.bytes() <= 4 << 20, "{} bytes", filter.bytes());
         }
-        assert_eq!((grown.parts.len(), sized.parts.len()), (4, 1));
+        assert_eq!((grown.parts.len(), sized.parts.len()), (2, 1));
     }
 
     #[test]
@@ -199,8 +212,8 @@ mod tests {
 
     #[test]
     fn at_its_bound_a_filter_gives_up_and_answers_maybe() {
-        // Parts of 256, 512 and then 232 KiB less: the third one is too small to be worth it.
-        let bytes_max = (768 + 200) << 10;
+        // Parts of one and two MiB; what is left is too little for a third.
+        let bytes_max = (3 << 20) + (900 << 10);
         let mut filter = Filter::default();
         filter.limit(bytes_max);
         let mut n = 0;
@@ -209,7 +222,7 @@ mod tests {
             n += 1;
             assert!(filter.bytes() <= bytes_max);
         }
-        assert!(n > (4096 + 8192) * KEYS_PER_BLOCK_SMALL);
+        assert!(n > 3 * BLOCKS_MIN as u64 * KEYS_PER_BLOCK_SMALL);
         assert_eq!(filter.bytes(), 0);
         assert!(filter.maybe(key(n + 1)));
         filter.insert(key(n + 1));
@@ -218,17 +231,17 @@ mod tests {
 
     #[test]
     fn the_last_part_takes_what_the_bound_leaves() {
-        let bytes_max = (256 + 300) << 10;
+        let bytes_max = (1 << 20) + (1100 << 10);
         let mut filter = Filter::default();
         filter.limit(bytes_max);
-        (0..100_000).for_each(|n| filter.insert(key(n)));
+        (0..400_000).for_each(|n| _ = filter.insert(key(n)));
         assert_eq!(filter.bytes(), bytes_max);
     }
 
     #[test]
     fn a_key_that_comes_again_takes_no_room() {
         let mut filter = Filter::default();
-        (0..1_000_000).for_each(|n| filter.insert(key(n % 100)));
+        (0..1_000_000).for_each(|n| _ = filter.insert(key(n % 100)));
         assert_eq!((filter.keys(), filter.parts.len()), (100, 1));
     }
 }

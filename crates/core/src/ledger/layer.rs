@@ -66,8 +66,8 @@ impl<V: Row + Clone> Layer<V> {
 
     /// Sets a row whose key is known.
     pub fn put(&mut self, key: CellKey, value: V) {
-        self.len += u64::from(self.get(key).is_none());
-        self.filter.insert(key);
+        let is_new = self.filter.insert(key) && self.filter_is_complete || self.look(key).flatten().is_none();
+        self.len += u64::from(is_new);
         self.changes.recent.put(key, value);
     }
 
@@ -149,7 +149,9 @@ impl<V: Row + Clone> Layer<V> {
 
     /// Keys that a scan of the store has found.
     pub fn filter_add(&mut self, keys: &[CellKey]) {
-        keys.iter().for_each(|key| self.filter.insert(*key));
+        for key in keys {
+            self.filter.insert(*key);
+        }
     }
 
     /// The scan has come to the store's end: from now on the filter's "no" is believed.

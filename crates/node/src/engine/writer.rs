@@ -289,6 +289,8 @@ impl<L: Log> Writer<L> {
             self.shared.revision.fetch_add(1, Ordering::AcqRel);
             self.apply(log_time_ms);
             self.shared.revision.fetch_add(1, Ordering::AcqRel);
+            // Whoever waits for the whole of it must not have been told before.
+            self.shared.applied.send_replace(self.log.end());
         }
         self.batch.clear();
         Ok(Correction { at_ms: appended?, ..correction })

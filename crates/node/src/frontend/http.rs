@@ -6,12 +6,15 @@
 mod at_least;
 mod balance;
 mod body;
+mod commits;
+mod corrections;
 mod counters;
 mod duplicates;
 mod envelope;
 mod events;
 mod explain;
 mod health;
+mod history;
 mod id;
 mod linger;
 mod memory;
@@ -31,8 +34,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX, HTTP_WALKS_MAX};
-use tokio::sync::Semaphore;
+use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX, HTTP_WALKS_MAX, SUBSCRIBERS_MAX};
+use tokio::sync::{Semaphore, watch};
 
 pub use server::{Server, serve};
 
@@ -40,6 +43,9 @@ use crate::engine::Engine;
 use crate::metrics::{HttpRequest, Metrics};
 use memory::Memory;
 use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
+
+/// Cold counters that one request reads at the same time.
+const READS_AT_ONCE: usize = 32;
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]
@@ -59,6 +65,9 @@ pub struct Options {
     pub linger: Duration,
     /// How long requests under way may take to finish when the node stops.
     pub grace: Duration,
+    pub subscribers_max: usize,
+    /// How long a subscription may be silent.
+    pub heartbeat: Duration,
 }
 
 impl Default for Options {
@@ -72,6 +81,8 @@ impl Default for Options {
             idle_timeout: Duration::from_secs(75),
             linger: Duration::from_secs(2),
             grace: Duration::from_secs(10),
+            subscribers_max: SUBSCRIBERS_MAX,
+            heartbeat: Duration::from_secs(15),
         }
     }
 }
@@ -85,13 +96,19 @@ struct Api {
     memory: Arc<Memory>,
     /// Turns for walks through the store.
     walks: Arc<Semaphore>,
+    /// Places for subscribers.
+    subscribers: Arc<Semaphore>,
+    /// Turns true when the node stops, or loses its sender: what has no end by itself ends then.
+    stopping: watch::Receiver<bool>,
 }
 
 impl Api {
-    fn new(engine: Engine, options: Options) -> Api {
+    fn new(engine: Engine, options: Options, stopping: watch::Receiver<bool>) -> Api {
         let memory = Arc::new(Memory::new(options.memory_bytes));
         let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
-        Api { metrics: Arc::clone(engine.metrics()), engine, options: Arc::new(options), memory, walks }
+        let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
+        let metrics = Arc::clone(engine.metrics());
+        Api { metrics, engine, options: Arc::new(options), memory, walks, subscribers, stopping }
     }
 }
 

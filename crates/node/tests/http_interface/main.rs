@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod commits;
 mod consistency;
+mod corrections;
 mod counters;
 mod duplicates;
 mod events;

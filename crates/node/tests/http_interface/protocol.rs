@@ -76,6 +76,15 @@ fn the_description_has_every_route_and_a_page_without_foreign_scripts() {
         ("/v1/counters/{id}/explain", "get"),
         ("/v1/duplicates", "get"),
         ("/v1/balance", "get"),
+        ("/v1/counters/{id}/history", "get"),
+        ("/v1/corrections", "get"),
+        ("/v1/corrections/{n}", "get"),
+        ("/v1/corrections/{n}", "delete"),
+        ("/v1/corrections/{n}/preview", "get"),
+        ("/v1/corrections/{n}/preview", "post"),
+        ("/v1/corrections/{n}/apply", "post"),
+        ("/v1/corrections/{n}/revert", "post"),
+        ("/v1/commits", "get"),
         ("/healthz", "get"),
         ("/readyz", "get"),
         ("/metrics", "get"),
@@ -86,6 +95,7 @@ fn the_description_has_every_route_and_a_page_without_foreign_scripts() {
         let never_fails = ["/healthz", "/metrics"].contains(&path);
         assert!(never_fails || problem == "#/components/schemas/Problem", "{method} {path}: {operation}");
     }
+    assert!(description["paths"]["/v1/corrections"]["post"]["responses"]["201"].is_object(), "proposing is missing");
     let schemas = description["components"]["schemas"].as_object().unwrap();
     for schema in ["Envelope", "Outcome", "Problem", "Aggregate"] {
         assert!(schemas.contains_key(schema), "{schema} is missing in {:?}", schemas.keys());

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -59,6 +60,18 @@ impl TestNode {
         TestNode { address: node.http_addr().unwrap(), node: Some(node), dir: Some(dir) }
     }
 
+    /// Stops in good order, which takes a checkpoint, and starts again.
+    pub fn restarted(self) -> TestNode {
+        self.restart(|_| {})
+    }
+
+    /// Another node on what this one has on its disk at this moment: what a power cut would leave.
+    pub fn after_a_crash(&self) -> TestNode {
+        let dir = tempfile::tempdir().unwrap();
+        copy(self.dir.as_ref().unwrap().path(), dir.path());
+        TestNode::open(dir, |_| {})
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -107,6 +120,19 @@ impl Drop for TestNode {
     }
 }
 
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -142,7 +168,12 @@ impl Answer {
 
     #[track_caller]
     pub fn ok(&self) -> Value {
-        assert_eq!(self.status, 200, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        self.with_status(200)
+    }
+
+    #[track_caller]
+    pub fn with_status(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{} {}", self.head, String::from_utf8_lossy(&self.body));
         self.json()
     }
 }
@@ -157,7 +188,7 @@ pub fn read_answer(stream: &mut TcpStream) -> Option<Answer> {
 }
 
 /// Reads an answer without its body, and not a byte further.
-fn read_head(stream: &mut TcpStream) -> Option<Answer> {
+pub fn read_head(stream: &mut TcpStream) -> Option<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

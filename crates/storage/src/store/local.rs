@@ -4,19 +4,36 @@
 //! one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
 //! a keyspace of its own, the next generation; the file `CURRENT` names the one in force.
 
+#[cfg(test)]
+mod measure;
+
 use super::key::Key;
 use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
 use arc_swap::ArcSwap;
-use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
+use fjall::compaction::Leveled;
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
+};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tally_core::cell::Row;
 use tally_core::id::CellKey;
 
 const CURRENT: &str = "CURRENT";
+
+/// Bits per key of the filters, on every level, the last one too: most ids that are looked up in the ledger were never
+/// seen, and only a filter can say so without reading rows. One lookup in 120 reads a block for nothing, per table asked.
+const FILTER_BITS: f32 = 10.0;
+
+/// Tables that cuts may leave before they are merged; the first level holds as many. Keys are hashes, so each merge rewrites
+/// that whole level, and each step down most of what it meets. A model of 80 million rows in cuts of 500,000, at an eighth of
+/// the size, wrote 4.0 bytes per byte with 16 tables and 8.7 with fjall's own 4. Reads pay for it: they ask a filter of
+/// each cut that waits.
+const TABLES_BEFORE_MERGE: u8 = 16;
 
 pub struct LocalStore {
     dir: PathBuf,
@@ -205,9 +222,15 @@ fn open_generation(db: &Database, number: u64) -> Result<Generation, Error> {
     Ok(Generation { number, keyspace: db.keyspace(&generation_name(number), options)? })
 }
 
-/// Keys are hashes, so blocks do not compress; index and filter are read in parts, since a cut's tables are not pinned.
+/// Keys are hashes, so blocks do not compress. Index and filter are read in parts, since a cut's tables are not pinned, and
+/// a whole filter would push everything else out of a small cache.
+///
+/// fjall writes these options down when it makes a keyspace; one that exists keeps those it was made with.
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
+        .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS))))
+        .expect_point_read_hits(false)
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(TABLES_BEFORE_MERGE)))
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
         .data_block_size_policy(BlockSizePolicy::all(4 * 1024))
         .index_block_partitioning_policy(PartitioningPolicy::all(true))

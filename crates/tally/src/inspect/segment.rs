@@ -4,6 +4,7 @@ use super::{moment, readable};
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 use tally_core::event::Event;
+use tally_core::ledger::{Correction, Proposal, Row};
 use tally_core::record::{Expiry, Record};
 use tally_wal::batch;
 use tally_wal::segment::{self, Header};
@@ -111,6 +112,23 @@ fn describe(record: &Record<'_>) -> String {
             format!("config   version {version}, {} bytes of YAML", yaml.len())
         }
         Record::Event(event) => format!("event    {}", describe_event(event)),
+        Record::AddOnce { name, id, delta } => format!("once     {} {delta:+} id {}", readable(name), readable(id)),
+        Record::Propose(proposal) => match Proposal::decode(proposal) {
+            Ok(Proposal { reason, author, deltas, .. }) => {
+                format!("propose  {} deltas: {reason} ({author})", deltas.len())
+            }
+            Err(error) => format!("propose  {error}"),
+        },
+        Record::Withdraw { number } => format!("withdraw proposal {number}"),
+        Record::Correct(correction) => match Correction::decode(correction) {
+            Ok(Correction { generation, number, reason, author, deltas, .. }) => {
+                format!(
+                    "correct  generation {generation}, number {number}, {} deltas: {reason} ({author})",
+                    deltas.len()
+                )
+            }
+            Err(error) => format!("correct  {error}"),
+        },
     }
 }
 

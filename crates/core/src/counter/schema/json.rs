@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(terms["if"]["properties"]["mode"]["const"], mode.name());
             for field in names(counter) {
                 let yaml = format!("counters: [{{counterName: c, mode: {}, {field}: 1}}]", mode.name());
-                // Names and modes twice are another error.
+                // A name or a mode a second time is another error.
                 let message = Declarations::parse(&yaml).unwrap_err().message;
                 let refused = message.contains("does not go with mode");
                 assert_eq!(

@@ -69,6 +69,16 @@ fn persistent_counters_are_declared_as_they_were_specified() {
 }
 
 #[test]
+fn the_example_of_the_guide_is_understood() {
+    let guide = include_str!("../../../../../docs/guide/counters.md");
+    let yaml = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let declarations = Declarations::parse(yaml).unwrap();
+    let modes: Vec<_> = declarations.counters().iter().map(|counter| counter.mode).collect();
+    assert_eq!(modes, [Mode::Display, Mode::Transition, Mode::Persistent]);
+    assert_eq!(declarations.idempotency(), Idempotency::DEFAULT, "the example shows the defaults");
+}
+
+#[test]
 fn every_setting_is_understood() {
     let views = parsed(&one(
         "display",

@@ -16,20 +16,19 @@ use tally_core::id::CellKey;
 use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
 use tally_core::op::{Answer, Submission};
 
-use super::Api;
 use super::at_least::{self, AtLeast};
 use super::body::Pieces;
+use super::corrections::{self, Cleared};
 use super::envelope::Envelope;
+use super::history;
 use super::id::{ID, IdPath, Named};
-use super::parameters::Parameters;
+use super::parameters::{Parameters, refused};
 use super::problem::{Kind, Problem, quoted};
+use super::{Api, READS_AT_ONCE};
 use crate::clock;
 use crate::engine::{Committed, Engine, Reading, Refusal};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// Cold counters that one request reads at the same time.
-const READS_AT_ONCE: usize = 32;
 
 /// By how much to change a counter; an empty body means 1.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -73,11 +72,21 @@ pub struct Envelopes {
     counters: Vec<Envelope>,
 }
 
+/// What is left of a counter that somebody deleted.
 #[derive(Serialize, utoipa::ToSchema)]
-pub struct Deleted {
-    id: String,
-    /// Whether there was such a counter.
-    deleted: bool,
+#[serde(untagged)]
+pub enum Deleted {
+    /// An ad-hoc counter is forgotten.
+    Forgotten {
+        id: String,
+        /// Whether there was such a counter.
+        deleted: bool,
+        /// The position in the log behind the change.
+        #[schema(example = "1-0-4711")]
+        token: String,
+    },
+    /// A declared one is brought to 0 by a correction.
+    Cleared(Cleared),
 }
 
 /// Adds to a counter and answers its new value
@@ -120,7 +129,8 @@ pub async fn decrement(
     params(("id" = String, Path, description = ID, example = "likes"),
         ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node"),
         ("at_least" = Option<String>, Query, description = at_least::TOKEN, example = "1-0-4711"),
-        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT)),
+        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT),
+        ("generation" = Option<u64>, Query, description = "What this generation last said, instead of what is true now")),
     responses((status = 200, description = "The value and what it is worth", body = Envelope), (status = 304, description = "The value is as If-None-Match says"),
         Problem))]
 pub async fn get(
@@ -133,6 +143,9 @@ pub async fn get(
     let named = named(&api, &id)?;
     let parameters = Parameters::read(&uri, &["consistency", "generation", "at_least", "wait_ms"])?;
     wait(&api, AtLeast::of(&parameters)?).await?;
+    if let Some(generation) = generation(&uri)? {
+        return Ok(history::read_generation(&api, named, generation).await?.respond(&headers));
+    }
     Ok(read(&api, named).await?.respond(&headers))
 }
 
@@ -171,19 +184,29 @@ pub async fn get_many(
     Ok(Json(Envelopes { counters: counters.collect() }))
 }
 
-/// Forgets an ad-hoc counter
-#[utoipa::path(delete, path = "/v1/counters/{id}", tag = "counters", params(("id" = String, Path, description = ID, example = "likes")),
-    responses((status = 200, description = "It is gone", body = Deleted), Problem))]
-pub async fn delete(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Deleted>, Problem> {
+/// Forgets an ad-hoc counter, or clears a declared one
+///
+/// Clearing is a correction: it makes a generation, says why, and can be reverted. The bare name of a declared counter clears
+/// all of its keys at once.
+#[utoipa::path(delete, path = "/v1/counters/{id}", tag = "counters",
+    params(("id" = String, Path, description = ID, example = "likes"),
+        ("reason" = Option<String>, Query, description = "Why a declared counter is cleared; `cleared` if left out"),
+        ("author" = Option<String>, Query, description = "Who clears it; `anonymous` if left out")),
+    responses((status = 200, description = "It is gone, or 0", body = Deleted), Problem))]
+pub async fn delete(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<Deleted>, Problem> {
+    if let Some(cleared) = corrections::clear(&api, &id, &uri).await? {
+        return Ok(Json(Deleted::Cleared(cleared)));
+    }
     let named = named(&api, &id)?;
-    if named.declared.is_some() {
-        let detail = format!("{} belongs to a declared counter; clearing those comes with a later version", named.id);
-        return Err(Problem::new(Kind::DeclaredCounter, detail).with("id", named.id));
+    if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
+        let fix = format!("leave it out: {} is ad hoc, and is forgotten without a reason", named.id);
+        return Err(refused("the query", query, &fix));
     }
     let mut submission = Submission::default();
     submission.delete(named.cell, named.id.as_bytes());
-    let (answer, _) = commit(&api, submission).await?;
-    Ok(Json(Deleted { id: named.id, deleted: matches!(answer, Answer::Value(_)) }))
+    let (answer, committed) = commit(&api, submission).await?;
+    let (deleted, token) = (matches!(answer, Answer::Value(_)), committed.position.to_string());
+    Ok(Json(Deleted::Forgotten { id: named.id, deleted, token }))
 }
 
 async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<Changed>, Problem> {
@@ -312,12 +335,23 @@ fn delta_out_of_range(delta: &str) -> Problem {
 }
 
 /// Parses a small document; `example` shows what it should look like.
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         let unknown = error.to_string().starts_with("unknown field");
         let kind = if unknown { Kind::UnknownField } else { Kind::InvalidBody };
         Problem::new(kind, format!("{}; send a body such as {example}", quoted(&error.to_string())))
     })
+}
+
+/// The generation that a read asks for; [`check_query`] has read the query before.
+fn generation(uri: &Uri) -> Result<Option<u64>, Problem> {
+    let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(None) };
+    let asked = parameters.into_iter().find(|(name, _)| name == "generation");
+    let number = |(name, value): (String, String)| {
+        let fix = "send a number such as 0, which is before all corrections";
+        value.parse().map_err(|_| refused(&name, &value, fix))
+    };
+    asked.map(number).transpose()
 }
 
 fn check_query(uri: &Uri) -> Result<(), Problem> {
@@ -332,8 +366,11 @@ fn check_query(uri: &Uri) -> Result<(), Problem> {
                 let detail = format!("consistency is {value}; it can be cached or latest");
                 return Err(refused(detail).with("parameter", name).with("value", value));
             }
-            ("at_least" | "wait_ms", _) => {}
-            _ => return Err(refused(format!("{name} is not known; use consistency")).with("parameter", name)),
+            ("at_least" | "wait_ms" | "generation", _) => {}
+            _ => {
+                let detail = format!("{name} is not known; use consistency, generation, at_least or wait_ms");
+                return Err(refused(detail).with("parameter", name));
+            }
         }
     }
     Ok(())
@@ -396,10 +433,10 @@ mod tests {
     #[test]
     fn a_query_says_how_consistent_the_read_must_be() {
         let check = |query: &str| check_query(&format!("/v1/counters/a{query}").parse().unwrap());
-        for query in ["", "?", "?consistency=cached", "?consistency=latest"] {
+        for query in ["", "?", "?consistency=cached", "?consistency=latest", "?generation=3"] {
             check(query).unwrap();
         }
-        for query in ["?consistency=eventual", "?generation=3", "?consistency"] {
+        for query in ["?consistency=eventual", "?generations=3", "?consistency"] {
             assert_eq!(check(query).unwrap_err().kind, Kind::InvalidParameter, "{query}");
         }
     }

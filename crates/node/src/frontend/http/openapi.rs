@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::problem::ProblemBody;
-use super::{Api, balance, counters, duplicates, events, explain, health, pattern};
+use super::{Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, pattern};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -17,6 +17,7 @@ use super::{Api, balance, counters, duplicates, events, explain, health, pattern
     tags(
         (name = "events", description = "What happened"),
         (name = "counters", description = "How many"),
+        (name = "corrections", description = "What was wrong, and why"),
         (name = "node", description = "The node itself"),
     )
 )]
@@ -34,6 +35,13 @@ pub fn routes() -> Router<Api> {
         .routes(routes!(explain::explain))
         .routes(routes!(duplicates::duplicates))
         .routes(routes!(balance::balance))
+        .routes(routes!(history::history))
+        .routes(routes!(corrections::list, corrections::propose))
+        .routes(routes!(corrections::get, corrections::withdraw))
+        .routes(routes!(corrections::preview))
+        .routes(routes!(corrections::apply))
+        .routes(routes!(corrections::revert))
+        .routes(routes!(commits::commits))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

@@ -37,6 +37,23 @@ impl Parameters {
     }
 }
 
+/// Which part of a list that has the newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    pub limit: usize,
+    /// Only what is older than this; the `next` of the page before.
+    pub before: u64,
+}
+
+impl Paging {
+    pub const PARAMETERS: [&str; 2] = ["limit", "before"];
+
+    pub fn read(uri: &Uri) -> Result<Paging, Problem> {
+        let parameters = Parameters::read(uri, &Paging::PARAMETERS)?;
+        Ok(Paging { limit: limit(&parameters)?, before: parameters.number("before")?.unwrap_or(u64::MAX) })
+    }
+}
+
 /// How many rows a page may have.
 pub fn limit(parameters: &Parameters) -> Result<usize, Problem> {
     let limit = parameters.number("limit")?.unwrap_or(PAGE_ROWS);
@@ -67,21 +84,30 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
 mod tests {
     use super::*;
 
-    fn read(query: &str) -> Result<usize, Problem> {
-        limit(&Parameters::read(&format!("/v1/duplicates{query}").parse().unwrap(), &["limit", "before"])?)
+    fn paging(query: &str) -> Result<Paging, Problem> {
+        Paging::read(&format!("/v1/corrections{query}").parse().unwrap())
+    }
+
+    #[test]
+    fn a_page_is_the_newest_unless_the_query_says_otherwise() {
+        for (query, limit, before) in
+            [("", 100, u64::MAX), ("?limit=1000&before=7", 1000, 7), ("?before=0", 100, 0), ("?limit=1", 1, u64::MAX)]
+        {
+            assert_eq!(paging(query).unwrap(), Paging { limit, before }, "{query}");
+        }
     }
 
     #[test]
     fn a_parameter_that_cannot_be_used_is_named() {
-        assert_eq!((read("").unwrap(), read("?limit=1000&before=x").unwrap()), (100, 1000));
         for (query, named) in [
             ("?limit=0", "limit is 0; send 1 to 1000"),
             ("?limit=1001", "limit is 1001"),
             ("?limit=ten", "limit is ten"),
+            ("?before=-1", "before is -1"),
             ("?before=1&before=2", "before is 2; say it once"),
             ("?after=1", "the parameter after is not known; there is limit, before"),
         ] {
-            let problem = read(query).unwrap_err();
+            let problem = paging(query).unwrap_err();
             assert_eq!(problem.kind, Kind::InvalidParameter, "{query}");
             assert!(problem.detail.starts_with(named), "{query}: {}", problem.detail);
         }

@@ -31,7 +31,11 @@ pub enum Kind {
     MethodNotAllowed,
     Timeout,
     CountsEvents,
-    DeclaredCounter,
+    CorrectionState,
+    TooManyProposals,
+    UnknownGeneration,
+    PositionGone,
+    PositionUnknown,
     Overflow,
     IdempotencyConflict,
     IdempotencyFull,
@@ -67,7 +71,11 @@ impl Kind {
             Kind::MethodNotAllowed => ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods"),
             Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The body came too slowly"),
             Kind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
-            Kind::DeclaredCounter => ("declared-counter", S::CONFLICT, "This counter is declared"),
+            Kind::CorrectionState => ("correction-state", S::CONFLICT, "The correction is in another state"),
+            Kind::TooManyProposals => ("too-many-proposals", S::CONFLICT, "Too many proposals are open"),
+            Kind::UnknownGeneration => ("unknown-generation", S::NOT_FOUND, "There is no such generation yet"),
+            Kind::PositionGone => ("position-gone", S::GONE, "The log begins later"),
+            Kind::PositionUnknown => ("position-unknown", S::CONFLICT, "This is no position of the log"),
             Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
             Kind::IdempotencyConflict => ("idempotency-conflict", S::CONFLICT, "The key was used for another change"),
             Kind::IdempotencyFull => {
@@ -79,7 +87,7 @@ impl Kind {
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
             }
-            Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "The pattern is too wide"),
+            Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters"),
             Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
             Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
@@ -140,7 +148,8 @@ impl Problem {
         Problem { retry_after_s: Some(seconds), ..self }
     }
 
-    fn body(&self) -> Vec<u8> {
+    /// In one line of JSON.
+    pub fn body(&self) -> Vec<u8> {
         let (slug, status, title) = self.kind.row();
         let body = ProblemBody {
             r#type: format!("/problems/{slug}"),

@@ -73,7 +73,7 @@ pub fn serve(
 ) -> io::Result<Server> {
     let listeners = listen(address, threads.max(1))?;
     let address = listeners[0].local_addr()?;
-    let api = Api::new(engine, options);
+    let api = Api::new(engine, options, shutdown.clone());
     let shared = Shared {
         connections: Arc::new(Semaphore::new(api.options.connections_max.min(Semaphore::MAX_PERMITS))),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),

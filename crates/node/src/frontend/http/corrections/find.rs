@@ -1,0 +1,107 @@
+//! Where corrections are: open proposals in memory, those that were made in memory and, once a checkpoint has them, in the
+//! store.
+//!
+//! Memory is asked first. What a checkpoint takes to the store in between is found there, and what is in both is the same.
+
+use std::collections::BTreeMap;
+
+use tally_core::aggregate::State;
+use tally_core::ledger::{Correction, LedgerKey, Proposal, Row};
+
+use super::super::parameters::Paging;
+use super::view::{CorrectionPage, CorrectionView};
+use crate::engine::{Engine, Refusal};
+
+/// Numbers that are looked at in one turn: each may be a correction of many deltas, and the writer waits meanwhile.
+const TURN_NUMBERS: u64 = 16;
+/// Turns that may find nothing, because all their proposals were withdrawn, before a page ends early.
+const EMPTY_TURNS_MAX: usize = 64;
+
+pub enum Found {
+    Proposed(Proposal),
+    Applied { correction: Correction, reverted_by: Option<u64> },
+}
+
+impl Found {
+    pub fn view(&self) -> CorrectionView {
+        match self {
+            Found::Proposed(proposal) => CorrectionView::proposed(proposal).with_deltas(&proposal.deltas),
+            Found::Applied { correction, reverted_by } => {
+                CorrectionView::applied(correction).with_deltas(&correction.deltas).reverted(*reverted_by)
+            }
+        }
+    }
+}
+
+/// Finds a correction or an open proposal.
+pub async fn find(engine: &Engine, number: u64) -> Result<Option<Found>, Refusal> {
+    let look = move |state: &mut State| {
+        let proposal = state.corrections.open().get(&number).cloned();
+        let correction = state.ledger.corrections.get(number);
+        (proposal, correction, state.corrections.reverted_by(number), state.store_is_void)
+    };
+    let (proposal, correction, reverted_by, store_is_void) = engine.visit(look).await?;
+    if let Some(proposal) = proposal {
+        return Ok(Some(Found::Proposed(proposal)));
+    }
+    let correction = match correction {
+        None if !store_is_void => stored(engine, number).await?,
+        in_memory => in_memory,
+    };
+    Ok(correction.map(|correction| Found::Applied { correction, reverted_by }))
+}
+
+/// A correction that a checkpoint has.
+pub async fn stored(engine: &Engine, number: u64) -> Result<Option<Correction>, Refusal> {
+    let row = engine.ledger_row(LedgerKey::Correction(number).encode()).await?;
+    row.map(|row| decode(&row)).transpose()
+}
+
+/// A row of the ledger.
+pub fn decode<T: Row>(row: &[u8]) -> Result<T, Refusal> {
+    T::decode(row).map_err(|error| Refusal::StoreFailed(format!("a row of the ledger is damaged: {error}").into()))
+}
+
+/// A page of corrections and open proposals. Numbers have no gaps but those of proposals that were withdrawn, so they are
+/// simply counted down.
+pub async fn page(engine: &Engine, paging: Paging) -> Result<CorrectionPage, Refusal> {
+    let last = engine.visit(|state| state.corrections.last_number()).await?;
+    let mut end = paging.before.min(last + 1);
+    let mut corrections = Vec::new();
+    let mut empty_turns = 0;
+    while end > 1 && corrections.len() < paging.limit && empty_turns < EMPTY_TURNS_MAX {
+        let start = end.saturating_sub(TURN_NUMBERS).max(1);
+        let turn = turn(engine, start, end).await?;
+        empty_turns += usize::from(turn.is_empty());
+        corrections.extend(turn);
+        end = start;
+    }
+    if corrections.len() > paging.limit {
+        corrections.truncate(paging.limit);
+        end = corrections.last().map_or(end, |last| last.number);
+    }
+    Ok(CorrectionPage { corrections, next: (end > 1).then_some(end) })
+}
+
+/// The corrections with `start` ≤ number < `end`, newest first.
+async fn turn(engine: &Engine, start: u64, end: u64) -> Result<Vec<CorrectionView>, Refusal> {
+    let look = move |state: &mut State| {
+        let open = state.corrections.open().range(start..end).map(|(_, proposal)| CorrectionView::proposed(proposal));
+        let made = state.ledger.corrections.range(start..end).map(|(_, made)| CorrectionView::applied(&made));
+        let in_memory: BTreeMap<_, _> = open.chain(made).map(|view| (view.number, view)).collect();
+        (in_memory, state.store_is_void)
+    };
+    let (mut found, store_is_void) = engine.visit(look).await?;
+    if !store_is_void {
+        let range = LedgerKey::Correction(start).encode()..LedgerKey::Correction(end).encode();
+        for (_, row) in engine.ledger_rows(range, TURN_NUMBERS as usize, false).await? {
+            let made: Correction = decode(&row)?;
+            found.insert(made.number, CorrectionView::applied(&made));
+        }
+    }
+    let numbers: Vec<_> = found.keys().copied().collect();
+    let reverted =
+        move |state: &mut State| numbers.iter().map(|number| state.corrections.reverted_by(*number)).collect();
+    let reverted: Vec<_> = engine.visit(reverted).await?;
+    Ok(found.into_values().zip(reverted).map(|(view, by)| view.reverted(by)).rev().collect())
+}

@@ -1,0 +1,206 @@
+//! What corrections have done to one counter: its generations with their reasons, and what each of them last said.
+//!
+//! Each correction leaves a step on every cell that it touches. Steps that are new since the last checkpoint are in memory,
+//! all others in the store; memory is asked first, so none is missed while a checkpoint ends.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use tally_core::aggregate::State as CoreState;
+use tally_core::id::CellKey;
+use tally_core::ledger::{Cause, Correction, LedgerKey, Step};
+
+use super::Api;
+use super::corrections::{CauseName, decode, reverts, stored};
+use super::envelope::{Envelope, rfc3339};
+use super::id::{ID, IdPath, Named};
+use super::parameters::Paging;
+use super::problem::{Kind, Problem};
+use crate::clock;
+use crate::engine::{Engine, Reading, Refusal};
+
+/// Corrections that are looked at in one turn: each may have many deltas, and the writer waits meanwhile.
+const TURN_CORRECTIONS: usize = 16;
+
+/// The generations of a counter, the newest first.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct History {
+    #[schema(example = "views:v42")]
+    id: String,
+    generations: Vec<Generation>,
+    /// The `before` of the next page; left out on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// What one generation did to a counter. The values are true sums: a counter with a floor shows less.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Generation {
+    generation: u64,
+    /// The number of the correction.
+    number: u64,
+    cause: CauseName,
+    /// The correction that this one undoes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reverts: Option<u64>,
+    reason: String,
+    author: String,
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    at: String,
+    /// What the generation before it last said.
+    before: i64,
+    delta: i64,
+    after: i64,
+}
+
+/// Lists the generations of a counter, the newest first
+#[utoipa::path(get, path = "/v1/counters/{id}/history", tag = "counters",
+    params(("id" = String, Path, description = ID, example = "views:v42"),
+        ("limit" = Option<u64>, Query, description = "How many, at most 1000; 100 if left out"),
+        ("before" = Option<u64>, Query, description = "Only generations below this one: the `next` of the page before")),
+    responses((status = 200, description = "What corrections have done to it", body = History), Problem))]
+pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<History>, Problem> {
+    let paging = Paging::read(&uri)?;
+    let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let steps = steps(&api.engine, named.cell, paging).await?;
+    let next = if steps.len() == paging.limit { steps.last().map(|(generation, _)| *generation) } else { None };
+    let mut generations = Vec::with_capacity(steps.len());
+    for turn in steps.chunks(TURN_CORRECTIONS) {
+        let whys = whys(&api.engine, turn.iter().map(|(_, step)| step.number).collect()).await?;
+        generations
+            .extend(turn.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why)));
+    }
+    Ok(Json(History { id: named.id, generations, next }))
+}
+
+/// What generation `asked` last said about a counter.
+pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Envelope, Problem> {
+    let engine = &api.engine;
+    // Steps and value must belong together: a correction in between would be in the value, and not in the steps.
+    let (newest, said) = engine.consistently(|| said(engine, named.cell, asked)).await?;
+    if asked > newest {
+        let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
+        return Err(Problem::new(Kind::UnknownGeneration, detail).with("generation", asked).with("newest", newest));
+    }
+    let (now_ms, node) = (clock::now_ms(), engine.durability());
+    match said {
+        Said::Now(reading) => Ok(Envelope::exact(named, reading, now_ms, node)),
+        Said::Until(at_ms, reading) => {
+            let envelope = Envelope::exact(named, Some(reading), at_ms, node);
+            Ok(Envelope { staleness_ms: now_ms.saturating_sub(at_ms), ..envelope })
+        }
+    }
+}
+
+enum Said {
+    /// No later generation has touched the counter.
+    Now(Option<Reading>),
+    /// A later generation has, at this moment.
+    Until(u64, Reading),
+}
+
+/// The node's newest generation, and what the one asked for last said about a cell.
+async fn said(engine: &Engine, cell: CellKey, asked: u64) -> Result<(u64, Said), Refusal> {
+    let look = move |state: &mut CoreState| {
+        let steps = &state.ledger.steps;
+        let later = steps.of(cell).find(|(generation, _)| *generation > asked);
+        let last = steps.of(cell).rev().find(|(generation, _)| *generation <= asked);
+        (state.corrections.generation, later, last.map(|(generation, _)| generation), state.store_is_void)
+    };
+    let (newest, mut later, mut last, store_is_void) = engine.visit(look).await?;
+    if !store_is_void {
+        let (at_most, behind) = (steps_before(cell, asked.saturating_add(1)), LedgerKey::steps_of(cell));
+        let first_behind = engine.ledger_rows(at_most.end.clone()..behind.end, 1, false).await?.pop();
+        let stored = first_behind.map(|row| step(&row)).transpose()?;
+        later = [later, stored].into_iter().flatten().min_by_key(|(generation, _)| *generation);
+        let last_row = engine.ledger_rows(at_most, 1, true).await?.pop();
+        last = last.max(last_row.map(|row| step(&row)).transpose()?.map(|(generation, _)| generation));
+    }
+    let said = match later {
+        None => Said::Now(engine.get(cell).await?),
+        Some((_, step)) => Said::Until(step.at_ms, Reading { value: step.before, generation: last.unwrap_or(0) }),
+    };
+    Ok((newest, said))
+}
+
+/// A page of a cell's steps with their generations, the newest first.
+async fn steps(engine: &Engine, cell: CellKey, paging: Paging) -> Result<Vec<(u64, Step)>, Refusal> {
+    let Paging { before, limit } = paging;
+    let look = move |state: &mut CoreState| {
+        let newest = state.ledger.steps.range((cell, 0)..(cell, before)).rev().take(limit);
+        let in_memory: BTreeMap<_, _> = newest.map(|((_, generation), step)| (generation, step)).collect();
+        (in_memory, state.store_is_void)
+    };
+    let (mut steps, store_is_void) = engine.visit(look).await?;
+    if !store_is_void {
+        for row in engine.ledger_rows(steps_before(cell, before), limit, true).await? {
+            steps.extend([step(&row)?]);
+        }
+    }
+    Ok(steps.into_iter().rev().take(limit).collect())
+}
+
+/// Where the store has the steps of generations below one.
+fn steps_before(cell: CellKey, generation: u64) -> std::ops::Range<Vec<u8>> {
+    LedgerKey::Step(cell, 0).encode()..LedgerKey::Step(cell, generation).encode()
+}
+
+fn step((key, row): &(Vec<u8>, Vec<u8>)) -> Result<(u64, Step), Refusal> {
+    match LedgerKey::decode(key) {
+        Ok(LedgerKey::Step(_, generation)) => Ok((generation, decode(row)?)),
+        other => Err(Refusal::StoreFailed(format!("a key of the ledger is damaged: {other:?}").into())),
+    }
+}
+
+/// Why a correction was made.
+struct Why {
+    cause: Cause,
+    reason: String,
+    author: String,
+}
+
+impl From<Correction> for Why {
+    fn from(Correction { cause, reason, author, .. }: Correction) -> Why {
+        Why { cause, reason, author }
+    }
+}
+
+async fn whys(engine: &Engine, numbers: Vec<u64>) -> Result<Vec<Why>, Refusal> {
+    let look = {
+        let numbers = numbers.clone();
+        move |state: &mut CoreState| {
+            numbers.iter().map(|number| Some(Why::from(state.ledger.corrections.get(*number)?))).collect()
+        }
+    };
+    let in_memory: Vec<Option<Why>> = engine.visit(look).await?;
+    let mut whys = Vec::with_capacity(numbers.len());
+    for (number, why) in numbers.into_iter().zip(in_memory) {
+        let why = match why {
+            Some(why) => Some(why),
+            None => stored(engine, number).await?.map(Why::from),
+        };
+        let missing = || Refusal::StoreFailed(format!("correction {number} has steps, but is not there itself").into());
+        whys.push(why.ok_or_else(missing)?);
+    }
+    Ok(whys)
+}
+
+impl Generation {
+    fn new(generation: u64, step: &Step, why: Why) -> Generation {
+        Generation {
+            generation,
+            number: step.number,
+            cause: CauseName::of(why.cause),
+            reverts: reverts(why.cause),
+            reason: why.reason,
+            author: why.author,
+            at: rfc3339(step.at_ms),
+            before: step.before,
+            delta: step.delta,
+            after: step.before.wrapping_add(step.delta),
+        }
+    }
+}
