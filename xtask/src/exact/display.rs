@@ -51,16 +51,17 @@ pub fn run(plan: &Plan) -> Result<String> {
             End::Kill => kills += 1,
             End::Stop => stops += 1,
         }
-        println!("  {} events, {:?}", trial.sent, trial.model.met);
+        println!("  {} events; entries: {}", trial.sent, trial.model.met);
     }
     let server = plan.place.start()?.wait_for_tally()?;
     trial.verify(&server).context("after the last restart")?;
     server.stop()?;
     trial.ensure_it_tested_something()?;
-    let Trial { sent, entries: Boxes { counted, duplicate, .. }, .. } = trial;
+    let Boxes { counted, duplicate, .. } = trial.entries;
     Ok(format!(
-        "{sent} events, {} entries: {counted} counted, {duplicate} duplicates; {} windows, {kills} kills, {stops} stops",
-        counted + duplicate,
+        "{} events, {counted} entries counted and {duplicate} duplicates: {}; {} windows, {kills} kills, {stops} stops",
+        trial.sent,
+        trial.model.met,
         trial.windows()
     ))
 }

@@ -51,14 +51,14 @@ pub fn run(plan: &Plan) -> Result<String> {
             End::Kill => kills += 1,
             End::Stop => stops += 1,
         }
-        println!("  {:?}", trial.reached());
+        println!("  {}", trial.reached());
     }
     let server = plan.place.start()?.wait_for_tally()?;
     trial.verify(&server).context("after the last restart")?;
     server.stop()?;
     let reached = trial.reached();
     ensure!(reached.resent > 0, "no request was ever under way when the server ended; send more --events");
-    Ok(format!("{reached:?}; {kills} kills, {stops} stops"))
+    Ok(format!("{reached}; {kills} kills, {stops} stops"))
 }
 
 struct Trial {

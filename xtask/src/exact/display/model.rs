@@ -4,6 +4,7 @@
 use super::super::answer::Boxes;
 use super::traffic::{COUNTRIES, Event, VIDEOS};
 use std::collections::HashMap;
+use std::fmt;
 
 /// The counters that an event feeds, by the length of their windows.
 pub const WINDOWS_MS: [u64; 2] = [2_000, 5_000];
@@ -18,6 +19,17 @@ pub struct Met {
     pub forgotten: u64,
     /// Duplicates of what was sent in an earlier life of the server.
     pub across_restarts: u64,
+}
+
+impl fmt::Display for Met {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Met { fresh, same_window, previous_window, forgotten, across_restarts } = self;
+        write!(
+            f,
+            "{fresh} fresh, {same_window} again in the window, {previous_window} in the next ({across_restarts} across \
+             restarts), {forgotten} later, which count again"
+        )
+    }
 }
 
 #[derive(Default)]

@@ -7,11 +7,13 @@ use super::super::answer::{Answer, Boxes};
 use crate::client::{self, HttpClient};
 use crate::random::{Random, mix};
 use anyhow::{Result, bail, ensure};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::io;
 use std::iter::Sum;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 pub const ADS: usize = 100_000;
 pub const CAMPAIGNS: usize = 100;
@@ -22,6 +24,10 @@ const EVENTS_PER_REQUEST: u64 = 500;
 const EVENTS_PER_REPEAT: u64 = 5;
 /// … and one of those in this many has another content.
 const REPEATS_PER_CONFLICT: u64 = 10;
+
+/// A server that is busy for longer does not catch up.
+const BUSY_MAX: u32 = 120;
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The name of an event: which lane made it up, and which of its events it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,18 @@ impl Reached {
     /// Events whose id stood before.
     pub fn repeats(&self) -> u64 {
         self.events - self.different_ids
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reached { events, different_ids, conflicts, resent, counted_unanswered } = self;
+        let repeats = self.repeats();
+        write!(
+            f,
+            "{events} events in the log, {different_ids} ids, {repeats} repeats ({conflicts} conflicts); \
+             {resent} requests sent again, {counted_unanswered} of them had been counted"
+        )
     }
 }
 
@@ -146,7 +164,7 @@ impl Lane {
     /// Sends what was under way when the server ended once more.
     pub fn send_again<const N: usize>(&mut self, server: SocketAddr, answered: &Answered<N>) -> Result<()> {
         let Some(request) = self.unanswered.take() else { return Ok(()) };
-        let (status, text) = HttpClient::connect(server)?.post_lines("/v1/events", &request.body)?;
+        let (status, text) = post(&mut HttpClient::connect(server)?, &request.body)?;
         ensure!(status == 200, "events that were sent again were answered {status}: {text}");
         self.judge(&request, &text, true, answered)
     }
@@ -159,7 +177,7 @@ impl Lane {
         };
         while self.events_left > 0 {
             let request = self.make_up(answered);
-            match client.post_lines("/v1/events", &request.body) {
+            match post(&mut client, &request.body) {
                 Ok((200, text)) => self.judge(&request, &text, false, answered)?,
                 answer if went_away(&answer) => {
                     self.unanswered = Some(request);
@@ -239,6 +257,18 @@ impl Lane {
         answered.0[self.number].store(request.fresh.end, Ordering::Release);
         Ok(())
     }
+}
+
+/// Posts a request until it is not refused for being too much just now. What was refused must not have been counted: that
+/// the next answer is the first one is checked like that of any other request.
+fn post(client: &mut HttpClient, body: &str) -> io::Result<(u16, String)> {
+    for _ in 0..BUSY_MAX {
+        match client.post_lines("/v1/events", body)? {
+            (503, text) if text.contains("/problems/busy") => thread::sleep(BUSY_PAUSE),
+            answer => return Ok(answer),
+        }
+    }
+    client.post_lines("/v1/events", body)
 }
 
 /// Whether the server ended before it could say what became of a request.
