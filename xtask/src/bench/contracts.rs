@@ -133,7 +133,7 @@ pub fn measure_streams(peers: &Peers, generator: &Generator, results: &mut Resul
     step(Row::Streams.title());
     let small = ["--connections", "1", "--events-per-request", "10"];
     let impressions = [&IMPRESSIONS, &small[..]].concat();
-    let views = [&["--op", "events", "--seed", "9"], &small[..]].concat();
+    let views = [&["--op", "events"], &small[..]].concat();
     let server = peers.start_declared(VIEWS_AND_IMPRESSIONS, &[])?;
     let alone = generator.http(&server, "events", &impressions)?;
     let (mut beside, mut within, mut floods) = (Vec::new(), Vec::new(), Vec::new());
