@@ -202,6 +202,13 @@ impl State {
         }
     }
 
+    /// Begins a new filter of idempotency keys when most of those in it are gone. Only while nothing is staged.
+    pub fn renew_answers(&mut self) {
+        if self.ledger.answers.filter_is_worn() {
+            self.ledger.answers.relearn();
+        }
+    }
+
     fn apply_rare(&mut self, op: &Op, batch: &Batch<'_>) -> Answer {
         match op.kind {
             OpKind::Get => self.get(op.cell, batch.log_time_ms).map_or(Answer::Absent, Answer::Value),

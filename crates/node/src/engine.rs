@@ -246,17 +246,6 @@ impl Engine {
         &*self.shared.log
     }
 
-    /// Where the last checkpoint stands: the base that the log continues.
-    pub fn checkpointed(&self) -> u64 {
-        self.shared.checkpointed.load(Ordering::Acquire)
-    }
-
-    /// What the last checkpoint says about a counter. Blocks on the store: call it where that is allowed.
-    pub fn base(&self, cell: CellKey) -> Result<Option<i64>, Refusal> {
-        let row = self.shared.store.get(cell).map_err(|error| Refusal::store(&error))?;
-        Ok(row.map(|row| row.value))
-    }
-
     /// Runs on the writer's thread, between two commits.
     pub async fn visit<T: Send + 'static>(
         &self,

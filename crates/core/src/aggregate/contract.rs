@@ -5,8 +5,10 @@
 
 use super::parked::Parked;
 use super::{Batch, State, record_at};
-use crate::counter::{Declarations, Lateness, Meaning, Mode};
+use crate::cell::Added;
+use crate::counter::{Declarations, Lateness, Meaning, Mode, Target};
 use crate::dedup::{Dedup, needed_from_ms};
+use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes, Claim, Duplicate, Entity};
 use crate::op::{Answer, Op, OpKind, Stamp, Stream};
 use crate::record::Record;
@@ -158,9 +160,7 @@ impl Contracts {
     #[inline]
     pub(super) fn is_repeat(&mut self, counter: u16, stamp: &Stamp, log_time_ms: u64) -> bool {
         match &mut self.active[usize::from(counter)].dedup {
-            Some(dedup) if stamp.key != crate::id::CellKey::NONE => {
-                dedup.is_repeat(stamp.key, stamp.number, log_time_ms)
-            }
+            Some(dedup) if stamp.key != CellKey::NONE => dedup.is_repeat(stamp.key, stamp.number, log_time_ms),
             _ => false,
         }
     }
@@ -276,9 +276,6 @@ impl State {
 
     /// Per entity the greatest (time, position) wins. Undoing undoes what was counted, wherever that was.
     fn transition(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
-        if stamp.key == crate::id::CellKey::NONE {
-            return self.count(op, batch.records);
-        }
         let now = (stamp.time_ms, batch.offset);
         let known = self.ledger.entities.get(stamp.key).copied();
         let is_overtaken = known.is_some_and(|known| now < (known.occurred_ms, known.offset));
@@ -308,11 +305,11 @@ impl State {
             return self.ignore(op);
         }
         match self.table.add(counted.cell, op.arg) {
-            crate::cell::Added::Overflow => {
+            Added::Overflow => {
                 self.put_into(op, BoxKind::Rejected);
                 Answer::Overflow
             }
-            crate::cell::Added::Value(value) | crate::cell::Added::Created(value) => {
+            Added::Value(value) | Added::Created(value) => {
                 self.contracts.bump(op.counter, BoxKind::Counted, 1);
                 Answer::Value(value)
             }
@@ -341,7 +338,7 @@ impl State {
             self.ledger.boxes.add(op.cell, kind, 1);
         }
         if let Record::AddOnce { name, .. } = record_at(records, op)
-            && let Ok(crate::counter::Target::Declared { counter, .. }) = self.stager.declarations().resolve(name)
+            && let Ok(Target::Declared { counter, .. }) = self.stager.declarations().resolve(name)
         {
             self.contracts.receive(counter);
             self.contracts.bump(counter, kind, 1);

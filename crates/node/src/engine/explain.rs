@@ -58,6 +58,7 @@ pub struct History {
 pub struct Why {
     pub cause: Cause,
     pub reason: String,
+    pub author: String,
     /// By how much it says that it changes the counter asked about.
     pub delta: i128,
 }
@@ -116,9 +117,9 @@ impl Engine {
 }
 
 impl Why {
-    fn of(Correction { cause, reason, deltas, .. }: Correction, id: &str) -> Why {
+    fn of(Correction { cause, reason, author, deltas, .. }: Correction, id: &str) -> Why {
         let of_id = deltas.iter().filter(|delta| delta.id == id.as_bytes());
-        Why { cause, reason, delta: of_id.map(|delta| i128::from(delta.delta)).sum() }
+        Why { cause, reason, author, delta: of_id.map(|delta| i128::from(delta.delta)).sum() }
     }
 }
 

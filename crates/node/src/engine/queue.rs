@@ -9,7 +9,7 @@ use crate::clock::Stopwatch;
 use flume::{Receiver, Sender, TrySendError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tally_core::limits::{QUEUE_BYTES_MAX, QUEUE_SUBMISSIONS_MAX, STREAM_SHARE_BYTES};
-use tally_core::op::{Op, Stamp, Stream, Submission};
+use tally_core::op::{Stream, Submission};
 use tokio::sync::Notify;
 
 /// A submission and who waits for it.
@@ -79,7 +79,7 @@ impl Waiting {
 }
 
 fn bytes(submission: &Submission) -> usize {
-    submission.records.len() + size_of_val(&*submission.ops) + submission.stamps.len() * size_of::<Stamp>()
+    submission.records.len() + size_of_val(&*submission.ops) + size_of_val(&*submission.stamps)
 }
 
 fn refusal(error: TrySendError<Queued>) -> Refusal {
@@ -88,5 +88,3 @@ fn refusal(error: TrySendError<Queued>) -> Refusal {
         TrySendError::Disconnected(_) => Refusal::ShuttingDown,
     }
 }
-
-const _: () = assert!(size_of::<Op>() == 32);

@@ -18,24 +18,55 @@ const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
 
 type Tell<T> = fn(&mut State, Vec<T>);
 
+/// A filter, and how it learns which rows the store has.
+struct Filter {
+    kind: LedgerKind,
+    is_learning: fn(&State) -> bool,
+    tell: Tell<CellKey>,
+    done: fn(&mut State),
+}
+
+const CLAIMS: Filter = Filter {
+    kind: LedgerKind::Claim,
+    is_learning: |state| state.ledger.claims.filter_is_learning(),
+    tell: |state, keys| state.ledger.claims.filter_add(&keys),
+    done: |state| state.ledger.claims.filter_done(),
+};
+const ENTITIES: Filter = Filter {
+    kind: LedgerKind::Entity,
+    is_learning: |state| state.ledger.entities.filter_is_learning(),
+    tell: |state, keys| state.ledger.entities.filter_add(&keys),
+    done: |state| state.ledger.entities.filter_done(),
+};
+const ANSWERS: Filter = Filter {
+    kind: LedgerKind::Answer,
+    is_learning: |state| state.ledger.answers.filter_is_learning(),
+    tell: |state, keys| state.ledger.answers.filter_add(&keys),
+    done: |state| state.ledger.answers.filter_done(),
+};
+
 impl Engine {
     /// Runs until the node stops, and looks whether it does when its thread is unparked.
     pub fn tend(&self, stopping: &watch::Receiver<bool>) {
-        let filters: [(LedgerKind, Tell<CellKey>, Tell<()>); 3] = [
-            (LedgerKind::Claim, |s, keys| s.ledger.claims.filter_add(&keys), |s, _| s.ledger.claims.filter_done()),
-            (LedgerKind::Entity, |s, keys| s.ledger.entities.filter_add(&keys), |s, _| s.ledger.entities.filter_done()),
-            (LedgerKind::Answer, |s, keys| s.ledger.answers.filter_add(&keys), |s, _| s.ledger.answers.filter_done()),
-        ];
-        for (kind, tell, done) in filters {
-            let told = self.pass_on(kind, stopping, |key, _| Some(key), tell);
-            // Without the filter everything is looked up, which is slower and no less right.
-            let _ = told.and_then(|()| self.tell_writer(move |state| done(state, Vec::new())));
+        for filter in [CLAIMS, ENTITIES, ANSWERS] {
+            self.teach(&filter, stopping);
         }
         while !*stopping.borrow() {
             if let Err(error) = self.forget_answers(stopping) {
                 tracing::debug!(%error, "expired idempotency keys stay for now");
             }
+            self.teach(&ANSWERS, stopping);
             std::thread::park_timeout(FORGET_EVERY);
+        }
+    }
+
+    /// Fills a filter that does not know yet what the store has. Without it everything is looked up, which is slower and no
+    /// less right.
+    fn teach(&self, filter: &Filter, stopping: &watch::Receiver<bool>) {
+        let (is_learning, done) = (filter.is_learning, filter.done);
+        if let Ok(true) = pollster::block_on(self.visit(move |state| is_learning(state))) {
+            let told = self.pass_on(filter.kind, stopping, |key, _| Some(key), filter.tell);
+            let _ = told.and_then(|()| self.tell_writer(done));
         }
     }
 
@@ -49,7 +80,8 @@ impl Engine {
             let is_current = self.shared.cuts.load(Ordering::Acquire) == cuts;
             (is_over && is_current).then_some((key, answered))
         };
-        self.pass_on(LedgerKind::Answer, stopping, over, State::forget_answers)
+        self.pass_on(LedgerKind::Answer, stopping, over, State::forget_answers)?;
+        self.tell_writer(State::renew_answers)
     }
 
     /// Hands some rows to the writer, chunk by chunk.

@@ -310,7 +310,11 @@ impl<L: Log + 'static> LocalEngine<L> {
         loop {
             match messages.recv().await.expect("the engine holds a sender itself") {
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
-                Message::Visit(visit) => visit(self.desk.writer.borrow_mut().state_mut()),
+                Message::Visit(visit) => {
+                    // Whoever is staged was told what memory knows; a visitor may change that.
+                    self.desk.commit();
+                    visit(self.desk.writer.borrow_mut().state_mut());
+                }
                 Message::Correct { request, reply } => {
                     let desk = self.desk.clone();
                     tokio::task::spawn_local(async move { drop(reply.send(desk.correct(request).await)) });

@@ -27,7 +27,7 @@ mod request;
 mod view;
 
 pub use clear::{Cleared, clear};
-pub use find::{decode, stored};
+pub use find::decode;
 pub use view::{CauseName, DeltaView, reverts};
 
 /// Who did something without saying who.

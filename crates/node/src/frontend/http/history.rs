@@ -11,19 +11,16 @@ use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::State as CoreState;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Cause, Correction, LedgerKey, Step};
+use tally_core::ledger::{LedgerKey, Step};
 
 use super::Api;
-use super::corrections::{CauseName, decode, reverts, stored};
+use super::corrections::{CauseName, decode, reverts};
 use super::envelope::{Envelope, rfc3339};
 use super::id::{ID, IdPath, Named};
 use super::parameters::Paging;
 use super::problem::{Kind, Problem};
 use crate::clock;
-use crate::engine::{Engine, Reading, Refusal};
-
-/// Corrections that are looked at in one turn: each may have many deltas, and the writer waits meanwhile.
-const TURN_CORRECTIONS: usize = 16;
+use crate::engine::{Engine, Reading, Refusal, Why};
 
 /// The generations of a counter, the newest first.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -67,12 +64,10 @@ pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Re
     let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
     let steps = steps(&api.engine, named.cell, paging).await?;
     let next = if steps.len() == paging.limit { steps.last().map(|(generation, _)| *generation) } else { None };
-    let mut generations = Vec::with_capacity(steps.len());
-    for turn in steps.chunks(TURN_CORRECTIONS) {
-        let whys = whys(&api.engine, turn.iter().map(|(_, step)| step.number).collect()).await?;
-        generations
-            .extend(turn.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why)));
-    }
+    let numbers: Vec<_> = steps.iter().map(|(_, step)| step.number).collect();
+    let whys = api.engine.whys(&numbers, &named.id).await?;
+    let generations = steps.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why));
+    let generations = generations.collect();
     Ok(Json(History { id: named.id, generations, next }))
 }
 
@@ -153,39 +148,6 @@ fn step((key, row): &(Vec<u8>, Vec<u8>)) -> Result<(u64, Step), Refusal> {
         Ok(LedgerKey::Step(_, generation)) => Ok((generation, decode(row)?)),
         other => Err(Refusal::StoreFailed(format!("a key of the ledger is damaged: {other:?}").into())),
     }
-}
-
-/// Why a correction was made.
-struct Why {
-    cause: Cause,
-    reason: String,
-    author: String,
-}
-
-impl From<Correction> for Why {
-    fn from(Correction { cause, reason, author, .. }: Correction) -> Why {
-        Why { cause, reason, author }
-    }
-}
-
-async fn whys(engine: &Engine, numbers: Vec<u64>) -> Result<Vec<Why>, Refusal> {
-    let look = {
-        let numbers = numbers.clone();
-        move |state: &mut CoreState| {
-            numbers.iter().map(|number| Some(Why::from(state.ledger.corrections.get(*number)?))).collect()
-        }
-    };
-    let in_memory: Vec<Option<Why>> = engine.visit(look).await?;
-    let mut whys = Vec::with_capacity(numbers.len());
-    for (number, why) in numbers.into_iter().zip(in_memory) {
-        let why = match why {
-            Some(why) => Some(why),
-            None => stored(engine, number).await?.map(Why::from),
-        };
-        let missing = || Refusal::StoreFailed(format!("correction {number} has steps, but is not there itself").into());
-        whys.push(why.ok_or_else(missing)?);
-    }
-    Ok(whys)
 }
 
 impl Generation {
