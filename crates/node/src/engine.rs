@@ -16,6 +16,7 @@ mod tend;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod trouble;
 mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest};
@@ -24,6 +25,7 @@ pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
 pub use thread::{EngineThread, LocalEngine};
+pub use trouble::{Trouble, Troubles};
 
 use crate::clock;
 use crate::metrics::Metrics;
@@ -151,6 +153,11 @@ impl Engine {
     /// Whether writes are taken at all.
     pub fn health(&self) -> Result<(), Refusal> {
         self.shared.health()
+    }
+
+    /// What is wrong at the moment.
+    pub fn troubles(&self) -> &Troubles {
+        &self.shared.troubles
     }
 
     /// How many counters there are.

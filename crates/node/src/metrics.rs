@@ -8,6 +8,7 @@ mod balance;
 
 pub use balance::{Balances, Sum, Sums};
 
+use crate::engine::Trouble;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -52,8 +53,15 @@ pub struct Metrics {
     /// Look-ups made again because the store had moved on in between. It never falls; a gauge, since the name that people know
     /// it by is not that of a counter.
     pub conflict_retries: Gauge,
+    troubles: Family<TroubleKind, Gauge>,
     /// How long the last submission waited for the writer.
     pub projection_lag_seconds: Gauge<f64, AtomicU64>,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TroubleKind {
+    kind: &'static str,
 }
 
 /// The answer that a request got, and from which route.
@@ -81,8 +89,11 @@ impl Metrics {
         let r = registry.sub_registry_with_prefix("tally");
         let http_requests = Family::default();
         r.register("http_requests", "HTTP requests by route and status", http_requests.clone());
+        let troubles = Family::default();
+        r.register("trouble", "1 while it lasts, by kind", troubles.clone());
         Metrics {
             http_requests,
+            troubles,
             events: counter(r, "events", "Events received"),
             events_invalid: counter(r, "events_invalid", "Events that could not be read"),
             events_unmatched: counter(r, "events_unmatched", "Events that no counter listens to"),
@@ -104,6 +115,11 @@ impl Metrics {
             projection_lag_seconds,
             registry,
         }
+    }
+
+    /// Whether a trouble lasts.
+    pub fn trouble(&self, trouble: Trouble) -> Gauge {
+        self.troubles.get_or_create_owned(&TroubleKind { kind: trouble.name() })
     }
 
     /// The text that a scrape answers with.

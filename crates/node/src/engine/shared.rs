@@ -3,6 +3,7 @@
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::{Found, Lookup};
 use super::queue::Queues;
+use super::trouble::{Trouble, Troubles};
 use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
 use crate::clock;
 use crate::metrics::Metrics;
@@ -47,6 +48,7 @@ pub(super) struct Shared {
     pub hasher: CellHasher,
     pub declarations: ArcSwap<Declarations>,
     pub metrics: Arc<Metrics>,
+    pub troubles: Troubles,
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
     pub queues: Queues,
@@ -86,11 +88,13 @@ pub(super) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts) -> Shared {
+        let metrics = Arc::new(Metrics::new());
         Shared {
+            troubles: Troubles::new(metrics.clone()),
             cells: parts.cells,
             hasher: parts.hasher,
             declarations: ArcSwap::new(parts.declarations),
-            metrics: Arc::new(Metrics::new()),
+            metrics,
             store: parts.store,
             log: parts.log,
             queues: parts.queues,
@@ -121,7 +125,10 @@ impl Shared {
 
     /// After this no write is taken any more. The first reason stays.
     pub fn fail(&self, reason: &str) -> Refusal {
-        Refusal::LogFailed(self.failed.get_or_init(|| reason.into()).clone())
+        let reason = self.failed.get_or_init(|| reason.into()).clone();
+        let refusal = Refusal::LogFailed(reason);
+        self.troubles.raise(Trouble::LogFailed, &refusal.to_string());
+        refusal
     }
 
     pub fn begin_stop(&self) {

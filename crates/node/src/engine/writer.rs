@@ -211,10 +211,7 @@ impl<L: Log> Writer<L> {
                 Refusal::DiskFull(reason.into())
             }
             LogError::TooLarge { .. } => Refusal::TooLarge(error.to_string().into()),
-            error => {
-                tracing::error!(%error, "the log has failed; no more writes until a restart");
-                self.shared.fail(&error.to_string())
-            }
+            error => self.shared.fail(&error.to_string()),
         }
     }
 

@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use std::time::Duration;
 
 use super::Api;
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -19,12 +19,22 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the node takes writes
+/// Whether the node takes writes, and what is wrong with it
+///
+/// The first line says `ready`; a line for each trouble follows that refuses some writes or may soon. A trouble that refuses all writes is
+/// a 503 that names it.
 #[utoipa::path(get, path = "/readyz", tag = "node",
     responses((status = 200, description = "It is well", body = String, content_type = "text/plain"), Problem))]
-pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     api.engine.health()?;
-    Ok("ready\n")
+    let mut text = "ready\n".to_owned();
+    for (trouble, what) in api.engine.troubles().lasting() {
+        if trouble.refuses_all_writes() {
+            return Err(Problem::new(Kind::NotReady, &*what).with("trouble", trouble.name()));
+        }
+        text.push_str(&format!("{}: {what}\n", trouble.name()));
+    }
+    Ok(text)
 }
 
 /// What the node counts about itself, for Prometheus

@@ -49,6 +49,7 @@ pub enum Kind {
     LogFailed,
     StoreFailed,
     ShuttingDown,
+    NotReady,
     /// A status that the framework chose.
     Other(StatusCode),
 }
@@ -93,6 +94,7 @@ impl Kind {
             Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
             Kind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),
             Kind::ShuttingDown => ("shutting-down", S::SERVICE_UNAVAILABLE, "Tally is shutting down"),
+            Kind::NotReady => ("not-ready", S::SERVICE_UNAVAILABLE, "No writes are taken at the moment"),
             Kind::Other(status) => ("http", status, status.canonical_reason().unwrap_or("The request failed")),
         }
     }
