@@ -1,0 +1,114 @@
+//! Limits: what the guide tells users, word for word with the numbers of `limits.rs`.
+
+use crate::page::Page;
+use tally_core::limits::*;
+use tally_node::frontend::http;
+
+/// `4,096`.
+fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+fn n(value: usize) -> String {
+    number(value as u64)
+}
+
+/// In the largest unit that divides it.
+fn bytes(bytes: usize) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", number(bytes as u64 >> 20)),
+        _ if bytes.is_multiple_of(1 << 10) && bytes > 4096 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} bytes", n(bytes)),
+    }
+}
+
+/// Sentences, or parts of them, that a section must have.
+#[track_caller]
+fn assert_said(document: &str, heading: &str, said: &[String]) {
+    let section = Page::open(document).section(heading);
+    let missing: Vec<&String> = said.iter().filter(|words| !section.text().contains(&***words)).collect();
+    assert!(missing.is_empty(), "{} should say (as limits.rs has it) {missing:#?}", section.name);
+}
+
+#[test]
+fn the_limits_of_http_are_those_of_the_code() {
+    let times = http::Options::default();
+    let seconds = |time: std::time::Duration| time.as_secs();
+    let said = [
+        format!(
+            "| body, decompressed | {} for events and for reads of many; {} for an increment |",
+            bytes(BODY_BYTES_MAX),
+            bytes(SMALL_BODY_BYTES_MAX)
+        ),
+        format!("| events, entries in a request | {}; {} |", n(EVENTS_PER_REQUEST_MAX), n(ENTRIES_PER_REQUEST_MAX)),
+        format!(
+            "| one event | {}, {DIMENSIONS_PER_EVENT_MAX} dimensions, a nesting of {JSON_DEPTH_MAX} |",
+            bytes(EVENT_BYTES_MAX)
+        ),
+        format!("| ids in a read of many | {} |", n(IDS_PER_READ_MAX)),
+        format!("| ids that a pattern walks through | {} |", n(SCAN_NAMES_MAX)),
+        format!("| an id | {} |", bytes(ID_BYTES_MAX)),
+        format!(
+            "| connections; requests at once on an HTTP/2 connection | {}; {HTTP_STREAMS_MAX} |",
+            n(HTTP_CONNECTIONS_MAX)
+        ),
+        format!("| what all requests hold while they are read | {}; beyond it 503 |", bytes(HTTP_MEMORY_BYTES_MAX)),
+        format!(
+            "| time | {} s for a head, {} s between two parts of a body, {} min for all of it, {} s idle |",
+            seconds(times.head_timeout),
+            seconds(times.body_idle_timeout),
+            seconds(times.body_timeout) / 60,
+            seconds(times.idle_timeout)
+        ),
+    ];
+    assert_said("docs/guide/http.md", "## Limits", &said);
+}
+
+#[test]
+fn the_limits_of_the_redis_protocol_are_those_of_the_code() {
+    let said = [
+        format!(
+            "An id has {}, an argument {} (Redis: 512 MiB), a command {} and {} arguments. {} clients.",
+            bytes(ID_BYTES_MAX),
+            bytes(RESP_BULK_BYTES_MAX as usize),
+            bytes(RESP_QUERY_BYTES_MAX),
+            number(RESP_ARGUMENTS_MAX as u64),
+            n(RESP_CLIENTS_MAX)
+        ),
+        format!("Replies that a client does not read: {}", bytes(RESP_OUTPUT_BYTES_MAX)),
+        format!("{RESP_ARGUMENTS_STRANGER_MAX} arguments of {}", bytes(RESP_BULK_BYTES_STRANGER_MAX as usize)),
+        format!("the last {} iterations are", n(RESP_SCANS_MAX)),
+    ];
+    assert_said("docs/guide/redis.md", "## What differs from Redis, and why", &said);
+    let said = [format!("An id has 1 to {}", bytes(IDEMPOTENCY_KEY_BYTES_MAX))];
+    assert_said("docs/guide/redis.md", "## Counting once", &said);
+}
+
+#[test]
+fn the_bounds_of_corrections_are_those_of_the_code() {
+    let said = [
+        format!("| deltas of a correction, keys that one clearing changes | {} |", n(CORRECTION_DELTAS_MAX)),
+        format!("| open proposals | {} |", n(PROPOSALS_OPEN_MAX)),
+        format!("| reason, author | {} and {} |", n(REASON_BYTES_MAX), bytes(AUTHOR_BYTES_MAX)),
+        format!("| rows of a page | {};", n(PAGE_ROWS_MAX)),
+    ];
+    assert_said("docs/guide/corrections.md", "## Propose, look, apply, revert", &said);
+    let said =
+        [format!("the first {} are told", n(DELTAS_TOLD_MAX)), format!("{SUBSCRIBERS_MAX} subscriptions may be open")];
+    assert_said("docs/guide/corrections.md", "## The subscription", &said);
+}
+
+#[test]
+fn the_bounds_of_a_configuration_are_those_of_the_code() {
+    let said = [
+        format!("list of counters, up to {}", n(COUNTERS_MAX)),
+        format!("1 to {}, no", bytes(NAME_BYTES_MAX)),
+        format!("list of names, up to {KEY_DIMENSIONS_MAX}"),
+        format!("At most {ENTRIES_PER_EVENT_MAX} counters on one event type, {} of YAML", bytes(CONFIG_BYTES_MAX)),
+        format!("up to {IDENTITY_FIELDS_MAX} of"),
+    ];
+    assert_said("docs/guide/counters.md", "## The configuration", &said);
+}
