@@ -14,6 +14,7 @@ pub mod identity;
 pub mod ledger;
 pub mod limits;
 pub mod names;
+pub mod nearest;
 pub mod op;
 pub mod position;
 mod prefetch;

@@ -9,6 +9,7 @@ mod body;
 mod commits;
 mod corrections;
 mod counters;
+mod document;
 mod duplicates;
 mod envelope;
 mod events;

@@ -260,7 +260,8 @@ fn an_earlier_generation_says_what_it_last_said() {
         let page = node.get("/v1/counters/a/history?limit=1").ok();
         assert_eq!((&page["generations"][0]["generation"], &page["next"]), (&json!(3), &json!(3)));
         let page = node.get("/v1/counters/a/history?limit=1&before=3").ok();
-        assert_eq!(page["generations"][0]["generation"], 1);
+        assert_eq!((&page["generations"][0]["generation"], &page["next"]), (&json!(1), &Value::Null), "the last page");
+        assert_eq!(node.get("/v1/counters/a/history?limit=2").ok()["next"], Value::Null, "as many as there are");
         assert_eq!(node.get("/v1/counters/never/history").ok()["generations"], json!([]));
     }
 }
@@ -419,4 +420,30 @@ fn proposals_corrections_and_steps_survive_a_crash_and_a_restart() {
     let again = stopped.after_a_crash();
     assert_eq!((again.value("a"), said(&again, "a", 2)), (110, (100, 2)));
     assert_eq!(numbers(&again.get("/v1/corrections").ok()), [4, 3, 2, 1]);
+}
+
+#[test]
+fn a_body_that_means_something_else_is_refused_by_name() {
+    let node = TestNode::start();
+    for (body, named) in [
+        (r#"["why","who",[]]"#, "invalid type: sequence, expected an object"),
+        (r#"{"reason":null,"author":"who","deltas":[]}"#, "reason: invalid type: null"),
+        (r#"{"reason":"why","author":"who","deltas":[["a",null,5]]}"#, "deltas: invalid type: sequence"),
+        (
+            r#"{"reason":"why","author":"who","deltas":[{"id":"a","bucket":null,"delta":5}]}"#,
+            "deltas: bucket: invalid type",
+        ),
+        (r#"{"reason":"a","reason":"b","author":"who","deltas":[]}"#, "duplicate field `reason`"),
+    ] {
+        let detail = node.post("/v1/corrections", body).problem(400, "invalid-body");
+        assert!(detail.starts_with(named), "{body}: {detail}");
+    }
+    let detail = node.post("/v1/corrections", r#"{"reason":"why","author":"who","deltas":[{"id":"","delta":5}]}"#);
+    assert!(detail.problem(400, "invalid-id").contains("the id is empty"));
+    let number = propose(&node, "why", &[("a", 1)]);
+    node.post(&format!("/v1/corrections/{number}/apply"), "").ok();
+    for body in ["[]", r#"{"reason":null}"#, "null"] {
+        node.post(&format!("/v1/corrections/{number}/revert"), body).problem(400, "invalid-body");
+    }
+    assert_eq!(node.value("a"), 1);
 }

@@ -50,6 +50,41 @@ fn ids_may_be_any_text() {
 }
 
 #[test]
+fn an_increment_that_means_something_else_counts_nothing() {
+    let node = TestNode::start();
+    for (body, slug, named) in [
+        ("[]", "invalid-body", "invalid type: sequence, expected an object"),
+        ("[5]", "invalid-body", "invalid type: sequence, expected an object"),
+        ("null", "invalid-body", "invalid type: null, expected an object"),
+        (r#"{"delta":null}"#, "invalid-field", "delta is null; send an integer"),
+        (r#"{"delta":1,"delta":1}"#, "invalid-body", "duplicate field `delta`"),
+    ] {
+        for way in ["increment", "decrement"] {
+            let detail = node.post(&format!("/v1/counters/likes/{way}"), body).problem(400, slug);
+            assert!(detail.starts_with(named), "{body}: {detail}");
+        }
+    }
+    let detail = node.post("/v1/counters//increment", "").problem(400, "invalid-id");
+    assert!(detail.starts_with("the id is empty"), "{detail}");
+    node.post("/v1/counters/get", r#"{"ids":[""]}"#).problem(400, "invalid-id");
+    node.post("/v1/counters/get", r#"[["likes"]]"#).problem(400, "invalid-body");
+    node.post("/v1/counters/get", r#"{"ids":["likes"],"wait_ms":null}"#).problem(400, "invalid-body");
+    assert_eq!(node.get("/v1/counters/likes").ok()["exists"], false);
+    assert_eq!(node.get("/v1/counters/*/aggregate").ok()["counters"], 0);
+}
+
+#[test]
+fn a_pattern_is_canonical_as_ids_are() {
+    let node = TestNode::start();
+    let shown = r#"{"type":"video.viewed","dimensions":{"video":"A:1","country":"DE"}}"#;
+    node.post("/v1/events", shown).ok();
+    // In a path the % of an id is %25.
+    let sum = node.get("/v1/counters/views:%2541%253a*/aggregate").ok();
+    assert_eq!((&sum["pattern"], &sum["value"]), (&json!("views:A%3A*"), &json!(1)));
+    node.get("/v1/counters/views:%25zz*/aggregate").problem(400, "invalid-id");
+}
+
+#[test]
 fn many_counters_are_read_in_the_order_of_the_request() {
     let node = TestNode::start();
     node.post("/v1/counters/b/increment", r#"{"delta":2}"#).ok();

@@ -4,6 +4,7 @@ use crate::counter::duration;
 use crate::counter::schema::{Group, Value, Word};
 use crate::counter::yaml::{ConfigError, Item, Key, Node, Source};
 use crate::limits::NAME_BYTES_MAX;
+use crate::nearest::nearest;
 
 pub(super) struct Fields<'n> {
     pub source: &'n Source<'n>,
@@ -186,25 +187,9 @@ fn unknown_field(source: &Source<'_>, key: &Key, group: &Group) -> ConfigError {
         return source.error(key, "\"delta\" is a field of the event, not of the counter; remove it here");
     }
     let known: Vec<&str> = group.fields.iter().map(|setting| setting.name).collect();
-    let nearest = known.iter().chain(group.future).min_by_key(|field| distance(name, field));
-    let hint = match nearest {
-        Some(field) if distance(name, field) <= field.len().div_ceil(3) => format!("did you mean {field:?}?"),
-        _ => format!("there are: {}", known.join(", ")),
+    let hint = match nearest(name, known.iter().chain(group.future).copied()) {
+        Some(field) => format!("did you mean {field:?}?"),
+        None => format!("there are: {}", known.join(", ")),
     };
     source.error(key, format!("{name:?} is not a field of {}; {hint}", group.what))
-}
-
-/// How many letters must be inserted, removed or replaced, whatever their case.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.to_lowercase().chars().take(NAME_BYTES_MAX).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

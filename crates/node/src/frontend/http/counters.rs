@@ -19,6 +19,7 @@ use tally_core::op::{Answer, Submission};
 use super::at_least::{self, AtLeast};
 use super::body::Pieces;
 use super::corrections::{self, Cleared};
+use super::document::{given, parse};
 use super::envelope::Envelope;
 use super::history;
 use super::id::{ID, IdPath, Named};
@@ -34,7 +35,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = Option<i64>, example = 1)]
     delta: Option<&'a RawValue>,
 }
@@ -58,11 +59,11 @@ pub struct Changed {
 pub struct Ids {
     ids: Vec<String>,
     /// A token to wait for, as the parameter of the same name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(example = "1-0-4711")]
     at_least: Option<String>,
     /// How long to wait for it at most.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     wait_ms: Option<u64>,
 }
 
@@ -334,15 +335,6 @@ fn delta_out_of_range(delta: &str) -> Problem {
     Problem::field("delta", delta, "send an integer between -9223372036854775807 and 9223372036854775807")
 }
 
-/// Parses a small document; `example` shows what it should look like.
-pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| {
-        let unknown = error.to_string().starts_with("unknown field");
-        let kind = if unknown { Kind::UnknownField } else { Kind::InvalidBody };
-        Problem::new(kind, format!("{}; send a body such as {example}", quoted(&error.to_string())))
-    })
-}
-
 /// The generation that a read asks for; [`check_query`] has read the query before.
 fn generation(uri: &Uri) -> Result<Option<u64>, Problem> {
     let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(None) };
@@ -403,6 +395,7 @@ mod tests {
             r#"{"delta":"1"}"#,
             r#"{"delta":9223372036854775808}"#,
             r#"{"delta":true}"#,
+            r#"{"delta":null}"#,
             r#"{"delta":[[[[1]]]]}"#,
             &long,
         ] {
@@ -422,6 +415,9 @@ mod tests {
             (r#"{"delta":NaN}"#, Kind::InvalidBody),
             (r#"{"delta":1"#, Kind::InvalidBody),
             ("5", Kind::InvalidBody),
+            ("[]", Kind::InvalidBody),
+            ("[5]", Kind::InvalidBody),
+            ("null", Kind::InvalidBody),
             ("{\"delta\":\"\u{0}\"", Kind::InvalidBody),
             (&deep, Kind::InvalidBody),
         ] {

@@ -62,8 +62,11 @@ pub struct Generation {
 pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<History>, Problem> {
     let paging = Paging::read(&uri)?;
     let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
-    let steps = steps(&api.engine, named.cell, paging).await?;
-    let next = if steps.len() == paging.limit { steps.last().map(|(generation, _)| *generation) } else { None };
+    // There is another page only if there is one more step than this one has room for.
+    let mut steps = steps(&api.engine, named.cell, Paging { limit: paging.limit + 1, ..paging }).await?;
+    let is_last = steps.len() <= paging.limit;
+    steps.truncate(paging.limit);
+    let next = if is_last { None } else { steps.last().map(|(generation, _)| *generation) };
     let numbers: Vec<_> = steps.iter().map(|(_, step)| step.number).collect();
     let whys = api.engine.whys(&numbers, &named.id).await?;
     let generations = steps.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why));

@@ -58,6 +58,12 @@ pub struct Named {
 
 impl Named {
     pub fn resolve(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Named, Problem> {
+        // The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
+        if id.is_empty() {
+            return Err(
+                Problem::new(Kind::InvalidId, "the id is empty; name a counter, such as views:v42").with("value", "")
+            );
+        }
         let target = declarations
             .resolve(id.as_bytes())
             .map_err(|error| Problem::new(Kind::InvalidId, error.to_string()).with("value", quoted(id)))?;
@@ -125,6 +131,7 @@ mod tests {
         assert_eq!(declared.cell, hasher.key(b"views:A%3A"));
         assert_eq!(resolve("viewers:%41").unwrap().id, "viewers:%41");
         assert_eq!(resolve("views").unwrap_err().kind, Kind::InvalidId);
+        assert!(resolve("").unwrap_err().detail.starts_with("the id is empty"));
         assert_eq!(resolve(&"x".repeat(5000)).unwrap_err().kind, Kind::InvalidId);
     }
 }

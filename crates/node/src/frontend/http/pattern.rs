@@ -6,13 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use std::fmt;
+use tally_core::counter::Declarations;
+use tally_core::id::{SEPARATOR, decode_part, encode_part};
 use tally_core::limits::SCAN_NAMES_MAX;
 
 use super::Api;
 use super::at_least::{self, AtLeast};
 use super::envelope::{ReadKind, rfc3339};
 use super::id::IdPath;
-use super::problem::{Kind, Problem};
+use super::problem::{Kind, Problem, quoted};
 use crate::clock;
 use crate::engine::Engine;
 
@@ -55,8 +58,9 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     let _turn = api.walks.acquire().await;
     let as_of_ms = clock::now_ms();
     let engine = &api.engine;
-    let parsed = Pattern::new(&pattern);
-    let sum = engine.consistently(|| walk(engine, &parsed)).await?;
+    let pattern = Pattern::resolve(&engine.declarations(), &pattern)?;
+    let sum = engine.consistently(|| walk(engine, &pattern)).await?;
+    let pattern = pattern.to_string();
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();
         Problem::new(Kind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
@@ -82,7 +86,7 @@ struct Sum {
     generation: u64,
 }
 
-async fn walk(engine: &Engine, pattern: &Pattern<'_>) -> Result<Sum, Problem> {
+async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     let declarations = engine.declarations();
     let mut sum = Sum::default();
     let mut after = None;
@@ -107,19 +111,28 @@ async fn walk(engine: &Engine, pattern: &Pattern<'_>) -> Result<Sum, Problem> {
 
 /// An id with `*` in it.
 #[derive(Debug)]
-pub struct Pattern<'a> {
-    /// The literals around the stars: one more than there are stars.
-    literals: Vec<&'a [u8]>,
+pub struct Pattern {
+    /// The literals around the stars, as ids have them: one more than there are stars.
+    literals: Vec<Vec<u8>>,
+    /// It is one of a declared counter, in whose keys `%` and two digits stand for a byte.
+    is_declared: bool,
 }
 
-impl<'a> Pattern<'a> {
-    pub fn new(text: &'a str) -> Pattern<'a> {
-        Pattern { literals: text.as_bytes().split(|&byte| byte == b'*').collect() }
+impl Pattern {
+    /// Behind the name of a declared counter a pattern is brought into the form that ids have: any `%XX` is decoded, and `:` and
+    /// `%` are written as in a key. So `%2A` is a star that stands for itself. All other patterns are taken as they are.
+    pub fn resolve(declarations: &Declarations, text: &str) -> Result<Pattern, Problem> {
+        let is_declared = text.split_once(':').is_some_and(|(name, _)| declarations.find(name.as_bytes()).is_some());
+        let literals = text.split('*').map(|literal| match is_declared {
+            true => canonical(literal, text),
+            false => Ok(literal.into()),
+        });
+        Ok(Pattern { literals: literals.collect::<Result<_, _>>()?, is_declared })
     }
 
     /// Every id that matches begins with this.
-    pub fn prefix(&self) -> &'a [u8] {
-        self.literals[0]
+    pub fn prefix(&self) -> &[u8] {
+        &self.literals[0]
     }
 
     pub fn matches(&self, id: &[u8]) -> bool {
@@ -131,6 +144,38 @@ impl<'a> Pattern<'a> {
             rest = &rest[at + literal.len()..];
         }
         rest.ends_with(last)
+    }
+}
+
+/// A piece of a pattern as the canonical form of ids has it. What separates the parts of a key stays as it is.
+fn canonical(literal: &str, pattern: &str) -> Result<Vec<u8>, Problem> {
+    let mut canonical = Vec::with_capacity(literal.len());
+    for (n, part) in literal.split(':').enumerate() {
+        let value = decode_part(part.as_bytes()).map_err(|_| {
+            let pattern = quoted(pattern);
+            let detail = format!(
+                "the pattern {pattern} has a % without two hexadecimal digits behind it; write a % in a key as %25, in a path as %2525"
+            );
+            Problem::new(Kind::InvalidId, detail).with("value", pattern)
+        })?;
+        canonical.extend((n > 0).then_some(SEPARATOR));
+        encode_part(&value, &mut canonical);
+    }
+    Ok(canonical)
+}
+
+/// As it would be written: the canonical form of what was asked for.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, literal) in self.literals.iter().enumerate() {
+            let literal = String::from_utf8_lossy(literal);
+            let star = if n > 0 { "*" } else { "" };
+            match self.is_declared {
+                true => write!(f, "{star}{}", literal.replace('*', "%2A"))?,
+                false => write!(f, "{star}{literal}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,8 +191,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn resolve(pattern: &str) -> Result<Pattern, Problem> {
+        let yaml = "counters:\n  - {counterName: views, mode: simple, dimensions: [video, country]}\n";
+        Pattern::resolve(&Declarations::parse(yaml).unwrap(), pattern)
+    }
+
     fn check(pattern: &str, id: &str, expected: bool) {
-        assert_eq!(Pattern::new(pattern).matches(id.as_bytes()), expected, "{pattern} on {id}");
+        assert_eq!(resolve(pattern).unwrap().matches(id.as_bytes()), expected, "{pattern} on {id}");
     }
 
     #[test]
@@ -177,6 +227,33 @@ mod tests {
         check("*ab*ab*", "aba", false);
     }
 
+    #[test]
+    fn a_pattern_of_a_declared_counter_is_canonical_as_its_ids_are() {
+        for (pattern, shown) in [
+            ("views:%41*", "views:A*"),
+            ("views:a%3ab:*", "views:a%3Ab:*"),
+            ("views:*:%44%45", "views:*:DE"),
+            ("views:50%25*", "views:50%25*"),
+            ("views:%2a*", "views:%2A*"),
+            ("views:*%C3%A9*", "views:*é*"),
+            // Nothing is known about these.
+            ("viewers:%41*", "viewers:%41*"),
+            ("*:%41", "*:%41"),
+        ] {
+            assert_eq!(resolve(pattern).unwrap().to_string(), shown);
+            assert_eq!(resolve(shown).unwrap().to_string(), shown, "the form of a form is itself");
+        }
+        check("views:%41*", "views:Ab:DE", true);
+        check("views:a%3ab:*", "views:a%3Ab:DE", true);
+        check("views:%2A:*", "views:*:DE", true);
+        check("views:%2A:*", "views:x:DE", false);
+        check("viewers:%41*", "viewers:Ab", false);
+        for bad in ["views:5%", "views:%zz*", "views:%*41"] {
+            let problem = resolve(bad).unwrap_err();
+            assert!(problem.kind == Kind::InvalidId && problem.detail.contains(bad), "{}", problem.detail);
+        }
+    }
+
     /// The definition, tried in every way.
     fn naive(pattern: &[u8], id: &[u8]) -> bool {
         match pattern.split_first() {
@@ -189,7 +266,7 @@ mod tests {
     proptest! {
         #[test]
         fn matching_is_what_its_definition_says(pattern in "[ab*]{0,7}", id in "[ab]{0,9}") {
-            prop_assert_eq!(Pattern::new(&pattern).matches(id.as_bytes()), naive(pattern.as_bytes(), id.as_bytes()));
+            prop_assert_eq!(resolve(&pattern).unwrap().matches(id.as_bytes()), naive(pattern.as_bytes(), id.as_bytes()));
         }
     }
 }

@@ -14,7 +14,7 @@ use tally_core::limits::{
 
 use super::super::Api;
 use super::super::body::Pieces;
-use super::super::counters::parse;
+use super::super::document::{Object, given, parse};
 use super::super::id::Named;
 use super::super::problem::{Kind, Problem, quoted};
 
@@ -35,7 +35,8 @@ pub struct ProposalBody<'a> {
     #[schema(example = "ops@example.com")]
     author: String,
     #[serde(borrow)]
-    deltas: Vec<DeltaBody<'a>>,
+    #[schema(value_type = Vec<DeltaBody>)]
+    deltas: Vec<Object<DeltaBody<'a>>>,
 }
 
 /// What to add to one counter.
@@ -46,6 +47,7 @@ pub struct DeltaBody<'a> {
     #[schema(example = "views:v42")]
     id: String,
     /// A moment of the hour that the delta belongs to, as RFC 3339 has it; it is kept as the beginning of that hour.
+    #[serde(default, deserialize_with = "given")]
     #[schema(example = "2026-11-15T18:00:00Z")]
     bucket: Option<String>,
     /// Not 0.
@@ -59,8 +61,10 @@ pub struct DeltaBody<'a> {
 #[serde(deny_unknown_fields)]
 #[schema(as = RevertRequest)]
 pub struct WhyBody {
+    #[serde(default, deserialize_with = "given")]
     #[schema(example = "it was no bot after all")]
     pub reason: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     #[schema(example = "ops@example.com")]
     pub author: Option<String>,
 }
@@ -97,7 +101,7 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
         }
     }
     let (declarations, hasher) = (api.engine.declarations(), api.engine.hasher());
-    let delta = |(index, body): (usize, &DeltaBody<'_>)| -> Result<Delta, Problem> {
+    let delta = |(index, Object(body)): (usize, &Object<DeltaBody<'_>>)| -> Result<Delta, Problem> {
         let delta = body.delta(index)?;
         let bucket_ms = body.bucket.as_deref().map(|bucket| bucket_ms(index, bucket)).transpose()?;
         let named = Named::resolve(&declarations, &hasher, &body.id).map_err(|problem| at(index, problem))?;
