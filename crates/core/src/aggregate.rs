@@ -63,6 +63,8 @@ pub struct State {
     timeline: Timeline,
     /// How many idempotency keys are kept.
     answered: Quota,
+    /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
+    forgotten_before_ms: u64,
     /// What the last claim of the batch came to; the entries behind it go by it.
     verdict: Verdict,
     id: Vec<u8>,
@@ -82,6 +84,7 @@ impl State {
             log_time_ms: 0,
             timeline: Timeline::default(),
             answered: Quota::default(),
+            forgotten_before_ms: 0,
             verdict: Verdict::Fresh,
             id: Vec::new(),
         }
@@ -101,6 +104,8 @@ impl State {
 
     /// Puts declarations in force for records from `offset` on.
     pub fn configure(&mut self, declarations: Declarations, offset: u64) {
+        // Rows of keys that are over may be gone already, so they stay over under a longer `keep`.
+        self.forgotten_before_ms = self.keys_known_from_ms(self.log_time_ms);
         self.timeline.configured(offset, &declarations);
         self.declare(declarations);
     }
@@ -173,7 +178,8 @@ impl State {
     fn add_once(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
         let Idempotency { keep_ms, keys_max } = self.declarations().idempotency();
         let known = self.ledger.answers.get(stamp.key).copied();
-        let known = known.filter(|known| batch.log_time_ms < known.at_ms.saturating_add(keep_ms));
+        let known_from_ms = self.keys_known_from_ms(batch.log_time_ms);
+        let known = known.filter(|known| known.at_ms >= known_from_ms);
         let (answer, kind) = match known {
             Some(known) if known.delta == op.arg => (Answer::Repeated(known.value), BoxKind::Duplicate),
             Some(known) => (Answer::OtherDelta(known.delta), BoxKind::Conflict),
@@ -192,9 +198,17 @@ impl State {
         answer
     }
 
-    /// Drops rows of idempotency keys that have had their time, unless they are in use again.
+    /// The log time at which an idempotency key must have come to be known at this one.
+    fn keys_known_from_ms(&self, log_time_ms: u64) -> u64 {
+        let keep_ms = self.declarations().idempotency().keep_ms;
+        self.forgotten_before_ms.max((log_time_ms + 1).saturating_sub(keep_ms))
+    }
+
+    /// Drops rows of idempotency keys that have had their time by the log, unless they are in use again. This changes no answer:
+    /// a key that is over is one that never was, and stays so.
     pub fn forget_answers(&mut self, answers: Vec<(CellKey, Answered)>) {
-        for (key, answer) in answers {
+        let known_from_ms = self.keys_known_from_ms(self.log_time_ms);
+        for (key, answer) in answers.into_iter().filter(|(_, answer)| answer.at_ms < known_from_ms) {
             self.ledger.answers.load(key, Some(answer));
             if self.ledger.answers.get(key) == Some(&answer) {
                 self.ledger.answers.remove(key);

@@ -37,8 +37,24 @@ pub struct Event<'a> {
     pub dimensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The client's own data: one well-formed JSON value, kept as it was written.
     pub payload: Option<&'a str>,
-    /// The collector's clock, in milliseconds since 1970.
+    /// The collector's clock, in milliseconds since 1970; see [`Arrival`].
     pub received_at_ms: u64,
+}
+
+/// When events arrive, by the two clocks of a node.
+///
+/// An event is dated by log time. But who says when it happened is refused only for being ahead of both: while the two are
+/// apart nobody can know which of them is right, and a sender with a right clock must not lose events.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub log_ms: u64,
+    pub wall_ms: u64,
+}
+
+impl From<u64> for Arrival {
+    fn from(ms: u64) -> Arrival {
+        Arrival { log_ms: ms, wall_ms: ms }
+    }
 }
 
 impl<'a> Event<'a> {
@@ -53,6 +69,14 @@ impl<'a> Event<'a> {
             dimensions: Vec::new(),
             payload: None,
             received_at_ms,
+        }
+    }
+
+    /// Says when it was received, once it is known when it happened.
+    #[inline]
+    fn arrive(&mut self, arrival: Arrival) {
+        if self.occurred_at_ms.is_some_and(|at_ms| at_ms > arrival.log_ms as i64) {
+            self.received_at_ms = arrival.log_ms.max(arrival.wall_ms);
         }
     }
 

@@ -184,6 +184,16 @@ pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
 /// How far ahead of its arrival an event may claim to have happened, in milliseconds.
 pub const CLOCK_AHEAD_MS_MAX: i64 = 5 * 60 * 1000;
 
+/// How far the wall clock may step ahead of the time of the log and be followed at once, in milliseconds; and how far it may
+/// be behind at a start.
+pub const CLOCK_STEP_MS_MAX: u64 = 5 * 60 * 1000;
+/// How long it has to stay there to be followed if it leaps further, in milliseconds.
+pub const CLOCK_SETTLE_MS: u64 = 60 * 1000;
+/// A leap that is not followed unless somebody says that it is right, in milliseconds: no node stands still for so long.
+pub const CLOCK_LEAP_MS_MAX: u64 = 31 * 24 * 60 * 60 * 1000;
+/// How far apart wall clock and log time are when it is told as a trouble, in milliseconds.
+pub const CLOCK_TOLD_MS: u64 = 60 * 1000;
+
 /// An idempotency key, in bytes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 

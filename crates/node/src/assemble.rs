@@ -1,6 +1,6 @@
 //! Puts a node together: opens the seams, starts the threads, and takes it apart again.
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::engine::{self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal};
 use crate::frontend::{http, resp};
@@ -45,6 +45,10 @@ pub struct Options {
     pub log: local::Options,
     pub resp_options: resp::RespOptions,
     pub http_options: http::Options,
+    /// What log time is taken from.
+    pub clock: Clock,
+    /// Start whatever the clock says: somebody has looked at it.
+    pub accept_clock: bool,
 }
 
 impl Options {
@@ -62,6 +66,8 @@ impl Options {
             log: local::Options::default(),
             resp_options: resp::RespOptions::default(),
             http_options: http::Options::default(),
+            clock: Clock::system(),
+            accept_clock: false,
         }
     }
 }
@@ -190,6 +196,8 @@ fn open_engine(
         durability: options.durability,
         table_bytes: (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
         checkpoint_log_bytes: options.checkpoint_log_bytes,
+        clock: options.clock.clone(),
+        accept_clock: options.accept_clock,
         ..EngineOptions::default()
     };
     let hasher = CellHasher::new(data_dir.identity.hash_seed);
@@ -217,7 +225,7 @@ fn open_engine(
         handle = Some(tally_storage::log::Log::handle(&log));
         Ok(log)
     };
-    let (thread, recovered) = engine::open(restored, store, open_log, declarations, engine_options, clock::now_ms())?;
+    let (thread, recovered) = engine::open(restored, store, open_log, declarations, engine_options)?;
     Ok((thread, recovered, handle.expect("the log was opened")))
 }
 

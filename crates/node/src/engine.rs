@@ -27,7 +27,7 @@ pub use tally_core::cell::Hot;
 pub use thread::{EngineThread, LocalEngine};
 pub use trouble::{Trouble, Troubles};
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 use shared::{Cold, Message, Shared};
 use std::ops::ControlFlow;
@@ -150,6 +150,11 @@ impl Engine {
         &self.shared.metrics
     }
 
+    /// The time of the node, from which log time is taken.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
     /// Whether writes are taken at all.
     pub fn health(&self) -> Result<(), Refusal> {
         self.shared.health()
@@ -189,7 +194,7 @@ impl Engine {
 
     /// What memory knows, at once.
     pub fn read(&self, cell: CellKey) -> Hot {
-        self.shared.cells.read(cell, clock::now_ms)
+        self.shared.cells.read(cell, || self.shared.clock.now_ms())
     }
 
     /// Asks for the memory of a counter that is read a little later.
@@ -202,7 +207,9 @@ impl Engine {
     pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
         match self.shared.read(cell) {
             Ok(reading) => Ok(reading),
-            Err(Cold) => Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, clock::now_ms())),
+            Err(Cold) => {
+                Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, self.shared.clock.now_ms()))
+            }
         }
     }
 

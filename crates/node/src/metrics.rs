@@ -54,6 +54,8 @@ pub struct Metrics {
     /// it by is not that of a counter.
     pub conflict_retries: Gauge,
     troubles: Family<TroubleKind, Gauge>,
+    /// How far the wall clock is ahead of the time of the log; negative if it is behind.
+    pub clock_ahead_seconds: Gauge<f64, AtomicU64>,
     /// How long the last submission waited for the writer.
     pub projection_lag_seconds: Gauge<f64, AtomicU64>,
 }
@@ -91,9 +93,13 @@ impl Metrics {
         r.register("http_requests", "HTTP requests by route and status", http_requests.clone());
         let troubles = Family::default();
         r.register("trouble", "1 while it lasts, by kind", troubles.clone());
+        let clock_ahead_seconds = Gauge::default();
+        let help = "How far the wall clock is ahead of the time of the log";
+        r.register_with_unit("clock_ahead", help, Unit::Seconds, clock_ahead_seconds.clone());
         Metrics {
             http_requests,
             troubles,
+            clock_ahead_seconds,
             events: counter(r, "events", "Events received"),
             events_invalid: counter(r, "events_invalid", "Events that could not be read"),
             events_unmatched: counter(r, "events_unmatched", "Events that no counter listens to"),

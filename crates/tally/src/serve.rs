@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
-use tally_node::engine::Durability;
+use tally_node::engine::{Durability, RecoveryError};
 use tally_node::frontend::resp::{Password, RespOptions};
 
 pub const HTTP: &str = "127.0.0.1:7070";
@@ -60,6 +60,9 @@ pub struct ServeArgs {
     /// Give up record N of the log and all behind it, if the log is damaged there; the refusal to start names N
     #[arg(long, value_name = "N", help_heading = "Repair")]
     discard_from: Option<u64>,
+    /// Start although the clock is far from the time of the last write; the refusal to start says how far
+    #[arg(long, help_heading = "Repair")]
+    accept_clock: bool,
 }
 
 pub fn run(args: ServeArgs) -> Result<()> {
@@ -110,6 +113,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Options {
         memory_bytes: args.memory.map_or_else(half_of_memory, |size| size.as_u64()),
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
+        accept_clock: args.accept_clock,
         resp_options: RespOptions { password: args.password.clone().and_then(Password::new), ..RespOptions::default() },
         log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
@@ -190,6 +194,9 @@ fn explain(error: StartError, data: &str) -> Failure {
         StartError::Listen { address, error } => failure
             .why(format!("it cannot listen on {address}: {error}"))
             .remedy("Stop what listens there, or choose other addresses with --http and --resp."),
+        StartError::Recovery(RecoveryError::Clock(error)) => failure.why(error).remedy(
+            "Set the clock. If it is right, start with --accept-clock: time goes on from the later of the two.",
+        ),
         StartError::Recovery(error) => Failure::new(format!("the data in {data} cannot be used")).why(error),
         other => failure.why(other),
     }

@@ -13,7 +13,8 @@ use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 
-const VERSION: u8 = 1;
+/// The first version had nothing behind the number of audited rows.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 impl State {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -21,7 +22,7 @@ impl State {
         let remembered = self.contracts.needed_from_ms(self.log_time_ms);
         let read_from = remembered.and_then(|since_ms| self.timeline.needed_from(since_ms)).unwrap_or(offset);
         let read_from = read_from.min(offset);
-        let mut out = vec![VERSION];
+        let mut out = vec![*VERSIONS.end()];
         put_varint(&mut out, self.log_time_ms);
         put_varint(&mut out, read_from);
         put_list(&mut out, self.timeline.configs_from(read_from), put_config);
@@ -44,6 +45,7 @@ impl State {
         let parked: Vec<_> = self.contracts.parked.iter().collect();
         put_list(&mut out, &parked, put_parked);
         put_varint(&mut out, self.contracts.audited);
+        put_varint(&mut out, self.forgotten_before_ms);
         (out, read_from)
     }
 
@@ -51,9 +53,9 @@ impl State {
     /// checkpoint is for [`State::remember`], under the declarations that were in force there.
     pub fn resume(&mut self, bytes: &[u8]) -> Result<u64, ReplayError> {
         let bytes = &mut &bytes[..];
-        match take_byte(bytes)? {
-            VERSION => {}
-            other => return Err(DecodeError::BadValue { field: "version of the state", value: other.into() }.into()),
+        let version = take_byte(bytes)?;
+        if !VERSIONS.contains(&version) {
+            return Err(DecodeError::BadValue { field: "version of the state", value: version.into() }.into());
         }
         self.log_time_ms = take_varint(bytes)?;
         let read_from = take_varint(bytes)?;
@@ -74,6 +76,9 @@ impl State {
             self.contracts.parked.resume(cell, bucket_ms, entry);
         }
         self.contracts.audited = take_varint(bytes)?;
+        if version >= 2 {
+            self.forgotten_before_ms = take_varint(bytes)?;
+        }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
             self.declare(declarations);

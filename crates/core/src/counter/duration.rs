@@ -29,6 +29,21 @@ pub fn shown(ms: u64) -> String {
     format!("{}{unit}", ms / unit_ms)
 }
 
+/// About how long it is, for people: two units at most.
+pub fn rough(ms: u64) -> String {
+    let mut left_ms = ms;
+    let mut parts = UNITS.into_iter().rev().filter_map(|(unit, unit_ms)| {
+        let whole = left_ms / unit_ms;
+        left_ms %= unit_ms;
+        (whole > 0).then(|| format!("{whole}{unit}"))
+    });
+    match (parts.next(), parts.next()) {
+        (None, _) => "0s".to_owned(),
+        (Some(one), None) => one,
+        (Some(one), Some(other)) => format!("{one} {other}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +69,13 @@ mod tests {
             [(0, "0s"), (1, "1ms"), (1_500, "1500ms"), (60_000, "1m"), (90_000, "90s"), (172_800_000, "2d")]
         {
             assert_eq!(shown(ms), text);
+        }
+    }
+
+    #[test]
+    fn about_how_long_it_is_takes_two_units() {
+        for (ms, text) in [(0, "0s"), (90_000, "1m 30s"), (86_400_000, "1d"), (176_461_001, "2d 1h"), (999, "999ms")] {
+            assert_eq!(rough(ms), text);
         }
     }
 

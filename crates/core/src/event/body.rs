@@ -4,11 +4,11 @@
 //! only a line that is cut in two is copied. An array or a single object is kept until its end. A bad event is
 //! reported by its index and does not stop the others; only behind broken JSON inside an array nothing can be read.
 
-use super::Event;
 use super::error::EventError;
 use super::json::{check_size, describe, scan_event};
 use super::layout::Layout;
 use super::scan::{Fault, Scanner, Trouble};
+use super::{Arrival, Event};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
 
@@ -45,7 +45,7 @@ impl<F: FnMut(usize, Result<&Event<'_>, EventError>)> Sink for F {
 #[derive(Debug)]
 pub struct BodyReader {
     form: Option<Form>,
-    received_at_ms: u64,
+    arrival: Arrival,
     /// What was received and cannot be read yet.
     held: Vec<u8>,
     /// What the events on lines have looked like so far.
@@ -58,10 +58,10 @@ pub struct BodyReader {
 
 impl BodyReader {
     /// Without a form, the body's first line decides: `[`, or an object that goes on after the line, is a document.
-    pub fn new(form: Option<Form>, received_at_ms: u64) -> BodyReader {
+    pub fn new(form: Option<Form>, arrival: impl Into<Arrival>) -> BodyReader {
         BodyReader {
             form,
-            received_at_ms,
+            arrival: arrival.into(),
             held: Vec::new(),
             layout: Layout::default(),
             in_long_line: false,
@@ -146,12 +146,12 @@ impl BodyReader {
     /// Reads whole lines.
     fn lines(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
         if let Ok(text) = std::str::from_utf8(bytes) {
-            let mut event = Event::new("", self.received_at_ms);
+            let mut event = Event::new("", self.arrival.log_ms);
             return split_lines(text.as_bytes(), |start, end| self.line(&text[start..end], &mut event, sink));
         }
         // Somewhere a line is not UTF-8; the others are read all the same.
         split_lines(bytes, |start, end| match std::str::from_utf8(&bytes[start..end]) {
-            Ok(line) => self.line(line, &mut Event::new("", self.received_at_ms), sink),
+            Ok(line) => self.line(line, &mut Event::new("", self.arrival.log_ms), sink),
             Err(error) => self.emit(Err(not_utf8(error.valid_up_to())), sink),
         })
     }
@@ -161,7 +161,8 @@ impl BodyReader {
         if line.bytes().all(|byte| byte.is_ascii_whitespace()) {
             return Ok(());
         }
-        let parsed = self.layout.parse_into(line, self.received_at_ms, event);
+        let parsed = self.layout.parse_into(line, self.arrival.log_ms, event);
+        event.arrive(self.arrival);
         self.emit(parsed.map(|()| &*event), sink)
     }
 
@@ -187,12 +188,12 @@ impl BodyReader {
 
     /// One event. `Ok(Err(…))` is JSON so broken that nothing can be read behind it.
     fn object(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), Fault>, BodyError> {
-        let mut event = Event::new("", self.received_at_ms);
+        let mut event = Event::new("", self.arrival.log_ms);
         self.element(scanner, &mut event, sink)
     }
 
     fn array(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), Fault>, BodyError> {
-        let mut event = Event::new("", self.received_at_ms);
+        let mut event = Event::new("", self.arrival.log_ms);
         let mut more = scanner.first_element();
         while let Ok(true) = more {
             if let Err(fault) = self.element(scanner, &mut event, sink)? {
@@ -212,7 +213,7 @@ impl BodyReader {
     ) -> Result<Result<(), Fault>, BodyError> {
         scanner.next_token();
         let start = scanner.at();
-        let parsed = scan_event(scanner, self.received_at_ms, event);
+        let parsed = scan_event(scanner, self.arrival.log_ms, event);
         if parsed.is_err() {
             scanner.rewind(start);
             if let Err(fault) = scanner.value() {
@@ -222,6 +223,7 @@ impl BodyReader {
         let checked = parsed
             .map_err(|fault| describe_in_body(*fault, scanner, start))
             .and_then(|()| check_size(scanner.at() - start));
+        event.arrive(self.arrival);
         self.emit(checked.map(|()| &*event), sink)?;
         Ok(Ok(()))
     }

@@ -4,7 +4,6 @@ use super::lookup::Found;
 use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
-use crate::clock;
 use tally_core::aggregate::{State, Unfit};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
@@ -69,7 +68,7 @@ impl<L: Log + 'static> Desk<L> {
             let touched = touched(self.writer.borrow().state(), &request);
             let missing = self.writer.borrow().missing(&touched, &found);
             if missing.is_empty() {
-                return self.writer.borrow_mut().correct(&request, found, clock::now_ms());
+                return self.writer.borrow_mut().correct(&request, found, self.shared.clock.now_ms());
             }
             found = self.shared.lookup(found.needs().chain(missing).collect()).await?;
         }
@@ -77,7 +76,8 @@ impl<L: Log + 'static> Desk<L> {
 
     /// Lets late entries count whose run has come.
     pub(super) async fn run_late(&self) {
-        let due = |state: &State| state.contracts.parked.due(clock::now_ms(), PARKED_MAX);
+        let now_ms = self.shared.clock.now_ms();
+        let due = |state: &State| state.contracts.parked.due(now_ms, PARKED_MAX);
         let deltas = due(self.writer.borrow().state());
         if deltas.is_empty() {
             return;

@@ -5,7 +5,6 @@
 
 use super::shared::Shared;
 use super::{Engine, Refusal};
-use crate::clock;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Balance, ParkedEntry, State};
@@ -198,7 +197,7 @@ impl Facts {
         let mut boxes = state.ledger.boxes.get(cell);
         boxes.add(&stored.boxes);
         let parked = state.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
-        let (sum, generation) = current(state, &stored, cell);
+        let (sum, generation) = current(state, &stored, cell, shared.clock.now_ms());
         Some(Facts {
             sum,
             generation,
@@ -214,7 +213,7 @@ impl Facts {
 }
 
 /// The sum and the generation of a counter; if memory does not have it, it is as the checkpoint has it.
-fn current(state: &State, stored: &AtCheckpoint, cell: CellKey) -> (Option<i64>, u64) {
+fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> (Option<i64>, u64) {
     let (value, deadline, mark) = match state.table.knows(cell) {
         true => (state.table.get(cell), state.table.deadline(cell), state.table.mark(cell)),
         false => {
@@ -223,7 +222,7 @@ fn current(state: &State, stored: &AtCheckpoint, cell: CellKey) -> (Option<i64>,
             (row.map(|row| row.value), deadline, row.map(|row| row.mark).unwrap_or_default())
         }
     };
-    let is_due = deadline.is_some_and(|at_ms| at_ms <= clock::now_ms());
+    let is_due = deadline.is_some_and(|at_ms| at_ms <= now_ms);
     if is_due { (None, 0) } else { (value, mark.generation) }
 }
 
@@ -253,7 +252,7 @@ mod tests {
             Ok(LocalLog::open_on(FaultDisk::new(1), log)?.0)
         };
         let declarations = Some(Declarations::default());
-        let (thread, _) = recovery::open(restored, store, open_log, declarations, options, clock::now_ms()).unwrap();
+        let (thread, _) = recovery::open(restored, store, open_log, declarations, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let engine = thread.engine();
         tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -1,5 +1,6 @@
 //! How an engine should behave.
 
+use crate::clock::Clock;
 use std::time::Duration;
 use tally_core::counter::Durability as Level;
 
@@ -49,6 +50,10 @@ pub struct EngineOptions {
     pub checkpoint_names_bytes: usize,
     /// A checkpoint is due after so many changed rows of the ledger, which bounds the memory it needs.
     pub checkpoint_ledger_rows: usize,
+    /// What log time is taken from.
+    pub clock: Clock,
+    /// Start whatever the clock says: somebody has looked at it.
+    pub accept_clock: bool,
 }
 
 impl Default for EngineOptions {
@@ -61,6 +66,8 @@ impl Default for EngineOptions {
             checkpoint_cells: 2_000_000,
             checkpoint_names_bytes: 16 << 20,
             checkpoint_ledger_rows: 1_000_000,
+            clock: Clock::system(),
+            accept_clock: false,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
 use super::writer::Writer;
 use super::{EngineOptions, checkpoint};
+use crate::clock::ClockError;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,8 @@ pub enum RecoveryError {
     Checkpoint(ReplayError),
     #[error("{0}")]
     Config(#[from] ConfigError),
+    #[error("{0}")]
+    Clock(#[from] ClockError),
     #[error("a thread of the engine cannot be started: {0}")]
     Thread(#[from] std::io::Error),
     #[error("{0}")]
@@ -82,17 +85,18 @@ pub fn open<L: Log + 'static>(
     open_log: impl FnOnce(u64) -> Result<L, LogError>,
     declarations: Option<Declarations>,
     options: EngineOptions,
-    now_ms: u64,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
     let Restored { mut state, position, read_from } = restored;
     let log = open_log(read_from)?;
     let stored = position.map_or(0, |position| position.offset);
     let replayed_records = replay(&mut state, &*store, &log, read_from, stored)?;
+    options.clock.go_on_from(state.log_time_ms().max(log.log_time_ms()), options.accept_clock)?;
     let cells = state.table.cells();
     let recovered = Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records };
+    let clock = options.clock.clone();
     let mut thread = start(store, log, state, position, read_from, options)?;
     if let Some(declarations) = declarations {
-        declare(&mut thread.writer, declarations, now_ms)?;
+        declare(&mut thread.writer, declarations, clock.now_ms())?;
     }
     Ok((thread, recovered))
 }
@@ -236,6 +240,7 @@ fn start<L: Log + 'static>(
         lookups: send_lookup,
         applied: log.end(),
         durability: options.durability.level(),
+        clock: options.clock.clone(),
     }));
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);

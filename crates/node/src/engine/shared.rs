@@ -5,7 +5,7 @@ use super::lookup::{Found, Lookup};
 use super::queue::Queues;
 use super::trouble::{Trouble, Troubles};
 use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
-use crate::clock;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
 use flume::Sender;
@@ -16,7 +16,7 @@ use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Correction;
-use tally_core::op::Submission;
+use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_storage::store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -47,6 +47,7 @@ pub(super) struct Shared {
     pub cells: Arc<Cells>,
     pub hasher: CellHasher,
     pub declarations: ArcSwap<Declarations>,
+    pub clock: Clock,
     pub metrics: Arc<Metrics>,
     pub troubles: Troubles,
     pub store: Arc<dyn Store>,
@@ -84,6 +85,7 @@ pub(super) struct Parts {
     pub lookups: Sender<Lookup>,
     pub applied: Position,
     pub durability: Durability,
+    pub clock: Clock,
 }
 
 impl Shared {
@@ -94,6 +96,7 @@ impl Shared {
             cells: parts.cells,
             hasher: parts.hasher,
             declarations: ArcSwap::new(parts.declarations),
+            clock: parts.clock,
             metrics,
             store: parts.store,
             log: parts.log,
@@ -147,6 +150,14 @@ impl Shared {
         self.messages.send(message).await.map_err(|_| Refusal::ShuttingDown)
     }
 
+    /// A time to live by log time, less a leap of the clock that is about to come.
+    pub fn left(&self, ttl: Answer, now_ms: u64) -> Answer {
+        match ttl {
+            Answer::Value(ms) => Answer::Value(self.clock.left_ms(now_ms.saturating_add_signed(ms)) as i64),
+            other => other,
+        }
+    }
+
     /// Asks the store, on threads that may wait for a disk.
     pub async fn lookup(&self, needs: Vec<Need>) -> Result<Found, Refusal> {
         let (reply, answer) = oneshot::channel();
@@ -169,7 +180,7 @@ impl Shared {
 
     /// What memory knows, value and generation.
     pub fn read(&self, key: CellKey) -> Result<Option<Reading>, Cold> {
-        match self.cells.read(key, clock::now_ms) {
+        match self.cells.read(key, || self.clock.now_ms()) {
             Hot::Value(value) => Ok(Some(Reading { value, generation: self.cells.mark(key).generation })),
             Hot::Absent => Ok(None),
             Hot::Cold => Err(Cold),
@@ -179,7 +190,7 @@ impl Shared {
     fn read_blocking(&self, key: CellKey) -> Result<Option<Reading>, Refusal> {
         match self.read(key) {
             Ok(reading) => Ok(reading),
-            Err(Cold) => Ok(Found::read(self, vec![Need::Cell(key)])?.reading(key, clock::now_ms())),
+            Err(Cold) => Ok(Found::read(self, vec![Need::Cell(key)])?.reading(key, self.clock.now_ms())),
         }
     }
 }

@@ -2,7 +2,6 @@
 //! has, and forgets idempotency keys whose time is over.
 
 use super::{Engine, Refusal};
-use crate::clock;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -70,15 +69,14 @@ impl Engine {
         }
     }
 
-    /// Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
+    /// Rows that a cut has replaced since they were read are left alone; the next time finds what is left. Which of them are
+    /// over is for the state to say, by the time of the log: nobody may get another answer because they are gone.
     fn forget_answers(&self, stopping: &watch::Receiver<bool>) -> Result<(), Refusal> {
-        let (now_ms, keep_ms) = (clock::now_ms(), self.declarations().idempotency().keep_ms);
         let cuts = self.shared.cuts.load(Ordering::Acquire);
         let over = |key, row: &[u8]| {
             let answered = Answered::decode(row).ok()?;
-            let is_over = answered.at_ms.saturating_add(keep_ms) < now_ms;
             let is_current = self.shared.cuts.load(Ordering::Acquire) == cuts;
-            (is_over && is_current).then_some((key, answered))
+            is_current.then_some((key, answered))
         };
         self.pass_on(LedgerKind::Answer, stopping, over, State::forget_answers)?;
         self.tell_writer(State::renew_answers)

@@ -292,7 +292,7 @@ fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<Local
     };
     let declarations = Declarations::parse(CONFIG).unwrap();
     let restored = recovery::restore(&*store, CellHasher::new(1), options().table_bytes)?;
-    let opened = recovery::open(restored, store, open_log, Some(declarations), options(), clock::now_ms());
+    let opened = recovery::open(restored, store, open_log, Some(declarations), options());
     opened.map(|(thread, _)| thread)
 }
 
@@ -506,7 +506,7 @@ fn open_with(options: EngineOptions, segment_bytes: u64) -> EngineThread<LocalLo
     };
     let store = Arc::new(MemoryStore::default());
     let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
-    recovery::open(restored, store, open_log, None, options, clock::now_ms()).unwrap().0
+    recovery::open(restored, store, open_log, None, options).unwrap().0
 }
 
 fn one_each(engine: &Engine, ids: impl Iterator<Item = String>) -> Submission {

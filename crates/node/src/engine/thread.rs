@@ -8,7 +8,7 @@ use super::lookup::Found;
 use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
 use super::writer::Writer;
-use super::{Committed, Durability, Engine, Hot, Refusal, Wanted};
+use super::{Committed, Durability, Engine, Hot, Refusal, Trouble, Wanted};
 use crate::clock;
 use flume::Sender;
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::cell::SEGMENTS;
 use tally_core::id::CellKey;
-use tally_core::op::{Answer, Submission};
+use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
@@ -126,7 +126,7 @@ impl<L: Log + 'static> Desk<L> {
     fn commit(&self) {
         let mut writer = self.writer.borrow_mut();
         if writer.has_staged() {
-            writer.commit(clock::now_ms());
+            writer.commit(self.shared.clock.now_ms());
         }
         if writer.is_cut_due() {
             self.cut_due.notify_one();
@@ -182,10 +182,12 @@ impl<L: Log + 'static> Desk<L> {
 
     async fn tick_loop(self: Rc<Self>, durability: Durability) {
         let mut last_sync = clock::Stopwatch::start();
+        self.steer();
         loop {
             tokio::time::sleep(TICK).await;
             let mut writer = self.writer.borrow_mut();
-            writer.tick(clock::now_ms());
+            self.steer();
+            writer.tick(self.shared.clock.now_ms());
             writer.observe();
             if writer.is_cut_due() {
                 self.cut_due.notify_one();
@@ -195,6 +197,16 @@ impl<L: Log + 'static> Desk<L> {
                 // A failure is remembered, and every later write is told.
                 let _ = writer.sync();
             }
+        }
+    }
+
+    /// Keeps log time near the wall clock, and tells when they are far apart.
+    fn steer(&self) {
+        let standing = self.shared.clock.steer();
+        self.shared.metrics.clock_ahead_seconds.set(standing.ahead_ms as f64 / 1000.0);
+        match standing.trouble() {
+            Some(what) => self.shared.troubles.raise(Trouble::Clock, &what),
+            None => self.shared.troubles.clear(Trouble::Clock),
         }
     }
 
@@ -288,7 +300,7 @@ impl<L: Log + 'static> LocalEngine<L> {
 
     /// The time to live of a counter: `Value(ms)`, `No` (never expires), `Absent`, or `None` if only the store knows.
     pub fn ttl(&self, cell: CellKey) -> Option<Answer> {
-        self.desk.writer.borrow().ttl(cell, clock::now_ms())
+        self.desk.writer.borrow().ttl(cell)
     }
 
     /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
@@ -299,9 +311,13 @@ impl<L: Log + 'static> LocalEngine<L> {
         }
         let (reply, answer) = oneshot::channel();
         self.desk.stage(submission, reply).await;
+        let ops = self.desk.shared.clock.is_held().then(|| std::mem::take(&mut submission.ops));
         submission.clear();
         let committed: Committed = answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
         *answers = committed.answers;
+        for (_, answer) in ops.iter().flatten().zip(answers.iter_mut()).filter(|(op, _)| op.kind == OpKind::Ttl) {
+            *answer = self.desk.shared.left(*answer, committed.log_time_ms);
+        }
         Ok(committed.position)
     }
 

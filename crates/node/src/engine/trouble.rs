@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trouble {
+    /// The wall clock and the time of the log are far apart.
+    Clock,
     /// The disk has no room for the log.
     DiskFull,
     /// The log has failed: no writes until a restart.
@@ -17,11 +19,12 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    pub const ALL: [Trouble; 2] = [Trouble::DiskFull, Trouble::LogFailed];
+    pub const ALL: [Trouble; 3] = [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
+            Trouble::Clock => "clock",
             Trouble::DiskFull => "disk_full",
             Trouble::LogFailed => "log_failed",
         }
@@ -31,6 +34,7 @@ impl Trouble {
     pub fn refuses_all_writes(self) -> bool {
         match self {
             Trouble::DiskFull | Trouble::LogFailed => true,
+            Trouble::Clock => false,
         }
     }
 }

@@ -116,7 +116,7 @@ impl<L: Log> Writer<L> {
     pub fn stage(&mut self, submission: &Submission, found: Found, reply: Reply) {
         if self.batch.records.len() + submission.records.len() > COMMIT_BYTES_MAX.min(self.log.batch_bytes_max()) {
             // Without making room: the submission was checked already, and what it needs must stay.
-            self.commit_staged(crate::clock::now_ms());
+            self.commit_staged(self.shared.clock.now_ms());
         }
         self.loads.extend(found.into_rows());
         if submission.record_count > 0 {
@@ -184,8 +184,9 @@ impl<L: Log> Writer<L> {
     }
 
     /// The time to live of a counter, if memory knows it.
-    pub fn ttl(&self, cell: CellKey, now_ms: u64) -> Option<Answer> {
-        self.state.table.knows(cell).then(|| self.state.ttl(cell, now_ms))
+    pub fn ttl(&self, cell: CellKey) -> Option<Answer> {
+        let now_ms = self.shared.clock.now_ms();
+        self.state.table.knows(cell).then(|| self.shared.left(self.state.ttl(cell, now_ms), now_ms))
     }
 
     fn append(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {

@@ -35,7 +35,7 @@ fn start(dir: &TempDir) -> TestNode {
 }
 
 fn ago(seconds: i64) -> String {
-    let now_ms = i64::try_from(tally_node::clock::now_ms()).unwrap();
+    let now_ms = i64::try_from(tally_node::clock::wall_ms()).unwrap();
     jiff::Timestamp::from_millisecond(now_ms - seconds * 1000).unwrap().to_string()
 }
 

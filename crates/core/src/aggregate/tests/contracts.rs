@@ -394,6 +394,44 @@ fn an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first() {
 }
 
 #[test]
+fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer() {
+    let keep = |hours: u64| Declarations::parse(&format!("idempotency: {{keep: {hours}h}}")).expect("it is valid");
+    let add = |bench: &mut Bench| {
+        let mut submission = Submission::default();
+        let key = crate::fact::answer_key(&hasher(), b"c", b"k");
+        submission.add_once(hasher().key(b"c"), b"c", 1, key, b"k");
+        bench.commit(&submission);
+        bench.answers[0]
+    };
+    // Whether the row has been dropped or not, the answer is the same.
+    for drops in [false, true] {
+        let mut bench = Bench::new();
+        bench.state.configure(keep(1), bench.offset);
+        assert_eq!(add(&mut bench), Answer::Value(1));
+        let key = crate::fact::answer_key(&hasher(), b"c", b"k");
+        let row = *bench.state.ledger.answers.get(key).expect("it was put there just now");
+        bench.log_time_ms += 3_600_000 - 1;
+        assert_eq!(add(&mut bench), Answer::Repeated(1));
+        bench.state.forget_answers(vec![(key, row)]);
+        assert_eq!(add(&mut bench), Answer::Repeated(1), "it is not over by the time of the log");
+        bench.log_time_ms += 1;
+        let mut tick = Submission::default();
+        tick.record(&Record::Tick);
+        bench.commit(&tick);
+        if drops {
+            bench.state.forget_answers(vec![(key, row)]);
+            assert_eq!(bench.state.ledger.answers.get(key), None);
+        }
+        bench.state.configure(keep(24), bench.offset);
+        let (bytes, _) = bench.state.checkpoint(bench.offset);
+        assert_eq!(add(&mut bench), Answer::Value(2), "what is over stays over");
+        let mut resumed = State::new(hasher());
+        resumed.resume(&bytes).expect("it was written just now");
+        assert_eq!(resumed.keys_known_from_ms(0), bench.state.keys_known_from_ms(0));
+    }
+}
+
+#[test]
 fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
     let mut bench = Bench::new();
     bench.send(&[event("ad", "e1", 1, &[("video", "a")])]);

@@ -14,7 +14,6 @@ use tally_core::ledger::Boxes;
 use super::Api;
 use super::envelope::{rfc3339, rfc3339_signed};
 use super::problem::Problem;
-use crate::clock;
 use crate::metrics::{Sum, Sums};
 
 /// How many entries came, and where they ended: `received = counted + duplicate + conflict + rejected + ignored + late`.
@@ -91,7 +90,8 @@ pub async fn balance(State(api): State<Api>) -> Result<Json<Balances>, Problem> 
     let engine = api.engine.clone();
     let look = move |state: &mut CoreState| (state.contracts.balances(), engine.applied());
     let (balances, position) = api.engine.visit(look).await?;
-    Ok(Json(Balances { position: position.to_string(), ..Balances::new(&balances) }))
+    let as_of = rfc3339(api.engine.clock().now_ms());
+    Ok(Json(Balances { as_of, position: position.to_string(), ..Balances::new(&balances) }))
 }
 
 impl Balances {
@@ -102,7 +102,7 @@ impl Balances {
         let total = account(&sums.total);
         let parts_hold = counters.iter().map(|counter| &counter.account).chain(streams.values()).all(Account::holds);
         Balances {
-            as_of: rfc3339(clock::now_ms()),
+            as_of: String::new(),
             position: String::new(),
             holds: total.holds && parts_hold,
             total,

@@ -26,7 +26,6 @@ use super::id::{ID, IdPath, Named};
 use super::parameters::{Parameters, refused};
 use super::problem::{Kind, Problem, quoted};
 use super::{Api, READS_AT_ONCE};
-use crate::clock;
 use crate::engine::{Committed, Engine, Reading, Refusal};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -178,7 +177,7 @@ pub async fn get_many(
     };
     wait(&api, at_least).await?;
     let cells: Vec<_> = named.iter().map(|named| named.cell).collect();
-    let (readings, now_ms) = (read_together(&api.engine, &cells).await?, clock::now_ms());
+    let (readings, now_ms) = (read_together(&api.engine, &cells).await?, api.engine.clock().now_ms());
     let node = api.engine.durability();
     let counters =
         named.into_iter().zip(readings).map(|(named, reading)| Envelope::exact(named, reading, now_ms, node));
@@ -293,7 +292,7 @@ async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
     let (engine, cell) = (&api.engine, named.cell);
     // Value and generation belong together.
     let reading = engine.consistently(|| engine.get(cell)).await?;
-    Ok(Envelope::exact(named, reading, clock::now_ms(), engine.durability()))
+    Ok(Envelope::exact(named, reading, engine.clock().now_ms(), engine.durability()))
 }
 
 async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {

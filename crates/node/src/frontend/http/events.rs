@@ -15,7 +15,6 @@ use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENTS_PER_REQ
 use super::Api;
 use super::body::{Pieces, content_length};
 use super::problem::{Kind, Problem};
-use crate::clock;
 use crate::metrics::Metrics;
 use batch::{Batch, Outcome};
 
@@ -35,7 +34,7 @@ pub async fn events(State(api): State<Api>, headers: HeaderMap, body: Body) -> R
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());
     batch.expect(content_length(&headers).unwrap_or(0));
-    let reader = BodyReader::new(form(&headers), clock::now_ms());
+    let reader = BodyReader::new(form(&headers), api.engine.clock().arrival());
     if let Err(problem) = read(&mut pieces, reader, &mut batch).await {
         return Err(pieces.refuse(problem).await);
     }

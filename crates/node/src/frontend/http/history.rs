@@ -19,7 +19,6 @@ use super::envelope::{Envelope, rfc3339};
 use super::id::{ID, IdPath, Named};
 use super::parameters::Paging;
 use super::problem::{Kind, Problem};
-use crate::clock;
 use crate::engine::{Engine, Reading, Refusal, Why};
 
 /// The generations of a counter, the newest first.
@@ -83,7 +82,7 @@ pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Enve
         let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
         return Err(Problem::new(Kind::UnknownGeneration, detail).with("generation", asked).with("newest", newest));
     }
-    let (now_ms, node) = (clock::now_ms(), engine.durability());
+    let (now_ms, node) = (engine.clock().now_ms(), engine.durability());
     match said {
         Said::Now(reading) => Ok(Envelope::exact(named, reading, now_ms, node)),
         Said::Until(at_ms, reading) => {

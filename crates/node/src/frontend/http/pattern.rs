@@ -16,7 +16,6 @@ use super::at_least::{self, AtLeast};
 use super::envelope::{ReadKind, rfc3339};
 use super::id::IdPath;
 use super::problem::{Kind, Problem, quoted};
-use crate::clock;
 use crate::engine::Engine;
 
 /// Names that one step of a walk asks for.
@@ -56,7 +55,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     }
     // Whoever waits for a turn holds nothing.
     let _turn = api.walks.acquire().await;
-    let as_of_ms = clock::now_ms();
+    let as_of_ms = api.engine.clock().now_ms();
     let engine = &api.engine;
     let pattern = Pattern::resolve(&engine.declarations(), &pattern)?;
     let sum = engine.consistently(|| walk(engine, &pattern)).await?;
@@ -73,7 +72,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
         kind: ReadKind::Exact,
         generation: sum.generation,
         as_of: rfc3339(as_of_ms),
-        staleness_ms: clock::now_ms().saturating_sub(as_of_ms),
+        staleness_ms: api.engine.clock().now_ms().saturating_sub(as_of_ms),
     }))
 }
 

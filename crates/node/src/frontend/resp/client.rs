@@ -59,7 +59,7 @@ pub struct Library {
 
 impl Client {
     pub fn new(id: u64, address: SocketAddr, local_address: SocketAddr, authenticated: bool) -> Client {
-        let now_ms = clock::now_ms();
+        let now_ms = clock::wall_ms();
         Client {
             id,
             address,

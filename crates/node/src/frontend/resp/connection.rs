@@ -71,7 +71,7 @@ impl Connection {
         loop {
             let Some(mut work) = poll_fn(|context| self.poll_ready(context)).await? else { return Ok(()) };
             self.client.busy.set(true);
-            self.client.active_ms.set(clock::now_ms());
+            self.client.active_ms.set(clock::wall_ms());
             let open = self.pass(&mut work).await?;
             if !open || self.server.is_draining() {
                 return self.linger(work).await;

@@ -105,7 +105,7 @@ impl Server {
             hasher: local.engine().hasher(),
             local,
             address,
-            started_ms: clock::now_ms(),
+            started_ms: clock::wall_ms(),
             clients: Clients::default(),
             cursors: RefCell::default(),
             stats: Stats::default(),

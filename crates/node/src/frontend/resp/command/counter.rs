@@ -6,7 +6,7 @@ use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::{Intent, Located};
-use crate::clock;
+use crate::clock::Clock;
 use tally_core::fact;
 use tally_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use tally_core::record::{Expiry, SetCondition};
@@ -68,7 +68,7 @@ pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn set(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let options = SetOptions::parse(args)?;
+    let options = SetOptions::parse(args, pass.server.local.engine().clock())?;
     let shape = if options.previous { Shape::Previous } else { Shape::Stored };
     put(pass, args, options.condition, options.expiry, shape)
 }
@@ -110,7 +110,7 @@ enum Unit {
 }
 
 impl SetOptions {
-    fn parse(args: Args<'_>) -> Result<SetOptions, Fault> {
+    fn parse(args: Args<'_>, clock: &Clock) -> Result<SetOptions, Fault> {
         let mut options = SetOptions { condition: SetCondition::Always, expiry: Expiry::Clear, previous: false };
         let mut time: Option<(Unit, &[u8])> = None;
         let mut words = args.from(3);
@@ -134,7 +134,7 @@ impl SetOptions {
             }
         }
         if let Some((unit, value)) = time {
-            options.expiry = Expiry::At(unit.at_ms(integer(value)?).ok_or_else(|| Fault::expire_time("set"))?);
+            options.expiry = Expiry::At(unit.at_ms(integer(value)?, clock).ok_or_else(|| Fault::expire_time("set"))?);
         }
         Ok(options)
     }
@@ -148,7 +148,7 @@ impl Unit {
     }
 
     /// Milliseconds since 1970, unless the time is not positive or beyond what 63 bits hold.
-    fn at_ms(self, time: i64) -> Option<u64> {
+    fn at_ms(self, time: i64, clock: &Clock) -> Option<u64> {
         if time <= 0 {
             return None;
         }
@@ -157,7 +157,7 @@ impl Unit {
             Unit::Milliseconds | Unit::AtMilliseconds => time,
         };
         let at_ms = match self {
-            Unit::Seconds | Unit::Milliseconds => ms.checked_add_unsigned(clock::now_ms())?,
+            Unit::Seconds | Unit::Milliseconds => clock.deadline_ms(ms)?,
             Unit::AtSeconds | Unit::AtMilliseconds => ms,
         };
         u64::try_from(at_ms).ok()

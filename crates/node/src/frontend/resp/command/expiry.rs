@@ -1,37 +1,44 @@
 //! Times to live: `EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL PERSIST`.
 //!
-//! The log holds the moment at which a counter ends, never a duration, so that a replay agrees.
+//! The log holds the moment at which a counter ends, by log time, never a duration, so that a replay agrees.
 
 use super::super::fault::Fault;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::{Intent, Located};
-use crate::clock;
 use tally_core::record::ExpireCondition;
 
 pub fn expire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    expire_at(pass, args, "expire", 1000, clock::now_ms())
+    expire_in(pass, args, "expire", 1000)
 }
 
 pub fn pexpire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    expire_at(pass, args, "pexpire", 1, clock::now_ms())
+    expire_in(pass, args, "pexpire", 1)
 }
 
 pub fn expireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    expire_at(pass, args, "expireat", 1000, 0)
+    expire_at(pass, args, "expireat", 1000)
 }
 
 pub fn pexpireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    expire_at(pass, args, "pexpireat", 1, 0)
+    expire_at(pass, args, "pexpireat", 1)
 }
 
-fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64, since_ms: u64) -> Outcome {
+fn expire_in(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Outcome {
     let condition = condition(args)?;
-    let at_ms = integer(args.get(2))?
-        .checked_mul(unit_ms)
-        .and_then(|ms| ms.checked_add_unsigned(since_ms))
-        .ok_or_else(|| Fault::expire_time(name))?;
+    let ttl_ms = integer(args.get(2))?.checked_mul(unit_ms);
+    let at_ms = ttl_ms.and_then(|ttl_ms| pass.server.local.engine().clock().deadline_ms(ttl_ms));
+    until(pass, args, condition, at_ms.ok_or_else(|| Fault::expire_time(name))?)
+}
+
+fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Outcome {
+    let condition = condition(args)?;
+    let at_ms = integer(args.get(2))?.checked_mul(unit_ms);
+    until(pass, args, condition, at_ms.ok_or_else(|| Fault::expire_time(name))?)
+}
+
+fn until(pass: &mut Pass<'_>, args: Args<'_>, condition: ExpireCondition, at_ms: i64) -> Outcome {
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     // A moment before 1970 has passed like any other.
     pass.pending.expire(cell, &id, u64::try_from(at_ms).unwrap_or(0), condition);

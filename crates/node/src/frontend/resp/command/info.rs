@@ -50,7 +50,7 @@ macro_rules! lines {
 }
 
 fn server_section(server: &Server, out: &mut String) {
-    let uptime_s = clock::now_ms().saturating_sub(server.started_ms) / 1000;
+    let uptime_s = clock::wall_ms().saturating_sub(server.started_ms) / 1000;
     lines!(out,
         "redis_version": REDIS_VERSION,
         "redis_mode": "standalone",
@@ -59,7 +59,7 @@ fn server_section(server: &Server, out: &mut String) {
         "arch_bits": usize::BITS,
         "process_id": std::process::id(),
         "tcp_port": server.address.port(),
-        "server_time_usec": u128::from(clock::now_ms()) * 1000,
+        "server_time_usec": u128::from(clock::wall_ms()) * 1000,
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
     );

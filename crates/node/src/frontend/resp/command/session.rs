@@ -182,7 +182,7 @@ pub fn client_setinfo(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn client_info(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    let line = pass.client.describe(clock::now_ms());
+    let line = pass.client.describe(clock::wall_ms());
     pass.replies.say(|reply| reply.verbatim(&line));
     Ok(Flow::Next)
 }
@@ -202,7 +202,7 @@ pub fn client_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         }
         _ => return Err(fault::SYNTAX),
     };
-    let now_ms = clock::now_ms();
+    let now_ms = clock::wall_ms();
     let lines: String = clients.iter().map(|client| client.describe(now_ms)).collect();
     pass.replies.say(|reply| reply.verbatim(&lines));
     Ok(Flow::Next)
