@@ -13,6 +13,15 @@ pub fn redis() -> Result<()> {
     install("redis-server")
 }
 
+/// Pages of other sites are tried in a real browser; the tests start it themselves.
+pub fn chromium() -> Result<()> {
+    if succeeds("chromium", &["--version"]) {
+        println!("  chromium is there");
+        return Ok(());
+    }
+    install("chromium")
+}
+
 /// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
 pub fn postgres() -> Result<PathBuf> {
     if find_postgres().is_none() {

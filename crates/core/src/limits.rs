@@ -116,6 +116,9 @@ pub const RESP_SCAN_COUNT_MAX: usize = 100_000;
 /// HTTP connections, unless the configuration says otherwise.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
 
+/// Connections to the address for machines that watch.
+pub const WATCH_CONNECTIONS_MAX: usize = 64;
+
 /// Requests that one HTTP/2 connection may have under way.
 pub const HTTP_STREAMS_MAX: u32 = 128;
 
@@ -133,6 +136,12 @@ pub const HTTP_TURNED_AWAY_MAX: usize = 64;
 
 /// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
 pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The token of HTTP, in bytes: anybody who can connect may guess.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
+/// A file with a password or a token, in bytes.
+pub const SECRET_BYTES_MAX: usize = 4096;
 
 /// Reads over a pattern that go on at the same time; the others wait for their turn.
 pub const HTTP_WALKS_MAX: usize = 8;

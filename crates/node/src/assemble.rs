@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::counter::{ConfigError, Declarations};
 use tally_core::id::CellHasher;
+use tally_core::limits::WATCH_CONNECTIONS_MAX;
 use tally_core::position::Position;
 use tally_storage::log::LogHandle;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
@@ -35,6 +36,8 @@ pub struct Options {
     /// `None` leaves a protocol out.
     pub http: Option<SocketAddr>,
     pub resp: Option<SocketAddr>,
+    /// Health and metrics on an address of their own.
+    pub watch: Option<SocketAddr>,
     pub http_threads: usize,
     /// Declarations, as YAML; `None` keeps those that the data directory has.
     pub config: Option<String>,
@@ -49,6 +52,7 @@ pub struct Options {
     pub clock: Clock,
     /// Start whatever the clock says: somebody has looked at it.
     pub accept_clock: bool,
+    pub watch_access: http::Access,
 }
 
 impl Options {
@@ -58,6 +62,7 @@ impl Options {
             data_dir: data_dir.into(),
             http: None,
             resp: None,
+            watch: None,
             http_threads: std::thread::available_parallelism().map_or(1, usize::from),
             config: None,
             memory_bytes: 1 << 30,
@@ -68,6 +73,7 @@ impl Options {
             http_options: http::Options::default(),
             clock: Clock::system(),
             accept_clock: false,
+            watch_access: http::Access::default(),
         }
     }
 }
@@ -93,6 +99,7 @@ pub struct Node {
     engine: Engine,
     recovered: Recovered,
     http: Option<http::Server>,
+    watch: Option<http::Server>,
     resp_addr: Option<SocketAddr>,
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
@@ -114,17 +121,19 @@ impl Node {
         let (thread, recovered, log) = open_engine(&options, &data_dir, declarations)?;
         let engine = thread.engine();
         let (shutdown, stopping) = watch::channel(false);
-        let http = options.http.map(|address| {
-            let listening = http::serve(
-                address,
-                options.http_threads,
-                engine.clone(),
-                options.http_options.clone(),
-                stopping.clone(),
-            );
+        let serve = |address, threads, http_options| {
+            let listening = http::serve(address, threads, engine.clone(), http_options, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
-        });
-        let http = http.transpose()?;
+        };
+        let everything = || options.http_options.clone();
+        let http = options.http.map(|address| serve(address, options.http_threads, everything())).transpose()?;
+        let only_watch = || http::Options {
+            surface: http::Surface::Watch,
+            access: options.watch_access.clone(),
+            connections_max: WATCH_CONNECTIONS_MAX,
+            ..everything()
+        };
+        let watch = options.watch.map(|address| serve(address, 1, only_watch())).transpose()?;
         let house = spawn("tally-house", {
             let (engine, stopping) = (engine.clone(), stopping.clone());
             move || keep_house(&log, &engine, &stopping)
@@ -135,7 +144,7 @@ impl Node {
         })?;
         let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
         let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
-        Ok(Node { engine, recovered, http, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir })
+        Ok(Node { engine, recovered, http, watch, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -154,11 +163,16 @@ impl Node {
         self.resp_addr
     }
 
+    /// Where health and metrics are served apart.
+    pub fn watch_addr(&self) -> Option<SocketAddr> {
+        self.watch.as_ref().map(http::Server::address)
+    }
+
     /// Stops accepting, finishes what was accepted, takes a checkpoint.
     pub fn stop(self) -> Result<(), Refusal> {
         self.shutdown.send_replace(true);
-        if let Some(http) = self.http {
-            http.join();
+        for server in [self.http, self.watch].into_iter().flatten() {
+            server.join();
         }
         let stopped = pollster::block_on(self.engine.stop());
         let _ = self.writer.join();

@@ -1,4 +1,7 @@
 //! What clients talk to.
 
 pub mod http;
+mod password;
 pub mod resp;
+
+pub use password::Password;

@@ -1,8 +1,10 @@
 //! A small blocking client of a running server, over the Redis protocol: one command, one answer.
 
+use crate::access::first_line;
 use crate::failure::{Failure, Result};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
@@ -22,6 +24,9 @@ pub struct ServerArgs {
     /// The server's password, if it has one
     #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
+    /// The same, from the first line of a file
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    pub password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -46,7 +51,8 @@ impl Client {
                 .remedy("Start one with: tally serve, or name another with --server.")
         })?;
         let mut client = Client { server, stream: BufReader::new(stream) };
-        if let Some(password) = &args.password {
+        let from_file = args.password_file.as_deref().map(first_line).transpose()?;
+        if let Some(password) = args.password.as_ref().or(from_file.as_ref()) {
             client.call(&["AUTH", password])?;
         }
         Ok(client)
@@ -84,7 +90,9 @@ fn connect(server: &str) -> io::Result<TcpStream> {
 fn refused(command: &str, text: &str) -> Failure {
     let failure = Failure::new(format!("the server refused {command}")).why(text);
     match text.split(' ').next() {
-        Some("NOAUTH" | "WRONGPASS") => failure.remedy("Give the server's password with --password."),
+        Some("NOAUTH" | "WRONGPASS") => {
+            failure.remedy("Give the server's password with --password or --password-file.")
+        }
         Some("BUSY") => failure.remedy("Try again in a moment."),
         _ => failure,
     }

@@ -2,6 +2,7 @@
 
 mod traffic;
 
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::serve::{self, say};
 use crate::signals::Signals;
@@ -22,12 +23,16 @@ pub struct DemoArgs {
     /// Where to listen for the Redis protocol
     #[arg(long, value_name = "ADDR", default_value = serve::RESP)]
     resp: SocketAddr,
+    /// Serve HTTP to other machines: it has no token here
+    #[arg(long)]
+    insecure: bool,
     /// End the sample traffic after this many events; the server goes on
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     events: u64,
 }
 
 pub fn run(args: DemoArgs) -> Result<()> {
+    access::check_public(args.http, false, args.insecure)?;
     let directory = tempfile::Builder::new()
         .prefix("tally-demo-")
         .tempdir()

@@ -1,5 +1,6 @@
 //! The binary: what a person types, one file per command.
 
+mod access;
 mod add;
 mod bench;
 mod check;

@@ -1,5 +1,6 @@
 //! `tally serve`: runs a node until it is told to stop.
 
+use crate::access::{self, AccessArgs};
 use crate::check;
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::{Durability, RecoveryError};
-use tally_node::frontend::resp::{Password, RespOptions};
+use tally_node::frontend::http;
+use tally_node::frontend::resp::RespOptions;
 
 pub const HTTP: &str = "127.0.0.1:7070";
 pub const RESP: &str = "127.0.0.1:7379";
@@ -39,6 +41,9 @@ pub struct ServeArgs {
     /// Where to listen for the Redis protocol
     #[arg(long, value_name = "ADDR", default_value = RESP)]
     resp: SocketAddr,
+    /// Where to serve /metrics, /healthz and /readyz as well, to whoever can connect, without a token
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
 
     /// Memory for counters, queues and caches, such as 4GiB [default: half of what there is]
     #[arg(long, value_name = "SIZE", help_heading = "Tuning")]
@@ -53,9 +58,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", help_heading = "Tuning")]
     http_threads: Option<usize>,
 
-    /// What clients of the Redis protocol must say in AUTH
-    #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true, help_heading = "Access")]
-    password: Option<String>,
+    #[command(flatten)]
+    access: AccessArgs,
 
     /// Give up record N of the log and all behind it, if the log is damaged there; the refusal to start names N
     #[arg(long, value_name = "N", help_heading = "Repair")]
@@ -70,11 +74,12 @@ pub fn run(args: ServeArgs) -> Result<()> {
     if let (Some(file), Some(yaml)) = (&args.config, &config) {
         check::parse(file, yaml)?;
     }
-    let options = options(&args, config);
+    let options = options(&args, config)?;
     say_what_is_chosen(&args, &options);
+    let guards = Guards::of(&options);
     let node = start(options)?;
     let signals = Signals::catch()?;
-    say_what_is_there(&node);
+    say_what_is_there(&node, guards);
     signals.wait();
     stop(node)
 }
@@ -103,21 +108,24 @@ pub fn say(line: &str) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
-fn options(args: &ServeArgs, config: Option<String>) -> Options {
+fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
     let defaults = Options::new(&args.data);
-    Options {
+    Ok(Options {
         http: Some(args.http),
         resp: Some(args.resp),
+        watch: args.metrics,
         http_threads: args.http_threads.unwrap_or(defaults.http_threads).max(1),
         config,
         memory_bytes: args.memory.map_or_else(half_of_memory, |size| size.as_u64()),
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
         accept_clock: args.accept_clock,
-        resp_options: RespOptions { password: args.password.clone().and_then(Password::new), ..RespOptions::default() },
+        resp_options: RespOptions { password: args.access.password()?, ..RespOptions::default() },
+        http_options: http::Options { access: args.access.http(args.http)?, ..http::Options::default() },
+        watch_access: args.metrics.map(access::watch).unwrap_or_default(),
         log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
-    }
+    })
 }
 
 /// Half of the machine's memory, or of what the process's container may use.
@@ -154,20 +162,51 @@ fn say_what_is_chosen(args: &ServeArgs, options: &Options) {
     say(&format!("  counters    {declared}"));
 }
 
-fn say_what_is_there(node: &Node) {
+/// What a client must know to be let in.
+#[derive(Clone, Copy)]
+struct Guards {
+    has_token: bool,
+    has_password: bool,
+}
+
+impl Guards {
+    fn of(options: &Options) -> Guards {
+        Guards {
+            has_token: options.http_options.access.token.is_some(),
+            has_password: options.resp_options.password.is_some(),
+        }
+    }
+}
+
+fn say_what_is_there(node: &Node, guards: Guards) {
     let found = node.recovered();
+    let Guards { has_token, has_password } = guards;
     say(&format!("  found       {} counters, {} log records replayed", found.counters, found.replayed_records));
     if let Some(address) = node.http_addr() {
-        say(&format!("  HTTP        http://{address}  (what it offers: http://{address}/docs)"));
+        let guard = if has_token { "asks for a token" } else { "no token" };
+        say(&format!("  HTTP        http://{address}  {guard} (what it offers: http://{address}/docs)"));
+        if !has_token {
+            warn_if_public(address, "read, count, correct and delete every counter over HTTP, which has no token");
+        }
     }
     if let Some(address) = node.resp_addr() {
-        say(&format!("  Redis       redis://{address}"));
+        let guard = if has_password { "asks for a password" } else { "no password" };
+        say(&format!("  Redis       redis://{address}  {guard}"));
+        if !has_password {
+            warn_if_public(address, "do everything that Redis commands do, FLUSHALL included: there is no password");
+        }
     }
-    let mut addresses = [node.http_addr(), node.resp_addr()].into_iter().flatten();
-    if let Some(address) = addresses.find(|address| !address.ip().is_loopback()) {
-        tracing::warn!("{address} can be reached from other machines: let only those in that may count");
+    if let Some(address) = node.watch_addr() {
+        say(&format!("  metrics     http://{address}/metrics  no token"));
+        warn_if_public(address, "read /metrics, which name the counters and say how much they count");
     }
     say("ready");
+}
+
+fn warn_if_public(address: SocketAddr, what: &str) {
+    if !address.ip().is_loopback() {
+        tracing::warn!("{address} can be reached from other machines: whoever reaches it may {what}");
+    }
 }
 
 fn describe(durability: Durability) -> String {
@@ -193,7 +232,7 @@ fn explain(error: StartError, data: &str) -> Failure {
             .remedy(format!("Give at least {}.", ByteSize::b(MEMORY_BYTES_MIN).display().iec())),
         StartError::Listen { address, error } => failure
             .why(format!("it cannot listen on {address}: {error}"))
-            .remedy("Stop what listens there, or choose other addresses with --http and --resp."),
+            .remedy("Stop what listens there, or choose other addresses with --http, --resp and --metrics."),
         StartError::Recovery(RecoveryError::Clock(error)) => failure.why(error).remedy(
             "Set the clock. If it is right, start with --accept-clock: time goes on from the later of the two.",
         ),

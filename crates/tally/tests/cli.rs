@@ -42,8 +42,8 @@ impl Served {
         while !banner.ends_with("ready\n") {
             assert!(output.read_line(&mut banner).unwrap() > 0, "the server ended early:\n{banner}");
         }
-        let resp =
-            banner.split("redis://").nth(1).map_or(String::new(), |rest| rest.lines().next().unwrap().to_owned());
+        let resp = banner.split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let resp = resp.unwrap_or_default().to_owned();
         Served { child, output, banner, resp }
     }
 
@@ -99,6 +99,32 @@ fn a_second_process_on_the_same_directory_is_refused() {
     let text = stderr(&second);
     assert!(text.contains(data) && text.contains("in use") && text.contains("--data"), "{text}");
     assert_eq!(stdout(&server.client(&["add", "still-counting"])), "1\n");
+}
+
+#[test]
+fn http_for_other_machines_needs_a_token_or_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let public = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap(), "--resp", "127.0.0.1:0", "--http"];
+    let refused = tally(&[&public[..], &["0.0.0.0:0"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let text = stderr(&refused);
+    assert!(text.contains("correct and delete") && text.contains("--http-token-file"), "{text}");
+    assert!(!data.exists(), "nothing was begun");
+
+    let token = dir.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let secret = dir.path().join("password");
+    std::fs::write(&secret, "sesame\n").unwrap();
+    let files = ["--http-token-file", token.to_str().unwrap(), "--password-file", secret.to_str().unwrap()];
+    let base = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap(), "--metrics", "127.0.0.1:0"];
+    let server = Served::start(&[&base[..], &files].concat());
+    for said in ["asks for a token", "asks for a password", "/metrics  no token"] {
+        assert!(server.banner.contains(said), "{said}: {}", server.banner);
+    }
+    assert!(stderr(&server.client(&["add", "visits"])).contains("--password-file"));
+    let counted = server.client(&["add", "visits", "--password-file", secret.to_str().unwrap()]);
+    assert_eq!(stdout(&counted), "1\n");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod duplicates;
 mod envelope;
 mod events;
 mod explain;
+mod guard;
 mod health;
 mod history;
 mod id;
@@ -38,6 +39,7 @@ use axum::response::{IntoResponse, Response};
 use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX, HTTP_WALKS_MAX, SUBSCRIBERS_MAX};
 use tokio::sync::{Semaphore, watch};
 
+pub use guard::{Access, HostName, Origin};
 pub use server::{Server, serve};
 
 use crate::engine::Engine;
@@ -48,9 +50,19 @@ use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
 /// Cold counters that one request reads at the same time.
 const READS_AT_ONCE: usize = 32;
 
+/// What an address offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    Everything,
+    /// Health and metrics, for machines that watch.
+    Watch,
+}
+
 /// What an operator may choose.
 #[derive(Clone, Debug)]
 pub struct Options {
+    pub surface: Surface,
+    pub access: Access,
     pub connections_max: usize,
     /// What all requests together may hold while they are read.
     pub memory_bytes: usize,
@@ -74,6 +86,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            surface: Surface::Everything,
+            access: Access::default(),
             connections_max: HTTP_CONNECTIONS_MAX,
             memory_bytes: HTTP_MEMORY_BYTES_MAX,
             head_timeout: Duration::from_secs(30),
@@ -114,8 +128,14 @@ impl Api {
 }
 
 fn router(api: Api) -> Router {
-    openapi::routes()
+    let routes = match api.options.surface {
+        Surface::Everything => openapi::routes(&api.options.access),
+        Surface::Watch => health::routes(),
+    };
+    let access = Arc::new(api.options.access.clone());
+    routes
         .fallback(nothing_here)
+        .layer(from_fn_with_state(access, guard::guard))
         .layer(from_fn_with_state(Arc::clone(&api.metrics), observe))
         .with_state(api)
 }

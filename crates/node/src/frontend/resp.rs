@@ -21,12 +21,10 @@ mod inline;
 mod integer;
 mod parse;
 mod pass;
-mod password;
 mod reply;
 mod server;
 mod target;
 mod walk;
 mod work;
 
-pub use password::Password;
 pub use server::{RespOptions, serve};

@@ -25,7 +25,7 @@ fn an_object_an_array_and_lines_are_all_events() {
         (pretty, "application/json", 1),
         (format!("[{a},\n {b}]"), "application/json", 2),
         (format!("{a}\n{b}\n"), "application/x-ndjson", 2),
-        (format!("{a}\r\n\n{b}"), "text/plain", 2),
+        (format!("{a}\r\n\n{b}"), "application/json", 2),
     ] {
         let outcome = node.send("POST", "/v1/events", &[("content-type", content_type)], body.as_bytes()).ok();
         check_balance(&outcome);

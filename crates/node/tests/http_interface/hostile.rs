@@ -53,7 +53,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let mut stream = node.connect();
     stream
         .write_all(
-            b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 99999999999\r\nexpect: 100-continue\r\n\r\n",
+            b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\nexpect: 100-continue\r\n\r\n",
         )
         .unwrap();
     read_answer(&mut stream).unwrap().problem(413, "too-large");
@@ -66,7 +66,7 @@ fn who_sends_too_much_without_asking_gets_to_read_why() {
     let mut stream = node.connect();
     let bytes = 33 << 20;
     stream
-        .write_all(format!("POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: {bytes}\r\n\r\n").as_bytes())
+        .write_all(format!("POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n").as_bytes())
         .unwrap();
     stream.write_all(&vec![b' '; bytes]).unwrap();
     read_answer(&mut stream).unwrap().problem(413, "too-large");
@@ -120,7 +120,10 @@ fn a_truncated_body_counts_nothing() {
     let node = TestNode::start();
     let line = "{\"type\":\"video.viewed\",\"dimensions\":{\"video\":\"cut\"}}\n";
     let mut stream = node.connect();
-    let head = format!("POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n", line.len() * 10);
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        line.len() * 10
+    );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(line.repeat(9).as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -134,9 +137,9 @@ fn what_is_no_http_is_answered_and_closed() {
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS client\r\n\r\n"[..],
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: -5\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nthis is no frame at all, and far too long to be one",
     ] {
         let mut stream = node.connect();
@@ -178,7 +181,11 @@ fn slow_senders_are_let_go() {
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").unwrap();
     assert_eq!(read_answer(&mut idle).unwrap().status, 200);
     let mut half_a_body = node.connect();
-    half_a_body.write_all(b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    half_a_body
+        .write_all(
+            b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+        )
+        .unwrap();
     read_answer(&mut half_a_body).unwrap().problem(408, "timeout");
     for (stream, name) in [
         (&mut silent, "silent"),
@@ -204,7 +211,8 @@ fn impatient_node(linger: Duration) -> TestNode {
 fn trickle(node: &TestNode) -> TcpStream {
     let mut stream = node.connect();
     // More than a trickle can bring within the time.
-    let head = b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: 30000000\r\n\r\n";
+    let head =
+        b"POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 30000000\r\n\r\n";
     stream.write_all(head).unwrap();
     stream.set_nonblocking(true).unwrap();
     loop {
@@ -253,7 +261,10 @@ fn who_writes_on_after_the_answer_still_gets_to_read_it() {
     read_answer(&mut late).unwrap().problem(408, "timeout");
 
     let mut lost = node.connect();
-    lost.write_all(b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 8388608\r\n\r\n").unwrap();
+    lost.write_all(
+        b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 8388608\r\n\r\n",
+    )
+    .unwrap();
     lost.write_all(&vec![b' '; 8 << 20]).unwrap();
     read_answer(&mut lost).unwrap().problem(404, "not-found");
 }
@@ -262,7 +273,7 @@ fn who_writes_on_after_the_answer_still_gets_to_read_it() {
 fn a_refused_sender_who_never_stops_is_cut_off_after_some_bytes() {
     let node = impatient_node(LONG);
     let mut stream = node.connect();
-    stream.write_all(b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
+    stream.write_all(b"POST /nothing HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
     let written = write_until_cut_off(&mut stream, &[b' '; 64 * 1024]);
     // What the kernel holds for both sides comes on top.
     assert!(written < 2 * HTTP_DRAIN_BYTES_MAX, "{written}");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod access;
+mod browser;
 mod commits;
 mod consistency;
 mod corrections;

@@ -20,7 +20,10 @@ async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
         let mut sender = sender.clone();
         async move {
             let body = format!("{{\"type\":\"video.viewed\",\"dimensions\":{{\"video\":\"v{n}\"}}}}\n").repeat(100);
-            let request = Request::post("http://t/v1/events").body(Full::from(body)).unwrap();
+            let request = Request::post("http://t/v1/events")
+                .header("content-type", "application/json")
+                .body(Full::from(body))
+                .unwrap();
             let answer = sender.send_request(request).await.unwrap();
             assert_eq!((answer.status(), answer.version()), (200.try_into().unwrap(), hyper::Version::HTTP_2));
             let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -122,7 +125,7 @@ fn a_node_that_stops_finishes_the_request_under_way() {
     let body = r#"{"type":"video.viewed","dimensions":{"video":"last"}}"#;
     let (first, second) = body.split_at(20);
     let head = format!(
-        "POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        "POST /v1/events HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();

@@ -53,6 +53,7 @@ impl TestNode {
         let mut options = Options::new(dir.path());
         options.http = Some("127.0.0.1:0".parse().unwrap());
         options.http_threads = 2;
+        options.http_options.access.hosts = vec!["t".parse().unwrap()];
         options.config = Some(YAML.to_owned());
         options.log.segment_bytes = 16 << 20;
         change(&mut options);
@@ -73,10 +74,7 @@ impl TestNode {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect_to(self.address)
     }
 
     pub fn get(&self, path: &str) -> Answer {
@@ -89,7 +87,10 @@ impl TestNode {
 
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut stream = self.connect();
-        let extra: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let is_typed = body.is_empty() || headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let json = ("content-type", "application/json");
+        let headers = headers.iter().chain((!is_typed).then_some(&json));
+        let extra: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n{extra}\r\n", body.len());
         stream.write_all(head.as_bytes()).unwrap();
         // A server that refuses early may close before it has read everything.
@@ -110,6 +111,13 @@ impl TestNode {
     pub fn stop(mut self) {
         self.node.take().unwrap().stop().unwrap();
     }
+}
+
+pub fn connect_to(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 impl Drop for TestNode {

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use tally_node::assemble::{Node, Options};
 use tally_node::clock::Stopwatch;
-use tally_node::frontend::resp::Password;
+use tally_node::frontend::Password;
 use tempfile::TempDir;
 
 /// What the lines with a `%` in a scenario file ask for.

@@ -8,12 +8,12 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
 use tally_core::event::body::{BodyError, BodyReader, Form};
 use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENTS_PER_REQUEST_MAX};
 
 use super::Api;
 use super::body::{Pieces, content_length};
+use super::guard::is_lines;
 use super::problem::{Kind, Problem};
 use crate::metrics::Metrics;
 use batch::{Batch, Outcome};
@@ -67,10 +67,7 @@ async fn commit(api: &Api, mut batch: Batch) -> Result<Outcome, Problem> {
 
 /// NDJSON if the sender says so; otherwise the body itself tells.
 fn form(headers: &HeaderMap) -> Option<Form> {
-    let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let lines = ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
-    lines.contains(&essence.as_str()).then_some(Form::Lines)
+    is_lines(headers).then_some(Form::Lines)
 }
 
 fn check(batch: &Batch) -> Result<(), Problem> {
@@ -116,6 +113,7 @@ fn observe(metrics: &Metrics, outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::header::CONTENT_TYPE;
 
     #[test]
     fn ndjson_is_known_by_its_type() {

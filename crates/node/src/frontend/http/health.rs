@@ -1,8 +1,10 @@
 //! For machines that watch the node: is it alive, does it take writes, how is it doing?
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use axum::routing::get;
 use std::time::Duration;
 
 use super::Api;
@@ -12,6 +14,11 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 /// How long a scrape waits for the writer. One that hangs on its disk is what people look at metrics for.
 const WRITER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the address for machines that watch offers.
+pub fn routes() -> Router<Api> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(metrics))
+}
 
 /// Whether the process lives
 #[utoipa::path(get, path = "/healthz", tag = "node", responses((status = 200, description = "It is well", body = String, content_type = "text/plain")))]

@@ -3,10 +3,12 @@
 use axum::Router;
 use axum::routing;
 use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
+use super::guard::Access;
 use super::problem::ProblemBody;
 use super::{Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, pattern};
 
@@ -24,8 +26,8 @@ use super::{Api, balance, commits, corrections, counters, duplicates, events, ex
 struct Description;
 
 /// Every path there is.
-pub fn routes() -> Router<Api> {
-    let (router, description) = OpenApiRouter::<Api>::with_openapi(Description::openapi())
+pub fn routes(access: &Access) -> Router<Api> {
+    let (router, mut description) = OpenApiRouter::<Api>::with_openapi(Description::openapi())
         .routes(routes!(events::events))
         .routes(routes!(counters::get, counters::delete))
         .routes(routes!(counters::increment))
@@ -46,8 +48,21 @@ pub fn routes() -> Router<Api> {
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .split_for_parts();
+    if access.token.is_some() {
+        ask_for_token(&mut description);
+    }
     router
         // A counter may be called `get`.
         .route("/v1/counters/get", routing::get(counters::get).delete(counters::delete))
         .merge(SwaggerUi::new("/docs").url("/openapi.json", description))
+}
+
+/// Programs made from the description, and the page at `/docs`, then know that they have to send a token.
+fn ask_for_token(description: &mut utoipa::openapi::OpenApi) {
+    const NAME: &str = "token";
+    let scheme =
+        HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("What --http-token-file has")).build();
+    let components = description.components.get_or_insert_default();
+    components.security_schemes.insert(NAME.to_owned(), SecurityScheme::Http(scheme).into());
+    description.security = Some(vec![SecurityRequirement::new(NAME, [""; 0])]);
 }

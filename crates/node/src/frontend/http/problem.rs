@@ -27,6 +27,9 @@ pub enum Kind {
     InvalidId,
     InvalidParameter,
     NoValidEvent,
+    Unauthorized,
+    ForeignOrigin,
+    UnknownHost,
     NotFound,
     MethodNotAllowed,
     Timeout,
@@ -43,6 +46,7 @@ pub enum Kind {
     TokenNotReached,
     TooLarge,
     UnsupportedEncoding,
+    UnsupportedMediaType,
     TooManyCounters,
     Busy,
     DiskFull,
@@ -68,6 +72,9 @@ impl Kind {
             Kind::InvalidId => ("invalid-id", S::BAD_REQUEST, "This is no counter id"),
             Kind::InvalidParameter => ("invalid-parameter", S::BAD_REQUEST, "A query parameter cannot be used"),
             Kind::NoValidEvent => ("no-valid-event", S::BAD_REQUEST, "None of the events can be read"),
+            Kind::Unauthorized => ("unauthorized", S::UNAUTHORIZED, "A token is needed"),
+            Kind::ForeignOrigin => ("foreign-origin", S::FORBIDDEN, "A page of another site asks"),
+            Kind::UnknownHost => ("unknown-host", S::MISDIRECTED_REQUEST, "The server is not known by this name"),
             Kind::NotFound => ("not-found", S::NOT_FOUND, "There is nothing here"),
             Kind::MethodNotAllowed => ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods"),
             Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The body came too slowly"),
@@ -87,6 +94,9 @@ impl Kind {
             Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
             Kind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
+            }
+            Kind::UnsupportedMediaType => {
+                ("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type")
             }
             Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters"),
             Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),

@@ -6,10 +6,10 @@
 use super::client::{Client, Clients};
 use super::connection::Connection;
 use super::cursor::Cursors;
-use super::password::Password;
 use super::work::Pool;
 use crate::clock;
 use crate::engine::{Durability, LocalEngine};
+use crate::frontend::Password;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
 use std::io;

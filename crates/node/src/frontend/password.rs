@@ -1,4 +1,4 @@
-//! The password that `AUTH` asks for.
+//! What a client must know to be let in: the password of `AUTH`, the token of HTTP.
 
 use std::fmt;
 use std::hint::black_box;
