@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::counter::{ConfigError, Declarations};
-use tally_core::id::CellHasher;
 use tally_core::limits::WATCH_CONNECTIONS_MAX;
 use tally_core::position::Position;
 use tally_storage::log::LogHandle;
@@ -214,7 +213,7 @@ fn open_engine(
         accept_clock: options.accept_clock,
         ..EngineOptions::default()
     };
-    let hasher = CellHasher::new(data_dir.identity.hash_seed);
+    let hasher = data_dir.identity.hasher();
     // Reading everything once would only fill a large cache with what memory has then anyway.
     let store = open_store(data_dir, LOADING_CACHE_BYTES)?;
     let restored = engine::restore(&*store, hasher, engine_options.table_bytes)?;
@@ -224,8 +223,8 @@ fn open_engine(
     let open_log = |from_offset| {
         // What one checkpoint frees is what the log fills until the next.
         let spares_max = (options.checkpoint_log_bytes / options.log.segment_bytes) as usize + options.log.spares_ahead;
-        let new_log_id = data_dir.identity.log_id;
-        let log_options = local::Options { from_offset, new_log_id, spares_max, ..options.log.clone() };
+        let log_id = data_dir.identity.id;
+        let log_options = local::Options { from_offset, log_id, spares_max, ..options.log.clone() };
         let (log, recovered) = LocalLog::open(&data_dir.log(), log_options)?;
         if let Some(cut) = &recovered.cut {
             tracing::warn!(
@@ -239,12 +238,16 @@ fn open_engine(
         handle = Some(tally_storage::log::Log::handle(&log));
         Ok(log)
     };
-    let (thread, recovered) = engine::open(restored, store, open_log, declarations, engine_options)?;
+    let (thread, recovered) = engine::open(restored, store.clone(), open_log, declarations, engine_options)?;
+    // Only now that all of it has proved to be good.
+    if let Err(error) = store.tidy() {
+        tracing::warn!(%error, "what the store no longer needs stays for now");
+    }
     Ok((thread, recovered, handle.expect("the log was opened")))
 }
 
 fn open_store(data_dir: &DataDir, cache_bytes: u64) -> Result<Arc<LocalStore>, RecoveryError> {
-    Ok(Arc::new(LocalStore::open(&data_dir.store(), cache_bytes)?))
+    Ok(Arc::new(LocalStore::open(&data_dir.store(), data_dir.identity.of_store(), cache_bytes)?))
 }
 
 /// The writer's thread: the engine and, beside it, the RESP connections.

@@ -1,11 +1,23 @@
-//! The data directory: who may use it, and the numbers it was born with.
+//! The data directory: who may use it, the numbers it was born with, and that all its parts are of one directory.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tally_core::id::CellHasher;
+use tally_storage::label;
+use tally_storage::log::local::LocalLog;
+use tally_storage::store::local::{self, LocalStore};
 
 /// The version of `docs/formats/keys.md`.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
+/// The one before, which is carried over at a start.
+const FORMAT_BEFORE: u64 = 2;
+/// The first version of Tally that reads this format. Whoever finds a newer format than it knows names what that says.
+const READ_BY: &str = "0.1.0";
 const IDENTITY: &str = "TALLY";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
@@ -16,28 +28,62 @@ const STORE: &str = "store";
 pub struct DataDir {
     path: PathBuf,
     pub identity: Identity,
-    _lock: File,
+    /// There is none in a directory that is only looked at and was never used.
+    _lock: Option<File>,
 }
 
 /// Drawn at random when the directory is made, and never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// Of the directory; each of its parts has it.
+    pub id: u64,
     /// Of the hash by which counters are found on disk.
     pub hash_seed: u64,
-    /// Marks the log's files as belonging here.
-    pub log_id: u64,
+}
+
+impl Identity {
+    pub fn hasher(&self) -> CellHasher {
+        CellHasher::new(self.hash_seed)
+    }
+
+    /// What the store keeps of it.
+    pub fn of_store(&self) -> local::Identity {
+        local::Identity { id: self.id, seed_check: self.hasher().key(b"tally").to_bytes() }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     #[error("another Tally is running on {0}; stop it, or choose another directory with --data")]
     InUse(PathBuf),
-    #[error("{path} holds no data of this version of Tally: file {IDENTITY} says {found:?}")]
+    #[error("{path} holds no data of Tally: file {IDENTITY} says {found:?}")]
     Unknown { path: PathBuf, found: String },
+    #[error(
+        "file {IDENTITY} in {path} was changed or damaged: its checksum does not match. Restore that file from a copy"
+    )]
+    Damaged { path: PathBuf },
+    #[error(
+        "{path} has data of format {format}; this Tally, {}, reads formats {FORMAT_BEFORE} and {FORMAT}. Start it with Tally {read_by} or newer",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Newer { path: PathBuf, format: u64, read_by: String },
+    #[error(
+        "{path} has data of format {format}, from before Tally {READ_BY}; this Tally, {}, reads formats {FORMAT_BEFORE} and {FORMAT}. Start it with the program that wrote it, or choose another directory with --data",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Older { path: PathBuf, format: u64 },
+    #[error(
+        "{path}: {what} belongs to another data directory. Put back the one that belongs here: all parts must be of one copy"
+    )]
+    Foreign { path: PathBuf, what: &'static str },
     #[error(
         "{path} has data but has lost its file {IDENTITY}, without which no counter can be found; restore that file from a copy"
     )]
     LostIdentity { path: PathBuf },
+    #[error("{path} has data of format {FORMAT_BEFORE}, which could not be carried over to format {FORMAT}: {error}")]
+    NotCarried { path: PathBuf, error: tally_storage::store::Error },
+    #[error("there is no data directory at {path}")]
+    Missing { path: PathBuf },
     #[error("cannot use the data directory {path}: {error}")]
     Io { path: PathBuf, error: io::Error },
 }
@@ -46,25 +92,34 @@ impl DataDir {
     /// Opens a data directory or makes one; `random` is asked for numbers only when it is made.
     pub fn open(path: &Path, random: impl FnMut() -> io::Result<u64>) -> Result<DataDir, DataDirError> {
         let failed = |error| DataDirError::Io { path: path.to_owned(), error };
-        create_durably(path).map_err(failed)?;
-        let lock = File::create(path.join(LOCK)).map_err(failed)?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => DataDirError::InUse(path.to_owned()),
-            TryLockError::Error(error) => failed(error),
-        })?;
-        let identity = match fs::read_to_string(path.join(IDENTITY)) {
-            Ok(text) => {
-                parse(&text).ok_or_else(|| DataDirError::Unknown { path: path.to_owned(), found: text.clone() })?
-            }
-            // Everything else comes later, so whoever has data has had an identity. A new one would not find the counters.
-            Err(error)
-                if error.kind() == ErrorKind::NotFound && (path.join(LOG).exists() || path.join(STORE).exists()) =>
-            {
-                return Err(DataDirError::LostIdentity { path: path.to_owned() });
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => create(path, random).map_err(failed)?,
-            Err(error) => return Err(failed(error)),
+        create_durably(path, 0o700).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let lock =
+            options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK)).map_err(failed)?;
+        locked(path, lock.try_lock())?;
+        let data_dir = |identity| DataDir { path: path.to_owned(), identity, _lock: Some(lock) };
+        let Some((format, identity)) = read(path)? else {
+            return Ok(data_dir(create(path, random).map_err(failed)?));
         };
+        check_parts(path, identity)?;
+        if format == FORMAT_BEFORE {
+            carry_over(path, identity)?;
+        }
+        Ok(data_dir(identity))
+    }
+
+    /// Looks at a data directory of any known format. Nothing in it is changed.
+    pub fn view(path: &Path) -> Result<DataDir, DataDirError> {
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(DataDirError::Io { path: path.to_owned(), error }),
+        };
+        if let Some(lock) = &lock {
+            locked(path, lock.try_lock_shared())?;
+        }
+        let Some((_, identity)) = read(path)? else { return Err(DataDirError::Missing { path: path.to_owned() }) };
+        check_parts(path, identity)?;
         Ok(DataDir { path: path.to_owned(), identity, _lock: lock })
     }
 
@@ -77,76 +132,101 @@ impl DataDir {
     }
 }
 
+fn locked(path: &Path, result: Result<(), TryLockError>) -> Result<(), DataDirError> {
+    result.map_err(|error| match error {
+        TryLockError::WouldBlock => DataDirError::InUse(path.to_owned()),
+        TryLockError::Error(error) => DataDirError::Io { path: path.to_owned(), error },
+    })
+}
+
 /// Makes a directory and those above it, so that a power cut finds them.
-fn create_durably(path: &Path) -> io::Result<()> {
+fn create_durably(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    create_durably(parent)?;
-    fs::create_dir(path)?;
+    create_durably(parent, 0o777)?;
+    DirBuilder::new().mode(mode).create(path)?;
     File::open(parent)?.sync_all()
 }
 
 fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Result<Identity> {
-    let identity = Identity { hash_seed: random()?, log_id: random()? };
-    let temporary = path.join("TALLY.new");
-    let mut file = File::create(&temporary)?;
-    write!(file, "format {FORMAT}\nhash-seed {}\nlog-id {}\n", identity.hash_seed, identity.log_id)?;
-    file.sync_all()?;
-    fs::rename(temporary, path.join(IDENTITY))?;
-    File::open(path)?.sync_all()?;
+    let identity = Identity { id: random()?, hash_seed: random()? };
+    write(path, identity)?;
     Ok(identity)
 }
 
-fn parse(text: &str) -> Option<Identity> {
-    let mut lines = text.lines();
-    let mut number = |name: &str| lines.next()?.strip_prefix(name)?.trim().parse::<u64>().ok();
-    if number("format ")? != FORMAT {
-        return None;
-    }
-    Some(Identity { hash_seed: number("hash-seed ")?, log_id: number("log-id ")? })
+fn write(path: &Path, identity: Identity) -> io::Result<()> {
+    let Identity { id, hash_seed } = identity;
+    let text = format!("format {FORMAT}\nread-by {READ_BY}\nid {id}\nhash-seed {hash_seed}\n");
+    label::write(&path.join(IDENTITY), &text)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_keeps_its_identity() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut next = 0;
-        let mut random = || {
-            next += 1;
-            Ok(next)
-        };
-        let first = DataDir::open(dir.path(), &mut random).unwrap().identity;
-        let second = DataDir::open(dir.path(), &mut random).unwrap().identity;
-        assert_eq!(first, second);
-        assert_eq!(first, Identity { hash_seed: 1, log_id: 2 });
+/// What the identity file says, and in which format; `None` if the directory is new.
+fn read(path: &Path) -> Result<Option<(u64, Identity)>, DataDirError> {
+    match fs::read(path.join(IDENTITY)) {
+        Ok(bytes) => parse(path, &String::from_utf8_lossy(&bytes)).map(Some),
+        // Everything else comes later, so whoever has data has had an identity. A new one would not find the counters.
+        Err(error) if error.kind() == ErrorKind::NotFound && (path.join(LOG).exists() || path.join(STORE).exists()) => {
+            Err(DataDirError::LostIdentity { path: path.to_owned() })
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DataDirError::Io { path: path.to_owned(), error }),
     }
+}
 
-    #[test]
-    fn a_directory_in_use_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let _open = DataDir::open(dir.path(), || Ok(1)).unwrap();
-        assert!(matches!(DataDir::open(dir.path(), || Ok(1)), Err(DataDirError::InUse(_))));
+fn parse(path: &Path, text: &str) -> Result<(u64, Identity), DataDirError> {
+    if let Some(identity) = of_format_before(text) {
+        return Ok((FORMAT_BEFORE, identity));
     }
+    let path = path.to_owned();
+    let format = label::field(text, "format").and_then(|format| format.parse::<u64>().ok());
+    let Some(format) = format else { return Err(DataDirError::Unknown { path, found: text.to_owned() }) };
+    if format < FORMAT_BEFORE {
+        return Err(DataDirError::Older { path, format });
+    }
+    let Some(text) = label::unseal(text) else { return Err(DataDirError::Damaged { path }) };
+    if format != FORMAT {
+        let read_by = label::field(text, "read-by").unwrap_or("of the version that wrote it").to_owned();
+        return Err(DataDirError::Newer { path, format, read_by });
+    }
+    let number = |name| label::field(text, name)?.parse().ok();
+    match (number("id"), number("hash-seed")) {
+        (Some(id), Some(hash_seed)) => Ok((FORMAT, Identity { id, hash_seed })),
+        _ => Err(DataDirError::Unknown { path, found: text.to_owned() }),
+    }
+}
 
-    #[test]
-    fn a_directory_of_another_format_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(IDENTITY), "format 1\n").unwrap();
-        assert!(matches!(DataDir::open(dir.path(), || Ok(1)), Err(DataDirError::Unknown { .. })));
-    }
+/// Three lines, without a checksum.
+fn of_format_before(text: &str) -> Option<Identity> {
+    let rest = text.strip_prefix("format 2\nhash-seed ")?;
+    let (hash_seed, rest) = rest.split_once("\nlog-id ")?;
+    Some(Identity { id: rest.strip_suffix('\n')?.parse().ok()?, hash_seed: hash_seed.parse().ok()? })
+}
 
-    #[test]
-    fn a_directory_that_has_data_and_no_identity_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(DataDir::open(dir.path(), || Ok(1)).unwrap());
-        fs::create_dir(dir.path().join(STORE)).unwrap();
-        fs::remove_file(dir.path().join(IDENTITY)).unwrap();
-        assert!(matches!(DataDir::open(dir.path(), || Ok(2)), Err(DataDirError::LostIdentity { .. })));
-        assert!(!dir.path().join(IDENTITY).exists());
-    }
+/// Refuses a directory that was put together from several.
+fn check_parts(path: &Path, identity: Identity) -> Result<(), DataDirError> {
+    // What cannot be read now is refused, with all that can be said about it, when it is opened.
+    let log = LocalLog::belongs_to(&path.join(LOG)).unwrap_or_default().map(|id| id == identity.id);
+    let store = LocalStore::belongs_to(&path.join(STORE)).unwrap_or_default().map(|id| id == identity.id);
+    let what = match (log, store) {
+        (None | Some(true), None | Some(true)) => return Ok(()),
+        (Some(false), Some(true)) => "log/",
+        (Some(true), Some(false)) => "store/",
+        (Some(false), Some(false)) => "file TALLY",
+        (Some(false), None) => "log/ or file TALLY",
+        (None, Some(false)) => "store/ or file TALLY",
+    };
+    Err(DataDirError::Foreign { path: path.to_owned(), what })
+}
+
+/// The identity file changes last: until then everything is done again after a crash.
+fn carry_over(path: &Path, identity: Identity) -> Result<(), DataDirError> {
+    let hasher = identity.hasher();
+    local::carry_over(&path.join(STORE), identity.of_store(), |id| hasher.key(id))
+        .map_err(|error| DataDirError::NotCarried { path: path.to_owned(), error })?;
+    let written = fs::set_permissions(path, Permissions::from_mode(0o700)).and_then(|()| write(path, identity));
+    written.map_err(|error| DataDirError::Io { path: path.to_owned(), error })?;
+    tracing::info!("the data directory was carried over from format {FORMAT_BEFORE} to {FORMAT}");
+    Ok(())
 }

@@ -1,4 +1,5 @@
 //! The seams between Tally and where its data lives: one trait each, one suite each, one implementation per deployment.
 
+pub mod label;
 pub mod log;
 pub mod store;

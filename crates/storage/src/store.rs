@@ -59,6 +59,9 @@ pub enum Error {
     /// What is on disk is not what was written there.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// It is whole, but not of this data directory; the text says what belongs where.
+    #[error("{0}")]
+    Foreign(String),
     #[error("the store cannot be read or written: {0}")]
     Io(String),
 }

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 use bytesize::ByteSize;
 use clap::Args;
+use rustix::fs::Mode;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,6 +87,8 @@ pub fn run(args: ServeArgs) -> Result<()> {
 
 /// Starts a node, or says to a person why not.
 pub fn start(options: Options) -> Result<Node> {
+    // What is counted is nobody else's business, whoever makes the file.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let data = options.data_dir.display().to_string();
     Node::start(options).map_err(|error| explain(error, &data))
 }

@@ -4,8 +4,10 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::SystemTime;
 
 fn tally(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tally")).args(args).output().unwrap()
@@ -238,6 +240,64 @@ fn inspect_shows_the_records_of_a_segment_and_the_counters_of_a_store() {
     server.stop(Signal::TERM);
     let store = stdout(&tally(&["inspect", data]));
     assert!(store.contains("visits  7"), "{store}");
+}
+
+#[test]
+fn data_files_are_for_their_owner_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Served::on(&data);
+    server.client(&["add", "visits"]);
+    server.stop(Signal::TERM);
+    let mut seen = 0;
+    for_each_file(&data, &mut |path, metadata| {
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+        seen += 1;
+    });
+    assert!(seen > 10, "{seen} files");
+}
+
+#[test]
+fn inspect_changes_nothing_whether_the_directory_is_whole_or_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Served::on(&data);
+    server.client(&["add", "visits", "7"]);
+    server.stop(Signal::TERM);
+    let inspect = || {
+        let before = files(&data);
+        let output = tally(&["inspect", data.to_str().unwrap()]);
+        assert!(files(&data) == before, "inspect has changed something");
+        output
+    };
+    assert!(stdout(&inspect()).contains("visits  7"));
+    let current = std::fs::read(data.join("store/CURRENT")).unwrap();
+    std::fs::remove_file(data.join("store/CURRENT")).unwrap();
+    assert_eq!(inspect().status.code(), Some(1));
+    std::fs::write(data.join("store/CURRENT"), "generation 7\n").unwrap();
+    assert_eq!(inspect().status.code(), Some(1));
+    std::fs::write(data.join("store/CURRENT"), current).unwrap();
+    std::fs::write(data.join("store/gen-1/keyspaces/1/current"), "").unwrap();
+    assert_eq!(inspect().status.code(), Some(1));
+}
+
+/// Every file with its bytes and the time of its last change.
+fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+    let mut files = Vec::new();
+    for_each_file(dir, &mut |path, metadata| {
+        let bytes = if metadata.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
+        files.push((path.to_owned(), bytes, metadata.modified().unwrap()));
+    });
+    files.sort();
+    files
+}
+
+fn for_each_file(dir: &Path, visit: &mut dyn FnMut(&Path, &std::fs::Metadata)) {
+    visit(dir, &dir.metadata().unwrap());
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { for_each_file(&path, visit) } else { visit(&path, &path.metadata().unwrap()) }
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
 
 fn open(directory: &PathBuf) -> Result<Log<RealDisk>, Error> {
     let disk = RealDisk::open(directory).map_err(|error| Error::BadOption(error.to_string()))?;
-    let (log, _) = Log::open(disk, Options { new_log_id: 1, spares_max: 16, ..Options::default() })?;
+    let (log, _) = Log::open(disk, Options { log_id: 1, spares_max: 16, ..Options::default() })?;
     Ok(log)
 }
 

@@ -27,6 +27,10 @@ pub enum Error {
     #[error("log file {file} is damaged at byte {at}, where record {offset} is expected: {what}. {remedy}")]
     Damaged { file: String, at: u64, offset: u64, what: String, remedy: String },
 
+    /// These are not the files of this log; nothing was changed.
+    #[error("log file {file} belongs to another data directory: put back the log/ that belongs here")]
+    Foreign { file: String },
+
     /// An option is wrong.
     #[error("{0}")]
     BadOption(String),

@@ -28,5 +28,5 @@ pub use error::Error;
 pub use handle::Handle;
 pub use options::Options;
 pub use reader::{Batch, Reader};
-pub use recovery::{Cut, Recovered};
+pub use recovery::{Cut, Recovered, identity};
 pub use writer::{Appended, Log};

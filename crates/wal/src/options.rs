@@ -16,8 +16,8 @@ pub struct Options {
     pub spares_ahead: usize,
     /// Compress batches with LZ4 where it pays.
     pub compress: bool,
-    /// Identity of a log that is not there yet; a random number. An existing log has its own.
-    pub new_log_id: u64,
+    /// Identity of the log, a random number: one that is not there yet gets it, one that has another is refused.
+    pub log_id: u64,
     /// Where reading will start. Segments wholly before it are not verified; a log that ends before it is refused.
     pub from_offset: u64,
     /// Lets the log end where it is damaged, if that is at this record or behind it: the last remedy. Segments behind the
@@ -32,7 +32,7 @@ impl Default for Options {
             spares_max: 4,
             spares_ahead: 2,
             compress: false,
-            new_log_id: 0,
+            log_id: 0,
             from_offset: 0,
             discard_from: None,
         }

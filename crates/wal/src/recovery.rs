@@ -48,16 +48,24 @@ pub struct Cut {
 pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recovered), Error> {
     options.check()?;
     let files = Files::list(&disk)?;
-    files.remove_temporaries(&disk)?;
     if files.segments.is_empty() {
+        files.remove_temporaries(&disk)?;
         return create(disk, options, &files);
     }
-    let spares = files.usable_spares(&disk, &options)?;
     let mut headers = Vec::new();
     for sequence in &files.segments {
         headers.push(read_header(&disk, *sequence, headers.last())?);
     }
-    recover(disk, options, &files, headers, spares)
+    if let Some(foreign) = headers.iter().find(|header| header.log_id != options.log_id) {
+        return Err(Error::Foreign { file: file_name(foreign.sequence) });
+    }
+    recover(disk, options, &files, headers)
+}
+
+/// The identity of the log on `disk`, as its newest readable segment has it; `None` if there is no such segment.
+pub fn identity<D: Disk>(disk: &D) -> Result<Option<u64>, Error> {
+    let segments = Files::list(disk)?.segments;
+    Ok(segments.iter().rev().find_map(|sequence| Some(read_header_of(disk, &file_name(*sequence))?.log_id)))
 }
 
 /// The log's files by what their names say.
@@ -85,12 +93,7 @@ impl Files {
 
     /// The headers of segments that were set aside, as far as they can be read: no position in them may be given again.
     fn discarded<D: Disk>(&self, disk: &D) -> Vec<segment::Header> {
-        let header = |name: &String| {
-            let mut block = [0; HEADER_BYTES];
-            disk.open(name).and_then(|file| file.read_at(&mut block, 0)).ok()?;
-            segment::Header::decode(&block).ok()
-        };
-        self.discarded.iter().filter_map(header).collect()
+        self.discarded.iter().filter_map(|name| read_header_of(disk, name)).collect()
     }
 
     /// Spares of the size that new segments have; the others are removed.
@@ -112,7 +115,7 @@ impl Files {
 fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, Recovered), Error> {
     let before = files.discarded(&disk);
     let header = segment::Header {
-        log_id: options.new_log_id,
+        log_id: options.log_id,
         sequence: before.iter().map(|header| header.sequence).max().unwrap_or(0) + 1,
         base_offset: options.from_offset,
         epoch: before.iter().map(|header| header.epoch).max().unwrap_or(0) + 1,
@@ -130,6 +133,13 @@ fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, 
     let reached = Reached { offset: header.base_offset, epoch: header.epoch, log_time_ms: header.log_time_ms };
     let spares = Spares::new(files.usable_spares(&disk, &options)?);
     Ok(assemble(disk, options, spares, segments, Active::empty(file, header), reached))
+}
+
+/// The header of a file, if it can be read.
+fn read_header_of<D: Disk>(disk: &D, name: &str) -> Option<segment::Header> {
+    let mut block = [0; HEADER_BYTES];
+    disk.open(name).and_then(|file| file.read_at(&mut block, 0)).ok()?;
+    segment::Header::decode(&block).ok()
 }
 
 fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header>) -> Result<segment::Header, Error> {
@@ -172,12 +182,14 @@ fn recover<D: Disk>(
     options: Options,
     files: &Files,
     headers: Vec<segment::Header>,
-    mut spares: Vec<String>,
 ) -> Result<(Log<D>, Recovered), Error> {
     let Verified { mut segments, image, at, reached, cut } = verify(&disk, &options, &headers)?;
     if reached.offset < options.from_offset {
         return start_over(disk, options, &headers, &segments[segments.len() - 1].header, at, reached);
     }
+    // Everything was looked at: from here on files are changed.
+    files.remove_temporaries(&disk)?;
+    let mut spares = files.usable_spares(&disk, &options)?;
     let discarded = set_aside(&disk, &headers[segments.len()..])?;
     let known = headers.iter().chain(&files.discarded(&disk)).map(|header| header.epoch).max();
     let epoch = known.expect("there is at least one segment") + 1;

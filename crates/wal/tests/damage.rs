@@ -15,14 +15,14 @@ const MIDDLE: &str = "000000000002.seg";
 const LAST: &str = "000000000003.seg";
 
 fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, new_log_id: 1, ..Options::default() }
+    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..Options::default() }
 }
 
 /// Three segments; every batch was acknowledged on its own. The last segment has room left.
 fn written(log_id: u64) -> (FaultDisk, Vec<Attempt>) {
     let disk = FaultDisk::new(0);
     let mut model = Model::default();
-    let (mut log, _) = Log::open(disk.clone(), Options { new_log_id: log_id, ..options() }).unwrap();
+    let (mut log, _) = Log::open(disk.clone(), Options { log_id, ..options() }).unwrap();
     for n in 0..9u8 {
         model.append(&mut log, 2, &vec![n + 1; 1000 + n as usize]).unwrap();
         model.sync(&mut log).unwrap();

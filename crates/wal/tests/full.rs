@@ -11,7 +11,7 @@ use tally_wal::{Error, Log, Options};
 const SEGMENT_BYTES: u64 = 8 << 10;
 
 fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, new_log_id: 1, ..Options::default() }
+    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..Options::default() }
 }
 
 /// Fills about three segments, then restarts.

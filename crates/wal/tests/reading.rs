@@ -22,7 +22,7 @@ fn readers_follow_while_the_log_is_written_trimmed_and_recycled() {
     const RECORDS: u64 = 30_000;
     let directory = tempfile::tempdir().unwrap();
     let disk = RealDisk::open(directory.path().join("log")).unwrap();
-    let options = Options { segment_bytes: 128 << 10, spares_max: 2, new_log_id: 3, ..Options::default() };
+    let options = Options { segment_bytes: 128 << 10, spares_max: 2, log_id: 3, ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
     let handle = log.handle();
     let done = AtomicBool::new(false);
@@ -84,7 +84,7 @@ fn follow<D: Disk>(handle: &Handle<D>, end: u64) -> u64 {
 #[test]
 fn a_reader_starts_anywhere_also_in_the_middle_of_large_segments() {
     let disk = FaultDisk::new(0);
-    let options = Options { segment_bytes: 4 << 20, new_log_id: 3, ..Options::default() };
+    let options = Options { segment_bytes: 4 << 20, log_id: 3, ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
     while log.end() < 60_000 {
         let (count, records) = records_at(log.end());
@@ -114,7 +114,7 @@ fn check_starts<D: Disk>(log: &Log<D>) {
 #[test]
 fn a_batch_that_compresses_takes_less_room_and_reads_the_same() {
     let disk = FaultDisk::new(0);
-    let options = Options { segment_bytes: 1 << 20, compress: true, new_log_id: 3, ..Options::default() };
+    let options = Options { segment_bytes: 1 << 20, compress: true, log_id: 3, ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options).unwrap();
     let texts: Vec<u8> = (0..8000u32).flat_map(|n| format!("views:video-{:06};", n % 500).into_bytes()).collect();
     let noise: Vec<u8> = (0..800).flat_map(|n: u64| records_at(n).1).take(20_000).collect();

@@ -248,7 +248,7 @@ mod tests {
         let options = EngineOptions { table_bytes: 90_000, ..EngineOptions::default() };
         let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
         let open_log = |from_offset| {
-            let log = LogOptions { segment_bytes: 8 << 10, new_log_id: 9, from_offset, ..LogOptions::default() };
+            let log = LogOptions { segment_bytes: 8 << 10, log_id: 9, from_offset, ..LogOptions::default() };
             Ok(LocalLog::open_on(FaultDisk::new(1), log)?.0)
         };
         let declarations = Some(Declarations::default());

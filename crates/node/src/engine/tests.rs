@@ -12,7 +12,7 @@ use tally_core::event::Event;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 use tally_storage::log::local::{LocalLog, Options as LogOptions};
 use tally_storage::store::Store;
-use tally_storage::store::local::LocalStore;
+use tally_storage::store::local::{Identity, LocalStore};
 use tally_storage::store::memory::MemoryStore;
 use tally_wal::testing::{Fault, FaultDisk};
 use tally_wal::{Disk, RealDisk};
@@ -287,7 +287,7 @@ fn options() -> EngineOptions {
 
 fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<LocalLog<D>>, RecoveryError> {
     let open_log = |from_offset| {
-        let log = LogOptions { segment_bytes: 8 << 10, new_log_id: 9, from_offset, ..LogOptions::default() };
+        let log = LogOptions { segment_bytes: 8 << 10, log_id: 9, from_offset, ..LogOptions::default() };
         Ok(LocalLog::open_on(disk, log)?.0)
     };
     let declarations = Declarations::parse(CONFIG).unwrap();
@@ -369,7 +369,7 @@ fn open_in(dir: &Path, last: &RefCell<Weak<LocalStore>>) -> EngineThread<LocalLo
     while last.borrow().strong_count() > 0 {
         std::thread::yield_now();
     }
-    let store = Arc::new(LocalStore::open(&dir.join("store"), 1 << 20).unwrap());
+    let store = Arc::new(LocalStore::open(&dir.join("store"), Identity::default(), 1 << 20).unwrap());
     last.replace(Arc::downgrade(&store));
     open_on(store, RealDisk::open(dir.join("log")).unwrap()).unwrap()
 }
@@ -501,7 +501,7 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
 fn open_with(options: EngineOptions, segment_bytes: u64) -> EngineThread<LocalLog<FaultDisk>> {
     let disk = FaultDisk::new(1);
     let open_log = |from_offset| {
-        let log = LogOptions { segment_bytes, new_log_id: 9, from_offset, ..LogOptions::default() };
+        let log = LogOptions { segment_bytes, log_id: 9, from_offset, ..LogOptions::default() };
         Ok(LocalLog::open_on(disk, log)?.0)
     };
     let store = Arc::new(MemoryStore::default());

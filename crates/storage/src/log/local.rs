@@ -18,10 +18,21 @@ pub struct LocalReader<D: Disk = RealDisk>(tally_wal::Reader<D>);
 impl LocalLog<RealDisk> {
     /// Opens or starts the log in a directory. Only one process may have it open.
     pub fn open(directory: &std::path::Path, options: Options) -> Result<(Self, Recovered), LogError> {
-        let disk = RealDisk::open(directory)
-            .map_err(|error| LogError::Failed(format!("cannot open the log in {}: {error}", directory.display())))?;
-        LocalLog::open_on(disk, options)
+        LocalLog::open_on(open_disk(directory)?, options)
     }
+
+    /// The id of the data directory that the log in a directory belongs to; `None` if there is no log yet.
+    pub fn belongs_to(directory: &std::path::Path) -> Result<Option<u64>, LogError> {
+        match directory.is_dir() {
+            true => Ok(tally_wal::identity(&open_disk(directory)?)?),
+            false => Ok(None),
+        }
+    }
+}
+
+fn open_disk(directory: &std::path::Path) -> Result<RealDisk, LogError> {
+    RealDisk::open(directory)
+        .map_err(|error| LogError::Failed(format!("cannot open the log in {}: {error}", directory.display())))
 }
 
 impl<D: Disk> LocalLog<D> {
@@ -119,7 +130,7 @@ impl From<Error> for LogError {
             Error::TooLarge { bytes, max } => LogError::TooLarge { bytes, max },
             Error::Full { .. } => LogError::Full(error.to_string()),
             Error::Trimmed { wanted, first } => LogError::Trimmed { wanted, first },
-            Error::Damaged { .. } => LogError::Damaged(error.to_string()),
+            Error::Damaged { .. } | Error::Foreign { .. } => LogError::Damaged(error.to_string()),
             Error::Poisoned { .. } | Error::BadOption(_) | Error::Io { .. } => LogError::Failed(error.to_string()),
         }
     }
@@ -132,7 +143,7 @@ mod tests {
     use tally_wal::testing::FaultDisk;
 
     fn options() -> Options {
-        Options { segment_bytes: 16 << 10, new_log_id: 7, ..Options::default() }
+        Options { segment_bytes: 16 << 10, log_id: 7, ..Options::default() }
     }
 
     suite::tests!(|| {

@@ -8,6 +8,8 @@ use tally_core::position::Position;
 pub enum Key<'a> {
     /// The one [`Checkpoint`].
     Checkpoint,
+    /// Whose the store is.
+    Identity,
     /// A [`tally_core::cell::Row`].
     Cell(CellKey),
     /// An id; the value is empty.
@@ -23,10 +25,14 @@ mod kind {
     pub const LEDGER: u8 = 3;
 }
 
+/// Comes behind the checkpoint, of whose kind it is.
+const IDENTITY: u8 = 1;
+
 impl<'a> Key<'a> {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Key::Checkpoint => vec![kind::CHECKPOINT],
+            Key::Identity => vec![kind::CHECKPOINT, IDENTITY],
             Key::Cell(key) => join(kind::CELL, &key.to_bytes()),
             Key::Name(id) => join(kind::NAME, id),
             Key::Ledger(key) => join(kind::LEDGER, key),
@@ -36,6 +42,7 @@ impl<'a> Key<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Key<'a>, Error> {
         match bytes.split_first() {
             Some((&kind::CHECKPOINT, [])) => Ok(Key::Checkpoint),
+            Some((&kind::CHECKPOINT, [IDENTITY])) => Ok(Key::Identity),
             Some((&kind::CELL, rest)) if rest.len() == 16 => {
                 Ok(Key::Cell(CellKey::from_bytes(rest.try_into().expect("16 bytes"))))
             }

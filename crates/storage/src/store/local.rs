@@ -1,107 +1,169 @@
-//! The embedded store: fjall, one keyspace per generation.
+//! The embedded store: fjall, one database per generation.
 //!
-//! A cut is written as one sorted bulk load (checkpoint, cells, names, ledger), which fjall makes visible and durable in
-//! one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces everything goes to
-//! a keyspace of its own, the next generation; the file `CURRENT` names the one in force.
+//! A cut is written as one sorted bulk load (checkpoint, identity, cells, names, ledger), which fjall makes visible and
+//! durable in one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces
+//! everything goes to a database of its own, the next generation; the file `CURRENT` names the one in force. Nothing is
+//! opened before its files were looked at, and nothing is removed before somebody says that all is well.
 
+mod carry;
+mod current;
+mod generation;
 #[cfg(test)]
 mod measure;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod view;
 
 use super::key::Key;
 use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
-use arc_swap::ArcSwap;
-use fjall::compaction::Leveled;
-use fjall::config::{
-    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
-};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use current::Named;
+use fjall::Keyspace;
+use generation::{Generation, Opening};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tempfile::TempDir;
 
-const CURRENT: &str = "CURRENT";
+pub use carry::carry_over;
 
-/// Bits per key of the filters, on every level, the last one too: most ids that are looked up in the ledger were never
-/// seen, and only a filter can say so without reading rows. One lookup in 120 reads a block for nothing, per table asked.
-const FILTER_BITS: f32 = 10.0;
+/// How long a database that has to be opened anew waits for those who read it.
+const RENEW_WAIT: Duration = Duration::from_secs(2);
+const RENEW_STEP: Duration = Duration::from_millis(1);
 
-/// Tables that cuts may leave before they are merged; the first level holds as many. Keys are hashes, so each merge rewrites
-/// that whole level, and each step down most of what it meets. A model of 80 million rows in cuts of 500,000, at an eighth of
-/// the size, wrote 4.0 bytes per byte with 16 tables and 8.7 with fjall's own 4. Reads pay for it: they ask a filter of
-/// each cut that waits.
-const TABLES_BEFORE_MERGE: u8 = 16;
+/// Whose a store is. It is kept beside the rows, and compared when the store is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Of the data directory.
+    pub id: u64,
+    /// What the hash by which rows are found makes of a text that never changes.
+    pub seed_check: [u8; 16],
+}
+
+impl Identity {
+    fn encode(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.seed_check);
+        bytes
+    }
+}
 
 pub struct LocalStore {
     dir: PathBuf,
-    db: Database,
-    current: ArcSwap<Generation>,
+    identity: Identity,
+    opening: Opening,
+    open: RwLock<Open>,
+    /// What a view is made of.
+    _shadow: Option<TempDir>,
 }
 
-struct Generation {
-    number: u64,
-    keyspace: Keyspace,
+/// What is in force. Everybody works on a clone of the generation, so that who holds the lock knows who else is there.
+struct Open {
+    named: Named,
+    /// `None` while it cannot be opened.
+    generation: Option<Arc<Generation>>,
 }
 
 impl LocalStore {
     /// Opens the store in `dir`, or makes one. `cache_bytes` bounds what it keeps in memory for reads.
-    pub fn open(dir: &Path, cache_bytes: u64) -> Result<LocalStore, Error> {
-        fs::create_dir_all(dir)?;
-        let db = Database::builder(dir.join("db")).cache_size(cache_bytes).worker_threads(1).open()?;
-        let number = read_current(dir)?;
-        let current = open_generation(&db, number)?;
-        let store = LocalStore { dir: dir.to_owned(), db, current: ArcSwap::from_pointee(current) };
-        store.drop_other_generations();
-        Ok(store)
-    }
-
-    /// Frees what is not in force. What cannot be freed now, on a full disk, is freed at the next opening.
-    fn drop_other_generations(&self) {
-        let number = self.current.load().number;
-        for name in self.db.list_keyspace_names() {
-            if *name != generation_name(number) {
-                let _ = self.db.keyspace(&name, options).and_then(|keyspace| self.db.delete_keyspace(keyspace));
-            }
+    pub fn open(dir: &Path, identity: Identity, cache_bytes: u64) -> Result<LocalStore, Error> {
+        let opening = Opening { cache_bytes, workers: 1 };
+        let named = match current::read(dir)? {
+            Some(named) => named,
+            None => generation::create_first(dir, &identity, opening)?,
+        };
+        if named.id != Some(identity.id) {
+            return Err(Error::Foreign(format!("{} belongs to another data directory", dir.display())));
         }
+        generation::finish_creation(dir, &named)?;
+        let generation = Generation::open(dir, &named, opening)?;
+        generation.check_identity(&identity)?;
+        Ok(LocalStore::of(dir, identity, opening, named, generation))
     }
 
-    /// A generation that nobody has ever written to, not even a cut that failed.
-    fn new_generation(&self) -> Result<Generation, Error> {
-        let numbers = self.db.list_keyspace_names().into_iter().filter_map(|name| generation_number(&name));
-        open_generation(&self.db, numbers.max().unwrap_or(0).max(self.current.load().number) + 1)
+    fn of(dir: &Path, identity: Identity, opening: Opening, named: Named, generation: Generation) -> LocalStore {
+        let open = RwLock::new(Open { named, generation: Some(generation.into()) });
+        LocalStore { dir: dir.to_owned(), identity, opening, open, _shadow: None }
     }
 
-    /// Makes a new generation the one in force: from here on a crash finds it.
-    fn switch_to(&self, generation: Generation) -> Result<(), Error> {
-        write_current(&self.dir, generation.number)?;
-        self.current.store(generation.into());
-        self.drop_other_generations();
+    /// The id of the data directory that the store in `dir` belongs to; `None` if it does not say.
+    pub fn belongs_to(dir: &Path) -> Result<Option<u64>, Error> {
+        Ok(current::read(dir)?.and_then(|named| named.id))
+    }
+
+    /// Frees what is not in force. For when all of the data directory has proved to be good.
+    pub fn tidy(&self) -> Result<(), Error> {
+        let named = self.open.read().unwrap_or_else(PoisonError::into_inner).named.clone();
+        generation::remove_others(&self.dir, &named)
+    }
+
+    /// The generation in force.
+    fn generation(&self) -> Result<Arc<Generation>, Error> {
+        if let Some(generation) = &self.open.read().unwrap_or_else(PoisonError::into_inner).generation {
+            return Ok(generation.clone());
+        }
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        self.open_again(&mut open)
+    }
+
+    fn open_again(&self, open: &mut Open) -> Result<Arc<Generation>, Error> {
+        if open.generation.is_none() {
+            open.generation = Some(Generation::open(&self.dir, &open.named, self.opening)?.into());
+        }
+        Ok(open.generation.as_ref().expect("it was opened").clone())
+    }
+
+    /// Closes the database and opens it again, which removes what a failed cut has left and starts the thread that merges
+    /// tables if it has given up. If somebody reads for long it is left for the next time.
+    fn renew(&self) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut waited = Duration::ZERO;
+        while open.generation.as_mut().is_some_and(|generation| Arc::get_mut(generation).is_none()) {
+            if waited >= RENEW_WAIT {
+                return;
+            }
+            std::thread::park_timeout(RENEW_STEP);
+            waited += RENEW_STEP;
+        }
+        open.generation = None;
+        // If it cannot be opened now, whoever asks next tries again.
+        let _ = self.open_again(&mut open);
+    }
+
+    /// Writes a cut that contains everything to a database of its own and puts it in force.
+    fn replace(&self, old: &Generation, cut: Cut<'_>) -> Result<(), Error> {
+        let named = Named::generation(current::unused_number(&self.dir)?, &self.identity);
+        // Nobody has written to it yet, so merges find nothing there.
+        let next = Generation::create(&self.dir, &named, self.opening)?;
+        let written = write_cut(&next.keyspace, &self.identity, cut).and_then(|()| current::write(&self.dir, &named));
+        if let Err(error) = written {
+            next.forget();
+            return Err(error);
+        }
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = Open { named, generation: Some(next.into()) };
+        old.forget();
         Ok(())
-    }
-
-    fn ledger_range(&self, from: &[u8], to: &[u8]) -> fjall::Iter {
-        let end = to.max(from);
-        self.current.load().keyspace.range(Key::Ledger(from).encode()..Key::Ledger(end).encode())
     }
 }
 
 impl Store for LocalStore {
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        let bytes = self.current.load().keyspace.get(Key::Checkpoint.encode())?;
+        let bytes = self.generation()?.keyspace.get(Key::Checkpoint.encode())?;
         bytes.map(|bytes| Checkpoint::decode(&bytes)).transpose()
     }
 
     fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        let bytes = self.current.load().keyspace.get(Key::Cell(key).encode())?;
+        let bytes = self.generation()?.keyspace.get(Key::Cell(key).encode())?;
         bytes.map(|bytes| decode_row(&bytes)).transpose()
     }
 
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
         let range = Key::Cell(from).encode()..Key::Name(b"").encode();
-        for entry in self.current.load().keyspace.range(range) {
+        for entry in self.generation()?.keyspace.range(range) {
             let (key, value) = entry.into_inner()?;
             let Key::Cell(key) = Key::decode(&key)? else {
                 return Err(Error::Damaged("a key among the cells is not a cell".into()));
@@ -116,7 +178,7 @@ impl Store for LocalStore {
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
         let start = Key::Name(prefix.max(after.unwrap_or(prefix))).encode();
         let mut names = Vec::new();
-        for entry in self.current.load().keyspace.range(start..Key::Ledger(b"").encode()) {
+        for entry in self.generation()?.keyspace.range(start..Key::Ledger(b"").encode()) {
             let key = entry.key()?;
             let Key::Name(id) = Key::decode(&key)? else {
                 return Err(Error::Damaged("a key among the names is not a name".into()));
@@ -132,16 +194,16 @@ impl Store for LocalStore {
     }
 
     fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let bytes = self.current.load().keyspace.get(Key::Ledger(key).encode())?;
+        let bytes = self.generation()?.keyspace.get(Key::Ledger(key).encode())?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        visit_ledger(self.ledger_range(from, to), visit)
+        visit_ledger(ledger_range(&self.generation()?.keyspace, from, to), visit)
     }
 
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        visit_ledger(self.ledger_range(from, to).rev(), visit)
+        visit_ledger(ledger_range(&self.generation()?.keyspace, from, to).rev(), visit)
     }
 
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
@@ -149,20 +211,29 @@ impl Store for LocalStore {
         if found != cut.from {
             return Err(Error::Fenced { expected: cut.from, found });
         }
-        if cut.replace {
-            // Nobody has written to it yet, so merges find nothing there.
-            let next = self.new_generation()?;
-            write_cut(&next.keyspace, cut)?;
-            self.switch_to(next)
-        } else {
-            write_cut(&self.current.load_full().keyspace, cut)
+        let mut generation = self.generation()?;
+        if generation.is_worn() {
+            drop(generation);
+            self.renew();
+            generation = self.generation()?;
         }
+        let result = match cut.replace {
+            true => self.replace(&generation, cut),
+            false => write_cut(&generation.keyspace, &self.identity, cut),
+        };
+        drop(generation);
+        if let Err(Error::Io(_)) = result {
+            // Half of a cut takes room that it will need when it is tried again.
+            self.renew();
+        }
+        result
     }
 }
 
-fn write_cut(keyspace: &Keyspace, cut: Cut<'_>) -> Result<(), Error> {
+fn write_cut(keyspace: &Keyspace, identity: &Identity, cut: Cut<'_>) -> Result<(), Error> {
     let mut ingestion = keyspace.start_ingestion()?;
     ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
+    ingestion.write(Key::Identity.encode(), identity.encode())?;
     let mut value = Vec::new();
     while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
         for change in chunk {
@@ -193,6 +264,11 @@ fn write_cut(keyspace: &Keyspace, cut: Cut<'_>) -> Result<(), Error> {
     Ok(ingestion.finish()?)
 }
 
+fn ledger_range(keyspace: &Keyspace, from: &[u8], to: &[u8]) -> fjall::Iter {
+    let end = to.max(from);
+    keyspace.range(Key::Ledger(from).encode()..Key::Ledger(end).encode())
+}
+
 fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLedger<'_>) -> Result<(), Error> {
     for entry in entries {
         let (key, value) = entry.into_inner()?;
@@ -208,53 +284,6 @@ fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLe
 
 fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
     Row::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
-}
-
-fn generation_name(number: u64) -> String {
-    format!("counters-{number}")
-}
-
-fn generation_number(name: &str) -> Option<u64> {
-    name.strip_prefix("counters-")?.parse().ok()
-}
-
-fn open_generation(db: &Database, number: u64) -> Result<Generation, Error> {
-    Ok(Generation { number, keyspace: db.keyspace(&generation_name(number), options)? })
-}
-
-/// Keys are hashes, so blocks do not compress. Index and filter are read in parts, since a cut's tables are not pinned, and
-/// a whole filter would push everything else out of a small cache.
-///
-/// fjall writes these options down when it makes a keyspace; one that exists keeps those it was made with.
-fn options() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default()
-        .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS))))
-        .expect_point_read_hits(false)
-        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(TABLES_BEFORE_MERGE)))
-        .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
-        .data_block_size_policy(BlockSizePolicy::all(4 * 1024))
-        .index_block_partitioning_policy(PartitioningPolicy::all(true))
-        .filter_block_partitioning_policy(PartitioningPolicy::all(true))
-}
-
-fn read_current(dir: &Path) -> Result<u64, Error> {
-    let text = match fs::read_to_string(dir.join(CURRENT)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error.into()),
-    };
-    let number = text.trim().strip_prefix("generation ").and_then(|number| number.parse().ok());
-    number.ok_or_else(|| Error::Damaged(format!("file {CURRENT} says {text:?} instead of `generation N`")))
-}
-
-fn write_current(dir: &Path, number: u64) -> Result<(), Error> {
-    let temporary = dir.join("CURRENT.new");
-    let mut file = File::create(&temporary)?;
-    writeln!(file, "generation {number}")?;
-    file.sync_all()?;
-    fs::rename(&temporary, dir.join(CURRENT))?;
-    File::open(dir)?.sync_all()?;
-    Ok(())
 }
 
 impl From<fjall::Error> for Error {

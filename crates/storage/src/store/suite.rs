@@ -1,6 +1,6 @@
 //! What every store must do, run on each of them.
 
-use super::local::LocalStore;
+use super::local::{Identity, LocalStore};
 use super::memory::MemoryStore;
 use super::*;
 use tally_core::cell::{RowChange, RowExpiry};
@@ -101,7 +101,7 @@ fn all_rows(store: &dyn Store) -> Vec<(CellKey, i64)> {
 fn on_each_store(check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -> Box<dyn Store>)) {
     check(Box::new(MemoryStore::default()), &|store| store);
     let dir = tempfile::tempdir().unwrap();
-    let open = || Box::new(LocalStore::open(dir.path(), 1 << 20).unwrap()) as Box<dyn Store>;
+    let open = || Box::new(LocalStore::open(dir.path(), Identity::default(), 1 << 20).unwrap()) as Box<dyn Store>;
     check(open(), &|store| {
         drop(store);
         open()

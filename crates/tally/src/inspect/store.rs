@@ -2,7 +2,6 @@
 
 use super::{moment, readable};
 use crate::failure::{Failure, Result};
-use std::io;
 use std::path::Path;
 use tally_core::aggregate::{ReplayError, State};
 use tally_core::cell::Row;
@@ -19,11 +18,13 @@ const NAMES_PER_PAGE: usize = 1000;
 
 /// Shows the checkpoint and up to `limit` counters.
 pub fn show(path: &Path, limit: usize) -> Result<()> {
-    let new_directory = || Err(io::Error::other("it has lost the file that says what it is"));
-    let data = DataDir::open(path, new_directory).map_err(|error| unreadable(path, error))?;
-    let store = LocalStore::open(&data.store(), CACHE_BYTES).map_err(|error| unreadable(path, error))?;
+    let data = DataDir::view(path).map_err(|error| unreadable(path, error))?;
+    let (identity, hasher) = (data.identity.of_store(), data.identity.hasher());
+    let store = LocalStore::view(&data.store(), identity, CACHE_BYTES).map_err(|error| unreadable(path, error))?;
+    let Some(store) = store else {
+        return Err(unreadable(path, "its store was never finished: start a server on it once"));
+    };
     let checkpoint = store.checkpoint().map_err(|error| unreadable(path, error))?;
-    let hasher = CellHasher::new(data.identity.hash_seed);
     println!("data directory {}", path.display());
     match &checkpoint {
         Some(checkpoint) => show_checkpoint(checkpoint, hasher).map_err(|error| unreadable(path, error))?,

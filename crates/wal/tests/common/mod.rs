@@ -8,7 +8,7 @@ use tally_wal::{Disk, Error, Log, Options, Recovered};
 pub const SEGMENT_BYTES: u64 = 16 << 10;
 
 pub fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, new_log_id: 0x7a11, ..Options::default() }
+    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 0x7a11, ..Options::default() }
 }
 
 /// A batch that was handed to the log, whatever became of it.

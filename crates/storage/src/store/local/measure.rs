@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::store::{Change, LedgerRow};
+use std::fs;
 use std::thread::yield_now;
 use tally_core::id::CellHasher;
 use tally_core::names::Names;
@@ -59,7 +60,7 @@ fn compaction_seconds() -> f64 {
 #[ignore = "takes a minute and prints figures"]
 fn measure_cuts_hits_and_misses_of_a_registry() {
     let dir = tempfile::tempdir().unwrap();
-    let store = LocalStore::open(dir.path(), CACHE_BYTES).unwrap();
+    let store = LocalStore::open(dir.path(), Identity::default(), CACHE_BYTES).unwrap();
     let cuts = ROWS / ROWS_PER_CUT;
     for cut in 0..cuts {
         let keys = keys(cut);
@@ -67,11 +68,11 @@ fn measure_cuts_hits_and_misses_of_a_registry() {
         commit(&store, cut, keys);
         println!("cut {cut}: {:.2} s", seconds("thread-self") - before);
         // fjall looks for work once per cut. With nothing else to do, it never falls behind: the most it can cost.
-        while store.db.compactions_completed() <= cut as usize {
+        while store.generation().unwrap().db.compactions_completed() <= cut as usize {
             yield_now();
         }
     }
-    let waiting = store.current.load().keyspace.l0_table_count();
+    let waiting = store.generation().unwrap().keyspace.l0_table_count();
     println!("compaction: {:.1} s; {waiting} tables wait for the next one", compaction_seconds());
     for (what, first, expected) in [("misses", ROWS, 0), ("hits", 0, LOOKUPS)] {
         let before = seconds("thread-self");

@@ -1,0 +1,263 @@
+//! What the files of the embedded store mean: whose they are, which are in force, and what is refused.
+
+use super::*;
+use fjall::{Database, KeyspaceCreateOptions};
+use std::fs;
+use tally_core::cell::RowChange;
+use tally_core::id::CellHasher;
+use tally_core::names::Names;
+use tally_core::position::Position;
+
+const OURS: Identity = Identity { id: 1, seed_check: [7; 16] };
+const CACHE_BYTES: u64 = 1 << 20;
+
+fn hasher() -> CellHasher {
+    CellHasher::new(5)
+}
+
+fn at(offset: u64) -> Checkpoint {
+    Checkpoint { position: Position { epoch: 1, log: 0, offset }, counters: 1, state: Vec::new() }
+}
+
+fn open(dir: &Path) -> Result<LocalStore, Error> {
+    LocalStore::open(dir, OURS, CACHE_BYTES)
+}
+
+/// Puts a counter `id` with a value into the store.
+fn commit(store: &LocalStore, from: Option<u64>, to: u64, value: i64, replace: bool) -> Result<(), Error> {
+    let mut names = Names::default();
+    names.created(b"v:1");
+    let mut rows = Some(vec![RowChange { key: hasher().key(b"v:1"), row: Some(Row::plain(value)) }]);
+    store.commit(Cut {
+        from: from.map(|offset| at(offset).position),
+        to: &at(to),
+        replace,
+        names: &names,
+        rows: &mut || Ok(rows.take()),
+        ledger: &mut std::iter::empty(),
+        merge: |_, _| Ok(None),
+    })
+}
+
+fn value(store: &LocalStore) -> Option<i64> {
+    store.get(hasher().key(b"v:1")).unwrap().map(|row| row.value)
+}
+
+/// A store with one counter, written in two cuts.
+fn written(dir: &Path) {
+    let store = open(dir).unwrap();
+    commit(&store, None, 5, 10, false).unwrap();
+    commit(&store, Some(5), 6, 11, false).unwrap();
+}
+
+/// What the version before this one left.
+fn written_in_format_2(dir: &Path, generation: u64, current: Option<&str>) {
+    let db = Database::builder(dir.join("db")).open().unwrap();
+    let keyspace = db.keyspace(&format!("counters-{generation}"), KeyspaceCreateOptions::default).unwrap();
+    let mut ingestion = keyspace.start_ingestion().unwrap();
+    ingestion.write(Key::Checkpoint.encode(), at(5).encode()).unwrap();
+    let mut row = Vec::new();
+    Row::plain(10).encode(&mut row);
+    ingestion.write(Key::Cell(hasher().key(b"v:1")).encode(), row).unwrap();
+    ingestion.write(Key::Name(b"v:1").encode(), []).unwrap();
+    ingestion.finish().unwrap();
+    if let Some(current) = current {
+        fs::write(dir.join("CURRENT"), current).unwrap();
+    }
+}
+
+/// Every file below a directory with its bytes and the time of its last change.
+fn image(dir: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let changed = fs::symlink_metadata(&path).unwrap().modified().unwrap();
+        if path.is_dir() {
+            files.extend(image(&path));
+            files.push((path, Vec::new(), changed));
+        } else {
+            files.push((path.clone(), fs::read(&path).unwrap(), changed));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_store_says_whose_it_is_and_is_refused_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    assert_eq!(LocalStore::belongs_to(dir.path()).unwrap(), Some(1));
+    let elsewhere = Identity { id: 2, ..OURS };
+    let refused = LocalStore::open(dir.path(), elsewhere, CACHE_BYTES).err().unwrap();
+    assert!(refused.to_string().contains("belongs to another data directory"), "{refused}");
+    let reseeded = Identity { seed_check: [8; 16], ..OURS };
+    let refused = LocalStore::open(dir.path(), reseeded, CACHE_BYTES).err().unwrap();
+    assert!(refused.to_string().contains("another hash-seed"), "{refused}");
+    assert_eq!(value(&open(dir.path()).unwrap()), Some(11));
+}
+
+#[test]
+fn a_database_of_another_store_is_refused_although_current_names_it() {
+    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    written(ours.path());
+    commit(&LocalStore::open(theirs.path(), Identity { id: 2, ..OURS }, CACHE_BYTES).unwrap(), None, 5, 99, false)
+        .unwrap();
+    fs::remove_dir_all(ours.path().join("gen-1")).unwrap();
+    fs::rename(theirs.path().join("gen-1"), ours.path().join("gen-1")).unwrap();
+    let refused = open(ours.path()).err().unwrap();
+    assert!(refused.to_string().contains("gen-1 belongs to another data directory"), "{refused}");
+}
+
+#[test]
+fn a_lost_or_wrong_current_is_refused_and_nothing_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    commit(&store, None, 5, 10, false).unwrap();
+    commit(&store, Some(5), 6, 11, true).unwrap();
+    drop(store);
+    let current = dir.path().join("CURRENT");
+    let whole = fs::read(&current).unwrap();
+    fs::remove_file(&current).unwrap();
+    let before = image(dir.path());
+    assert!(open(dir.path()).err().unwrap().to_string().contains("lost its file CURRENT"));
+    assert_eq!(image(dir.path()), before);
+    for wrong in
+        [&b"generation 0\n"[..], b"directory gen-1\nkeyspace counters\nid 1\nchecksum 00000000\n", b"\xff", b""]
+    {
+        fs::write(&current, wrong).unwrap();
+        let before = image(dir.path());
+        open(dir.path()).err().unwrap();
+        assert_eq!(image(dir.path()), before);
+    }
+    // Right in itself, but what it names is not there.
+    crate::label::write(&current, "directory gen-9\nkeyspace counters\nid 1\n").unwrap();
+    assert!(open(dir.path()).err().unwrap().to_string().contains("gen-9"));
+    fs::write(&current, whole).unwrap();
+    assert_eq!(value(&open(dir.path()).unwrap()), Some(11));
+}
+
+#[test]
+fn what_is_not_in_force_goes_when_all_is_well() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    fs::create_dir(dir.path().join("gen-7")).unwrap();
+    fs::create_dir(dir.path().join("gen-1.new")).unwrap();
+    let store = open(dir.path()).unwrap();
+    assert!(dir.path().join("gen-7").exists());
+    store.tidy().unwrap();
+    let mut names = current::names(dir.path()).unwrap();
+    names.sort();
+    assert_eq!(names, ["CURRENT", "gen-1"]);
+}
+
+#[test]
+fn a_replaced_generation_goes_when_nobody_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let store = open(dir.path()).unwrap();
+    let reads = store.generation().unwrap();
+    commit(&store, Some(6), 7, 12, true).unwrap();
+    assert!(dir.path().join("gen-1").exists());
+    drop(reads);
+    assert!(!dir.path().join("gen-1").exists());
+    assert_eq!(value(&store), Some(12));
+    drop(store);
+    assert_eq!(value(&open(dir.path()).unwrap()), Some(12));
+}
+
+#[test]
+fn a_creation_that_stopped_anywhere_is_finished_by_the_next_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let stopped = || open(dir.path()).unwrap();
+    // Before the database was whole.
+    fs::create_dir_all(dir.path().join("gen-1.new/keyspaces")).unwrap();
+    fs::write(dir.path().join("gen-1.new/version"), "").unwrap();
+    commit(&stopped(), None, 5, 10, false).unwrap();
+    // Between its name in CURRENT and its own.
+    fs::rename(dir.path().join("gen-1"), dir.path().join("gen-1.new")).unwrap();
+    assert_eq!(value(&stopped()), Some(10));
+}
+
+#[test]
+fn a_store_of_format_2_is_carried_over_with_its_counters() {
+    for (generation, current) in [(0, None), (3, Some("generation 3\n"))] {
+        let dir = tempfile::tempdir().unwrap();
+        written_in_format_2(dir.path(), generation, current);
+        assert!(open(dir.path()).is_err());
+        let view = LocalStore::view(dir.path(), OURS, CACHE_BYTES).unwrap().unwrap();
+        assert_eq!(value(&view), Some(10));
+        // Twice, as after a crash before the data directory says format 3.
+        carry_over(dir.path(), OURS, |id| hasher().key(id)).unwrap();
+        carry_over(dir.path(), OURS, |id| hasher().key(id)).unwrap();
+        let store = open(dir.path()).unwrap();
+        assert_eq!(store.checkpoint().unwrap(), Some(at(5)));
+        assert_eq!(value(&store), Some(10));
+        commit(&store, Some(5), 6, 11, false).unwrap();
+        commit(&store, Some(6), 7, 12, true).unwrap();
+        drop(store);
+        assert_eq!(value(&open(dir.path()).unwrap()), Some(12));
+        assert!(!dir.path().join("db").exists());
+    }
+}
+
+#[test]
+fn a_store_of_format_2_that_another_seed_made_is_not_carried_over() {
+    let dir = tempfile::tempdir().unwrap();
+    written_in_format_2(dir.path(), 0, None);
+    let refused = carry_over(dir.path(), OURS, |id| CellHasher::new(6).key(id)).unwrap_err();
+    assert!(refused.to_string().contains("hash-seed"), "{refused}");
+    carry_over(dir.path(), OURS, |id| hasher().key(id)).unwrap();
+}
+
+#[test]
+fn a_store_of_format_2_that_was_never_finished_begins_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("db/keyspaces")).unwrap();
+    fs::write(dir.path().join("db/version"), "").unwrap();
+    carry_over(dir.path(), OURS, |id| hasher().key(id)).unwrap();
+    assert_eq!(value(&open(dir.path()).unwrap()), None);
+}
+
+#[test]
+fn a_view_reads_everything_and_changes_nothing_also_of_a_damaged_store() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let before = image(dir.path());
+    let view = LocalStore::view(dir.path(), OURS, CACHE_BYTES).unwrap().unwrap();
+    assert_eq!(view.checkpoint().unwrap(), Some(at(6)));
+    assert_eq!(value(&view), Some(11));
+    drop(view);
+    assert_eq!(image(dir.path()), before);
+    // A table that nobody names: an opening that writes would remove it.
+    let tables = dir.path().join("gen-1/keyspaces/1/tables");
+    fs::write(tables.join("999"), "half of a cut").unwrap();
+    fs::write(dir.path().join("gen-1/keyspaces/1/v999"), "an old version").unwrap();
+    fs::remove_file(dir.path().join("gen-1/keyspaces/0/current")).unwrap();
+    let before = image(dir.path());
+    LocalStore::view(dir.path(), OURS, CACHE_BYTES).err().unwrap();
+    assert_eq!(image(dir.path()), before);
+}
+
+#[test]
+fn a_database_that_has_lost_a_file_is_refused_by_name_and_keeps_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    // An opening removes old versions, which nobody would miss.
+    drop(open(dir.path()).unwrap());
+    let files: Vec<_> = image(dir.path()).into_iter().filter(|(path, ..)| path.is_file()).collect();
+    let mut refused = 0;
+    for (path, bytes, _) in &files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if ["lock", "CURRENT"].contains(&name) || name.ends_with(".jnl") {
+            continue;
+        }
+        fs::remove_file(path).unwrap();
+        let error = open(dir.path()).err().unwrap_or_else(|| panic!("{} was not missed", path.display()));
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        fs::write(path, bytes).unwrap();
+        refused += 1;
+    }
+    assert!(refused >= 6, "{files:?}");
+    assert_eq!(value(&open(dir.path()).unwrap()), Some(11));
+}
