@@ -26,7 +26,7 @@ use crate::record::{ExpireCondition, Expiry, Record, SetCondition};
 use contract::Verdict;
 use quota::Quota;
 use std::sync::Arc;
-use timeline::Timeline;
+use timeline::{MARK_EVERY_MS, Timeline};
 
 pub use contract::{Balance, Contracts};
 pub use correct::{Corrections, Unfit};
@@ -119,12 +119,7 @@ impl State {
     pub fn apply(&mut self, batch: &Batch<'_>, answers: &mut Vec<Answer>) {
         answers.clear();
         if !batch.records.is_empty() {
-            assert!(batch.log_time_ms >= self.log_time_ms, "log time never runs backwards");
-            self.log_time_ms = batch.log_time_ms;
-            if self.timeline.passed(batch.log_time_ms, batch.offset) {
-                self.contracts.advance(batch.log_time_ms);
-            }
-            self.expire_due();
+            self.pass_time(batch.log_time_ms, batch.offset);
         }
         let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };
         for _ in 0..PREFETCH_AHEAD {
@@ -147,6 +142,23 @@ impl State {
                 _ => self.apply_rare(op, batch),
             });
         }
+    }
+
+    /// Lets log time pass: what is due expires, and what no longer counts is forgotten. `offset` is that of the next record.
+    /// Without a record this may be forgotten again, and then passes with the next one.
+    pub fn pass_time(&mut self, log_time_ms: u64, offset: u64) {
+        assert!(log_time_ms >= self.log_time_ms, "log time never runs backwards");
+        self.log_time_ms = log_time_ms;
+        if self.timeline.passed(log_time_ms, offset) {
+            self.contracts.advance(log_time_ms);
+        }
+        self.expire_due();
+    }
+
+    /// Whether something is due at a time: a counter to expire, or repeats to be forgotten.
+    pub fn waits_for(&self, now_ms: u64) -> bool {
+        self.table.first_deadline().is_some_and(|(at_ms, ..)| at_ms <= now_ms)
+            || self.contracts.forgets_at_ms().is_some_and(|at_ms| at_ms + MARK_EVERY_MS <= now_ms)
     }
 
     #[inline]

@@ -18,7 +18,7 @@ mod table;
 mod tests;
 
 pub use cut::{Collected, RowChange};
-pub use read::{Cells, SEGMENTS};
+pub use read::{Cells, SEGMENTS, segment_keys};
 pub use table::{Added, Table};
 
 /// What memory knows about a counter.

@@ -71,11 +71,25 @@ impl Dedup {
         self.table.note(Fingerprint::of(group), seq, self.number as u32)
     }
 
-    /// Lets log time pass without an entry: once all that is remembered has expired, its memory is given back. For a counter that
-    /// nobody feeds any more; one that is fed needs no such call.
+    /// Lets log time pass without an entry. Once all that is remembered has expired, its memory is given back; before that,
+    /// [`Self::sweep`] does so bit by bit.
     pub fn advance(&mut self, log_time_ms: u64) {
-        if (log_time_ms / self.window_ms).saturating_sub(self.number) > 1 {
-            self.forget();
+        if log_time_ms >= self.end_ms {
+            self.enter(log_time_ms / self.window_ms);
+        }
+    }
+
+    /// The log time from which on less is remembered; `None` if nothing is.
+    pub fn forgets_at_ms(&self) -> Option<u64> {
+        (self.table.segments() > 0).then_some(self.end_ms)
+    }
+
+    /// Sweeps up to so many segments that have not been swept in this window, for a counter that is not fed enough to sweep them
+    /// in passing.
+    pub fn sweep(&mut self, segments: usize) {
+        for _ in 0..segments.min(self.unswept) {
+            self.table.sweep_next(self.number as u32);
+            self.unswept -= 1;
         }
     }
 

@@ -112,6 +112,13 @@ impl Ledger {
         layers + self.boxes.changed() + journals
     }
 
+    /// Memory of rows that only a cut lets go.
+    pub fn unsettled_bytes(&self) -> usize {
+        let layers = self.claims.unsettled_bytes() + self.entities.unsettled_bytes() + self.answers.unsettled_bytes();
+        let journals = self.duplicates.bytes() + self.corrections.bytes() + self.steps.bytes();
+        layers + self.boxes.bytes() + journals
+    }
+
     /// Memory in use.
     pub fn bytes(&self) -> usize {
         let layers = self.claims.bytes() + self.entities.bytes() + self.answers.bytes();

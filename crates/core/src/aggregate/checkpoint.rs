@@ -19,9 +19,7 @@ const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 impl State {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
     pub fn checkpoint(&mut self, offset: u64) -> (Vec<u8>, u64) {
-        let remembered = self.contracts.needed_from_ms(self.log_time_ms);
-        let read_from = remembered.and_then(|since_ms| self.timeline.needed_from(since_ms)).unwrap_or(offset);
-        let read_from = read_from.min(offset);
+        let read_from = self.read_from(offset);
         let mut out = vec![*VERSIONS.end()];
         put_varint(&mut out, self.log_time_ms);
         put_varint(&mut out, read_from);
@@ -47,6 +45,13 @@ impl State {
         put_varint(&mut out, self.contracts.audited);
         put_varint(&mut out, self.forgotten_before_ms);
         (out, read_from)
+    }
+
+    /// The offset from which a start from a checkpoint at `offset` would have to read the log.
+    pub fn read_from(&mut self, offset: u64) -> u64 {
+        let remembered = self.contracts.needed_from_ms(self.log_time_ms);
+        let read_from = remembered.and_then(|since_ms| self.timeline.needed_from(since_ms)).unwrap_or(offset);
+        read_from.min(offset)
     }
 
     /// Goes on from a checkpoint. Answers the offset from which the log has to be read; what lies between it and the

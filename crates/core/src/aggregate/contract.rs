@@ -136,10 +136,22 @@ impl Contracts {
         memories.map(|dedup| needed_from_ms(dedup.window_ms(), log_time_ms)).min()
     }
 
-    /// Gives back the memory of counters that nobody feeds any more.
+    /// Lets log time pass for the memories of repeats, whether anybody feeds them or not.
     pub(super) fn advance(&mut self, log_time_ms: u64) {
         for dedup in self.active.iter_mut().filter_map(|contract| contract.dedup.as_mut()) {
             dedup.advance(log_time_ms);
+        }
+    }
+
+    /// The log time at which some of what is remembered of repeats no longer counts.
+    pub(super) fn forgets_at_ms(&self) -> Option<u64> {
+        self.active.iter().filter_map(|contract| contract.dedup.as_ref()?.forgets_at_ms()).min()
+    }
+
+    /// Gives some of the memory back that repeats no longer need. It changes nothing that anybody can see.
+    pub fn sweep(&mut self, segments: usize) {
+        for dedup in self.active.iter_mut().filter_map(|contract| contract.dedup.as_mut()) {
+            dedup.sweep(segments);
         }
     }
 

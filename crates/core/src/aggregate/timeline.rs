@@ -7,7 +7,7 @@ use crate::counter::{ConfigError, Declarations};
 use std::collections::VecDeque;
 
 /// How far apart in log time two marks are, at least.
-const MARK_EVERY_MS: u64 = 1000;
+pub(super) const MARK_EVERY_MS: u64 = 1000;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {

@@ -4,6 +4,7 @@ use super::segment::{Place, Segment, Slot, flag};
 use super::{Hot, Mark};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const SEGMENT_BITS: u32 = 8;
@@ -100,4 +101,10 @@ impl Cells {
 #[inline]
 pub(super) fn segment_of(key: CellKey) -> usize {
     (key.as_u128() >> (128 - SEGMENT_BITS)) as usize
+}
+
+/// The keys of a segment.
+pub fn segment_keys(segment: usize) -> RangeInclusive<CellKey> {
+    let first = (segment as u128) << (128 - SEGMENT_BITS);
+    CellKey::from_u128(first)..=CellKey::from_u128(first | (u128::MAX >> SEGMENT_BITS))
 }

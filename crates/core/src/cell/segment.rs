@@ -29,6 +29,18 @@ const LOAD_PERCENT_MAX: usize = 85;
 const SIZE_STEPS: usize = 8;
 const BYTES_MIN: usize = 48 * SIZE_STEPS;
 
+/// Slots for so many cells, and some more.
+fn capacity_for(cells: usize) -> usize {
+    cells * 100 / LOAD_PERCENT_MAX + cells / 32 + 1
+}
+
+/// What the smallest segment of at least so many slots takes.
+fn bytes_of(capacity: usize) -> usize {
+    let bytes = (capacity * size_of::<Slot>()).max(BYTES_MIN);
+    let step = (bytes / SIZE_STEPS + 1).next_power_of_two() / 2;
+    bytes.next_multiple_of(step)
+}
+
 #[derive(Default)]
 pub(super) struct Slot {
     low: AtomicU64,
@@ -91,15 +103,22 @@ pub(super) enum Place {
 impl Segment {
     /// The smallest segment of at least so many slots.
     pub fn with_capacity(capacity: usize) -> Segment {
-        let bytes = (capacity * size_of::<Slot>()).max(BYTES_MIN);
-        let step = (bytes / SIZE_STEPS + 1).next_power_of_two() / 2;
-        let capacity = bytes.next_multiple_of(step) / size_of::<Slot>();
+        let capacity = bytes_of(capacity) / size_of::<Slot>();
         Segment { slots: std::iter::repeat_with(Slot::default).take(capacity).collect() }
     }
 
     /// A segment that holds `cells` and some more.
     pub fn for_cells(cells: usize) -> Segment {
-        Segment::with_capacity(cells * 100 / LOAD_PERCENT_MAX + cells / 32 + 1)
+        Segment::with_capacity(capacity_for(cells))
+    }
+
+    /// Up to so many cells whose segment takes at most so many bytes.
+    pub fn cells_within(bytes: usize, cells_max: usize) -> usize {
+        let mut cells = cells_max.min(bytes / size_of::<Slot>());
+        while cells > 0 && bytes_of(capacity_for(cells)) > bytes {
+            cells -= (cells / 64).max(1);
+        }
+        cells
     }
 
     /// A segment of the next size.

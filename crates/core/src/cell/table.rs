@@ -218,13 +218,18 @@ impl Table {
         self.cells.cold.store(cold, Ordering::Release);
     }
 
-    /// Makes room for so many cells at once, before many are loaded.
-    pub fn reserve(&mut self, cells: usize) {
+    /// Makes room for so many cells at once, before many are loaded, or for as many as so many bytes hold. Answers how many each
+    /// segment should get: if all fit, however many it has.
+    pub fn reserve(&mut self, cells: usize, bytes: usize) -> usize {
+        // Segments differ by a little; the smaller ones by more.
+        let wanted = cells / SEGMENTS + cells / SEGMENTS / 32;
+        let share = Segment::cells_within(bytes / SEGMENTS, wanted);
         for segment in 0..SEGMENTS {
             if self.used[segment] == 0 {
-                self.swap(segment, Segment::for_cells(cells / SEGMENTS + cells / SEGMENTS / 32));
+                self.swap(segment, Segment::for_cells(share));
             }
         }
+        if share == wanted { usize::MAX } else { share }
     }
 
     /// Forgets every counter, in memory and in the store.

@@ -115,6 +115,11 @@ impl<V: Row + Clone> Layer<V> {
         self.changes.recent.len()
     }
 
+    /// Memory of rows that the store does not have yet.
+    pub fn unsettled_bytes(&self) -> usize {
+        self.changes.newest_first().map(Stratum::bytes).sum()
+    }
+
     /// Memory in use.
     pub fn bytes(&self) -> usize {
         self.strata().map(Stratum::bytes).sum::<usize>() + self.filter.bytes()

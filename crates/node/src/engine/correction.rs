@@ -1,9 +1,9 @@
 //! Corrections on their way: proposed and withdrawn like any write, applied alone in a commit of their own.
 
-use super::lookup::Found;
 use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
+use std::borrow::Cow;
 use tally_core::aggregate::{State, Unfit};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
@@ -62,16 +62,8 @@ impl Engine {
 impl<L: Log + 'static> Desk<L> {
     /// Looks up what the correction touches, then commits it alone.
     pub(super) async fn correct(&self, request: CorrectionRequest) -> Result<Correction, CorrectionError> {
-        let mut found = Found::default();
-        loop {
-            self.wait_for_room().await?;
-            let touched = touched(self.writer.borrow().state(), &request);
-            let missing = self.writer.borrow().missing(&touched, &found);
-            if missing.is_empty() {
-                return self.writer.borrow_mut().correct(&request, found, self.shared.clock.now_ms());
-            }
-            found = self.shared.lookup(found.needs().chain(missing).collect()).await?;
-        }
+        let found = self.find(|| Cow::Owned(touched(self.writer.borrow().state(), &request))).await?;
+        self.writer.borrow_mut().correct(&request, found, self.shared.clock.now_ms())
     }
 
     /// Lets late entries count whose run has come.

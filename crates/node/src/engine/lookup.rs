@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, Stored};
 use tally_core::cell::Row;
 use tally_core::id::CellKey;
-use tally_storage::store::Store;
+use tally_storage::store::{Error, Store};
 use tokio::sync::oneshot;
 
 /// Lookups that may wait; connections wait for the rest.
@@ -31,13 +31,44 @@ pub(super) struct Found {
     rows: Vec<(Need, Stored)>,
 }
 
+/// Finds out everything that somebody needs to know. `missing` says what that is beside what was found, and looks again when that
+/// has come: one thing may lead to another. `ask` asks the store. When nothing is missing this is ready at once, so that nothing
+/// happens between the last look and what the caller does with it.
+///
+/// That the store has no such row is an answer, too. Each turn finds more, or asks again behind a later cut: so it ends.
+pub(super) async fn find<E>(
+    mut missing: impl AsyncFnMut(&Found) -> Result<Vec<Need>, E>,
+    mut ask: impl AsyncFnMut(Vec<Need>) -> Result<Found, E>,
+) -> Result<Found, E> {
+    let mut found = Found::default();
+    loop {
+        let missing = missing(&found).await?;
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        // What was found before is asked again: it may have come from an older cut.
+        let more = ask(found.needs().chain(missing).collect()).await?;
+        assert!(more.cuts > found.cuts || more.rows.len() > found.rows.len(), "every turn finds out something");
+        found = more;
+    }
+}
+
 impl Found {
-    pub fn read(shared: &Shared, mut needs: Vec<Need>) -> Result<Found, Refusal> {
+    pub fn read(shared: &Shared, needs: Vec<Need>) -> Result<Found, Refusal> {
+        let cuts = shared.cuts.load(Ordering::Acquire);
+        Found::in_store(&*shared.store, cuts, needs).map_err(|error| Refusal::store(&error))
+    }
+
+    /// What the store says, as of so many cuts.
+    pub fn in_store(store: &dyn Store, cuts: u64, mut needs: Vec<Need>) -> Result<Found, Error> {
         needs.sort_unstable();
         needs.dedup();
-        let cuts = shared.cuts.load(Ordering::Acquire);
-        let get = |need| Ok((need, stored(&*shared.store, need).map_err(|error| Refusal::store(&error))?));
-        Ok(Found { cuts, rows: needs.into_iter().map(get).collect::<Result<_, _>>()? })
+        let rows = needs.into_iter().map(|need| Ok((need, stored(store, need)?))).collect::<Result<_, Error>>()?;
+        Ok(Found { cuts, rows })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     pub fn get(&self, need: Need) -> Option<&Stored> {
@@ -61,13 +92,13 @@ impl Found {
 }
 
 /// Asks the store.
-pub(super) fn stored(store: &dyn Store, need: Need) -> Result<Stored, tally_storage::store::Error> {
+fn stored(store: &dyn Store, need: Need) -> Result<Stored, Error> {
     if let Need::Cell(key) = need {
         return Ok(Stored::Cell(store.get(key)?));
     }
     let key = need.ledger_key().expect("everything but cells is in the ledger");
     let row = store.ledger_get(&key.encode())?;
-    let damaged = |error| tally_storage::store::Error::Damaged(format!("a row of the ledger: {error}"));
+    let damaged = |error| Error::Damaged(format!("a row of the ledger: {error}"));
     need.decode(row.as_deref()).map_err(damaged)
 }
 

@@ -54,6 +54,10 @@ pub struct EngineOptions {
     pub clock: Clock,
     /// Start whatever the clock says: somebody has looked at it.
     pub accept_clock: bool,
+    /// How long writes wait for room before they are turned away.
+    pub busy_after: Duration,
+    /// When a checkpoint that failed is tried again.
+    pub checkpoint_retry: Duration,
 }
 
 impl Default for EngineOptions {
@@ -68,6 +72,8 @@ impl Default for EngineOptions {
             checkpoint_ledger_rows: 1_000_000,
             clock: Clock::system(),
             accept_clock: false,
+            busy_after: Duration::from_secs(5),
+            checkpoint_retry: Duration::from_secs(5),
         }
     }
 }

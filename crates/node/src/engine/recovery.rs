@@ -1,6 +1,6 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
-use super::lookup::{self, LOOKUP_THREADS, LOOKUPS_MAX};
+use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
-use tally_core::cell::Row;
+use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{ConfigError, Declarations};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
@@ -26,7 +26,9 @@ use tokio::sync::mpsc;
 const LOAD_CHUNK_ROWS: usize = 4096;
 const LOAD_CHUNKS_MAX: usize = 16;
 /// Threads that read the store at start, each its part of the keys.
-const LOAD_THREADS: u128 = 2;
+const LOAD_THREADS: usize = 2;
+/// One part in so many of the table's bytes is left free at start.
+const LOAD_SPARED_PARTS: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
@@ -101,6 +103,8 @@ pub fn open<L: Log + 'static>(
     Ok((thread, recovered))
 }
 
+/// Fills the table as far as its bytes go. If not everything fits, each segment gets its share, so that none is crowded while
+/// others are empty.
 fn load(
     state: &mut State,
     store: &dyn Store,
@@ -108,16 +112,15 @@ fn load(
     table_bytes: usize,
 ) -> Result<(), RecoveryError> {
     state.table.set_cold(checkpoint.counters);
-    // Leave room for what comes next, or the first new cell would drive out an old one.
-    let table_bytes = table_bytes - table_bytes / 8;
-    let fits = usize::try_from(checkpoint.counters).unwrap_or(usize::MAX).min(table_bytes / 36);
-    state.table.reserve(fits);
+    // Leave some room for what comes next, or the first new cell would drive out old ones.
+    let table_bytes = table_bytes - table_bytes / LOAD_SPARED_PARTS;
+    let share = state.table.reserve(usize::try_from(checkpoint.counters).unwrap_or(usize::MAX), table_bytes);
     std::thread::scope(|scope| {
         let (chunks, loaded) = flume::bounded::<Vec<(CellKey, Row)>>(LOAD_CHUNKS_MAX);
         let readers: Vec<_> = (0..LOAD_THREADS)
             .map(|part| {
                 let chunks = chunks.clone();
-                scope.spawn(move || read_part(store, part, &chunks))
+                scope.spawn(move || read_part(store, part, share, &chunks))
             })
             .collect();
         drop(chunks);
@@ -135,21 +138,34 @@ fn load(
     })
 }
 
-fn read_part(store: &dyn Store, part: u128, chunks: &flume::Sender<Vec<(CellKey, Row)>>) -> Result<(), store::Error> {
-    let bound = |part: u128| CellKey::from_bytes((u128::MAX / LOAD_THREADS * part).to_be_bytes());
-    let end = (part + 1 < LOAD_THREADS).then(|| bound(part + 1));
+/// Reads every so-many-th segment.
+fn read_part(
+    store: &dyn Store,
+    part: usize,
+    share: usize,
+    chunks: &flume::Sender<Vec<(CellKey, Row)>>,
+) -> Result<(), store::Error> {
     let mut chunk = Vec::with_capacity(LOAD_CHUNK_ROWS);
-    store.rows(bound(part), &mut |key, row| {
-        if end.is_some_and(|end| key >= end) {
-            return ControlFlow::Break(());
+    let mut is_heard = true;
+    for segment in (part..SEGMENTS).step_by(LOAD_THREADS) {
+        let keys = segment_keys(segment);
+        let mut left = share;
+        store.rows(*keys.start(), &mut |key, row| {
+            if left == 0 || !keys.contains(&key) {
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            chunk.push((key, row));
+            if chunk.len() == LOAD_CHUNK_ROWS {
+                let full = std::mem::replace(&mut chunk, Vec::with_capacity(LOAD_CHUNK_ROWS));
+                is_heard = chunks.send(full).is_ok();
+            }
+            if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if !is_heard {
+            return Ok(());
         }
-        chunk.push((key, row));
-        if chunk.len() < LOAD_CHUNK_ROWS {
-            return ControlFlow::Continue(());
-        }
-        let full = std::mem::replace(&mut chunk, Vec::with_capacity(LOAD_CHUNK_ROWS));
-        if chunks.send(full).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
+    }
     let _ = chunks.send(chunk);
     Ok(())
 }
@@ -203,17 +219,15 @@ fn replay<L: Log>(
     Ok(records)
 }
 
-/// Looks up what a batch needs, and then what that needs.
+/// Looks up what a batch needs, as the running node does. There are no cuts meanwhile.
 fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stamp]) -> Result<(), RecoveryError> {
-    loop {
-        let needs = state.needs(ops, stamps, |_| None);
-        if needs.is_empty() {
-            return Ok(());
-        }
-        for need in needs {
-            state.load(need, lookup::stored(store, need)?);
-        }
+    let missing = async |found: &Found| Ok(state.needs(ops, stamps, |need| found.get(need)));
+    let ask = async |needs| Found::in_store(store, 0, needs);
+    let found = pollster::block_on(lookup::find(missing, ask))?;
+    for (need, stored) in found.into_rows() {
+        state.load(need, stored);
     }
+    Ok(())
 }
 
 /// Starts the threads beside the writer's own.
@@ -249,9 +263,8 @@ fn start<L: Log + 'static>(
         spawn("tally-lookup", move || lookup::run(&shared, &lookups))?;
     }
     let checkpointer = spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
-    let durability = options.durability;
-    let writer = Writer::new(log, state, stored, shared.clone(), options);
-    Ok(EngineThread { writer, shared, waiting, messages, jobs, checkpointer: Some(checkpointer), durability })
+    let writer = Writer::new(log, state, stored, shared.clone(), options.clone());
+    Ok(EngineThread { writer, shared, waiting, messages, jobs, checkpointer: Some(checkpointer), options })
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {

@@ -1,6 +1,10 @@
 //! The engine against a naive model: random submissions, checkpoints, evictions, restarts and crashes; and a disk that
 //! fails at every single call.
 
+mod cold;
+mod full;
+mod ground;
+
 use super::*;
 use crate::engine::recovery;
 use proptest::prelude::*;

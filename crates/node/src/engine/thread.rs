@@ -4,13 +4,14 @@
 //! never across one. Blocking in the log's sync is what gathers the next commit.
 
 use super::checkpoint::Job;
-use super::lookup::Found;
+use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
 use super::writer::Writer;
-use super::{Committed, Durability, Engine, Hot, Refusal, Trouble, Wanted};
+use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
 use crate::clock;
 use flume::Sender;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,14 +25,12 @@ use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How long writes wait for room before they are turned away.
-const BUSY_AFTER: Duration = Duration::from_secs(5);
 /// How often the writer looks at the clock when nothing else wakes it.
 const TICK: Duration = Duration::from_millis(50);
+/// Segments of the memory of repeats that are swept with each look at the clock: all of them in some seconds.
+const SWEEP_PER_TICK: usize = 4;
 /// Segments thinned out at once while writes wait for room.
 const THIN_OUT_PER_TURN: usize = 4;
-/// A checkpoint that failed is not tried again at once.
-const CUT_RETRY: Duration = Duration::from_secs(5);
 /// How often the writer looks for late entries whose run has come.
 const LATE_EVERY: Duration = Duration::from_secs(1);
 
@@ -43,7 +42,7 @@ pub struct EngineThread<L: Log = LocalLog> {
     pub(super) messages: mpsc::Receiver<Message>,
     pub(super) jobs: Sender<Job>,
     pub(super) checkpointer: Option<JoinHandle<()>>,
-    pub(super) durability: Durability,
+    pub(super) options: EngineOptions,
 }
 
 /// A handle to the engine on the writer's own thread.
@@ -61,6 +60,7 @@ pub(super) struct Desk<L: Log> {
     cut_ended: Notify,
     /// Who waits for the next cut to begin and end.
     cut_waiters: RefCell<Vec<Done>>,
+    options: EngineOptions,
 }
 
 impl<L: Log + 'static> EngineThread<L> {
@@ -85,11 +85,12 @@ impl<L: Log + 'static> EngineThread<L> {
             cut_due: Notify::new(),
             cut_ended: Notify::new(),
             cut_waiters: RefCell::default(),
+            options: self.options,
         });
         let local = LocalEngine { engine, desk: desk.clone() };
         tokio::task::spawn_local(desk.clone().commit_loop());
         tokio::task::spawn_local(desk.clone().cut_loop(self.jobs));
-        tokio::task::spawn_local(desk.clone().tick_loop(self.durability));
+        tokio::task::spawn_local(desk.clone().tick_loop());
         tokio::task::spawn_local(desk.clone().late_loop());
         let connections = connections(local.clone());
         tokio::select! {
@@ -161,12 +162,24 @@ impl<L: Log + 'static> Desk<L> {
     pub(super) async fn wait_for_room(&self) -> Result<(), Refusal> {
         let started = clock::Stopwatch::start();
         while self.writer.borrow().is_crowded() {
-            self.cut_due.notify_one();
-            let left = BUSY_AFTER.checked_sub(started.elapsed()).ok_or_else(Refusal::busy)?;
-            let _ = tokio::time::timeout(left, self.cut_ended.notified()).await;
+            let cut_ended = self.cut_ended.notified();
             self.make_room().await;
+            if !self.writer.borrow().is_crowded() {
+                break;
+            }
+            let left = self.options.busy_after.checked_sub(started.elapsed()).ok_or_else(|| self.crowded())?;
+            self.cut_due.notify_one();
+            let _ = tokio::time::timeout(left, cut_ended).await;
         }
         Ok(())
+    }
+
+    /// Tells that all writes are turned away for want of room.
+    fn crowded(&self) -> Refusal {
+        let what = "changes fill the memory faster than checkpoints take them to the disk: writes are refused until one has; if it \
+                    lasts, look at the disk's speed and at the log for checkpoints that fail, or give --memory more";
+        self.shared.troubles.raise(Trouble::Crowded, what);
+        Refusal::busy()
     }
 
     /// Goes through the whole table twice if need be: the first time a cell that was used lately is spared.
@@ -180,7 +193,7 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    async fn tick_loop(self: Rc<Self>, durability: Durability) {
+    async fn tick_loop(self: Rc<Self>) {
         let mut last_sync = clock::Stopwatch::start();
         self.steer();
         loop {
@@ -188,11 +201,17 @@ impl<L: Log + 'static> Desk<L> {
             let mut writer = self.writer.borrow_mut();
             self.steer();
             writer.tick(self.shared.clock.now_ms());
+            writer.state_mut().contracts.sweep(SWEEP_PER_TICK);
             writer.observe();
+            // Also for those who are not there, because they were told that there is no room.
+            writer.make_room(THIN_OUT_PER_TURN);
+            if !writer.is_crowded() {
+                self.shared.troubles.clear(Trouble::Crowded);
+            }
             if writer.is_cut_due() {
                 self.cut_due.notify_one();
             }
-            if writer.is_sync_promised() && last_sync.elapsed() + TICK > durability.interval() {
+            if writer.is_sync_promised() && last_sync.elapsed() + TICK > self.options.durability.interval() {
                 last_sync = clock::Stopwatch::start();
                 // A failure is remembered, and every later write is told.
                 let _ = writer.sync();
@@ -223,7 +242,7 @@ impl<L: Log + 'static> Desk<L> {
                 let _ = waiter.send(result.clone());
             }
             if result.is_err() {
-                tokio::time::sleep(CUT_RETRY).await;
+                tokio::time::sleep(self.options.checkpoint_retry).await;
             }
         }
     }
@@ -261,30 +280,27 @@ impl<L: Log + 'static> Desk<L> {
 
     /// Stages a submission as soon as everything it needs is known.
     async fn stage(&self, submission: &Submission, reply: Reply) {
-        let mut found = Found::default();
-        loop {
-            if let Err(refusal) = self.wait_for_room().await {
-                let _ = reply.send(Err(refusal));
-                return;
-            }
-            let missing = self.writer.borrow().missing(submission, &found);
-            if missing.is_empty() {
+        match self.find(|| Cow::Borrowed(submission)).await {
+            Ok(found) => {
                 self.writer.borrow_mut().stage(submission, found, reply);
                 self.commit_due.notify_one();
-                return;
             }
-            if found.needs().next().is_some() {
+            Err(refusal) => drop(reply.send(Err(refusal))),
+        }
+    }
+
+    /// Waits for room, and for everything that a submission needs to know. When this ends nothing is missing, as long as the
+    /// caller goes on without waiting.
+    pub(super) async fn find<'s>(&self, submission: impl Fn() -> Cow<'s, Submission>) -> Result<Found, Refusal> {
+        let missing = async |found: &Found| {
+            self.wait_for_room().await?;
+            let missing = self.writer.borrow().missing(&submission(), found);
+            if !found.is_empty() && !missing.is_empty() {
                 self.shared.metrics.conflict_retries.inc();
             }
-            // Ask for what was found before as well: it may have come from an older cut.
-            match self.shared.lookup(found.needs().chain(missing).collect()).await {
-                Ok(rows) => found = rows,
-                Err(refusal) => {
-                    let _ = reply.send(Err(refusal));
-                    return;
-                }
-            }
-        }
+            Ok(missing)
+        };
+        lookup::find(missing, async |needs| self.shared.lookup(needs).await).await
     }
 }
 

@@ -16,10 +16,12 @@ pub enum Trouble {
     DiskFull,
     /// The log has failed: no writes until a restart.
     LogFailed,
+    /// Changes fill the memory, and no checkpoint has taken them yet.
+    Crowded,
 }
 
 impl Trouble {
-    pub const ALL: [Trouble; 3] = [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed];
+    pub const ALL: [Trouble; 4] = [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed, Trouble::Crowded];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -27,13 +29,14 @@ impl Trouble {
             Trouble::Clock => "clock",
             Trouble::DiskFull => "disk_full",
             Trouble::LogFailed => "log_failed",
+            Trouble::Crowded => "crowded",
         }
     }
 
     /// Whether all writes are refused while it lasts, so that a balancer should send them elsewhere.
     pub fn refuses_all_writes(self) -> bool {
         match self {
-            Trouble::DiskFull | Trouble::LogFailed => true,
+            Trouble::DiskFull | Trouble::LogFailed | Trouble::Crowded => true,
             Trouble::Clock => false,
         }
     }

@@ -5,7 +5,7 @@ use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
-use super::{Committed, Refusal, Wanted};
+use super::{Committed, Refusal, Trouble, Wanted};
 use crate::clock::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +22,10 @@ use tally_storage::store::Checkpoint;
 
 /// Segments thinned out after one commit, so that no commit waits long for room.
 const THIN_OUT_PER_COMMIT: usize = 2;
+/// A cut is due when changed rows of the ledger take one part in so many of the memory for cells.
+const LEDGER_PARTS: usize = 4;
+/// How often a write is tried on a full disk, in milliseconds, so that somebody notices when it has room again.
+const PROBE_MS: u64 = 1_000;
 /// Duplicates of one commit that get a line in the log of the process; the audit has them all.
 const DUPLICATES_TOLD: usize = 3;
 
@@ -44,10 +48,16 @@ pub(super) struct Writer<L: Log> {
     /// Where the store stands.
     stored: Option<Position>,
     log_bytes_since_cut: u64,
-    /// The log has no room for another segment: a cut frees some.
-    log_is_full: bool,
+    /// The last write was refused for want of room on the disk.
+    disk_is_full: bool,
+    /// When the next attempt is made to find out whether that has passed.
+    probe_at_ms: u64,
+    /// Time has passed so far that a cut lets go of some log.
+    cut_frees_log: bool,
     /// Memory of the state beside its cells, as of the last look.
     other_bytes: usize,
+    /// The part of it that only a cut lets go.
+    unsettled_bytes: usize,
 }
 
 struct Waiting {
@@ -77,8 +87,11 @@ impl<L: Log> Writer<L> {
             sync_promised: false,
             stored,
             log_bytes_since_cut: 0,
-            log_is_full: false,
+            disk_is_full: false,
+            probe_at_ms: 0,
+            cut_frees_log: false,
             other_bytes: 0,
+            unsettled_bytes: 0,
         }
     }
 
@@ -155,14 +168,30 @@ impl<L: Log> Writer<L> {
         self.durability = Durability::None;
     }
 
-    /// Lets counters expire although nobody writes.
+    /// Lets time pass although nobody writes, if something waits for it.
     pub fn tick(&mut self, now_ms: u64) {
-        let due = self.state.table.first_deadline().is_some_and(|(at_ms, ..)| at_ms <= now_ms);
-        if due && !self.has_staged() && !self.log_is_full && self.shared.health().is_ok() {
+        if self.has_staged() || self.shared.health().is_err() {
+            return;
+        }
+        let due = if self.disk_is_full { self.pass_time(now_ms) } else { self.state.waits_for(now_ms) };
+        if due {
             self.batch.record(&Record::Tick);
             self.durability = self.options.durability.level();
             self.commit(now_ms);
         }
+    }
+
+    /// Lets time pass although nothing can be written: what the log was kept for may be over, and then a cut lets go of it. Any
+    /// later record has a later time. Answers whether it is time to try a write again.
+    fn pass_time(&mut self, now_ms: u64) -> bool {
+        let end = self.log.end().offset;
+        self.state.pass_time(now_ms.max(self.state.log_time_ms()), end);
+        self.cut_frees_log = self.state.read_from(end) > self.shared.log_needed_from.load(Ordering::Acquire);
+        let due = now_ms >= self.probe_at_ms;
+        if due {
+            self.probe_at_ms = now_ms + PROBE_MS;
+        }
+        due
     }
 
     /// Makes what was acknowledged before it was durable durable.
@@ -193,6 +222,9 @@ impl<L: Log> Writer<L> {
         let appended = self.log.append(log_time_ms, self.batch.record_count, &self.batch.records);
         let appended = appended.map_err(|error| self.refusal(error))?;
         self.unsynced = true;
+        if std::mem::take(&mut self.disk_is_full) {
+            self.shared.troubles.clear(Trouble::DiskFull);
+        }
         match std::mem::replace(&mut self.durability, Durability::None) {
             Durability::Sync => self.sync()?,
             Durability::Interval => self.sync_promised = true,
@@ -208,7 +240,8 @@ impl<L: Log> Writer<L> {
     fn refusal(&mut self, error: LogError) -> Refusal {
         match error {
             LogError::Full(reason) => {
-                self.log_is_full = true;
+                self.disk_is_full = true;
+                self.shared.troubles.raise(Trouble::DiskFull, &reason);
                 Refusal::DiskFull(reason.into())
             }
             LogError::TooLarge { .. } => Refusal::TooLarge(error.to_string().into()),
@@ -315,26 +348,29 @@ impl<L: Log> Writer<L> {
         bytes.saturating_sub(self.other_bytes).max(bytes / 2)
     }
 
-    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one; and what
-    /// is remembered of repeats leaves with its window.
+    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one. What no
+    /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
     pub fn is_crowded(&self) -> bool {
         let bound = self.options.table_bytes;
-        self.state.table.bytes() > self.room() + bound / 4 || self.other_bytes > bound
+        self.state.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
     }
 
     pub fn is_cut_due(&self) -> bool {
-        let (table, options) = (&self.state.table, &self.options);
-        let full_of_changes = table.bytes() > self.room()
-            && (table.dirty() >= self.shared.cells.len().saturating_sub(self.shared.cells.cold()) / 4
-                || self.is_crowded());
+        let (table, ledger, options) = (&self.state.table, &self.state.ledger, &self.options);
+        let in_memory = self.shared.cells.len().saturating_sub(self.shared.cells.cold());
+        let full_of_changes = table.bytes() > self.room() && table.dirty() >= in_memory / 4;
+        // Whatever fills memory or disk: if a cut can change that, it is due.
+        let frees = self.stored != Some(self.log.end()) || self.cut_frees_log;
+        let wanted = (self.disk_is_full || self.is_crowded()) && frees;
         !table.is_cutting()
             && (full_of_changes
-                || self.log_is_full && self.stored != Some(self.log.end())
+                || wanted
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
                 || self.state.names.bytes() >= options.checkpoint_names_bytes
-                || self.state.ledger.changed() >= options.checkpoint_ledger_rows)
+                || ledger.changed() >= options.checkpoint_ledger_rows
+                || self.unsettled_bytes >= options.table_bytes / LEDGER_PARTS)
     }
 
     fn records_since_cut(&self) -> u64 {
@@ -359,7 +395,7 @@ impl<L: Log> Writer<L> {
         self.state.table.begin_cut();
         let ledger = self.state.ledger.begin_cut();
         self.log_bytes_since_cut = 0;
-        self.log_is_full = false;
+        self.cut_frees_log = false;
         let names = std::mem::take(&mut self.state.names);
         let replace = std::mem::take(&mut self.state.store_is_void);
         Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from }))
@@ -375,7 +411,14 @@ impl<L: Log> Writer<L> {
         !self.state.table.is_cutting()
     }
 
-    pub fn finish_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
+    pub fn finish_cut(&mut self, written: Written) -> Result<(), Refusal> {
+        let finished = self.settle_cut(written);
+        // Whoever waits for room looks at once.
+        self.measure();
+        finished
+    }
+
+    fn settle_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
         match result {
             Ok(()) => {
                 self.state.table.finish_cut();
@@ -404,9 +447,16 @@ impl<L: Log> Writer<L> {
         }
     }
 
-    pub fn observe(&mut self) {
+    /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
+    fn measure(&mut self) -> (usize, usize) {
         let (sessions, dedup_bytes) = self.state.contracts.dedup_usage();
         self.other_bytes = dedup_bytes + self.state.ledger.bytes();
+        self.unsettled_bytes = self.state.ledger.unsettled_bytes();
+        (sessions, dedup_bytes)
+    }
+
+    pub fn observe(&mut self) {
+        let (sessions, dedup_bytes) = self.measure();
         let metrics = &self.shared.metrics;
         metrics.dedup_sessions.set(sessions as i64);
         metrics.dedup_bytes.set(dedup_bytes as i64);

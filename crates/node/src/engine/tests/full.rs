@@ -1,0 +1,132 @@
+//! Memory or disk is full: what goes on, what is refused and told, and that it passes by itself.
+
+use super::ground::Ground;
+use super::*;
+use std::sync::atomic::AtomicBool;
+use tally_core::cell::Row;
+use tally_storage::store::{Checkpoint, Cut, Error, VisitLedger};
+
+fn events(engine: &Engine, steps: impl IntoIterator<Item = Step>) -> Submission {
+    submission(&steps.into_iter().collect::<Vec<_>>(), engine)
+}
+
+fn lasting(engine: &Engine) -> Vec<Trouble> {
+    engine.troubles().lasting().into_iter().map(|(trouble, _)| trouble).collect()
+}
+
+/// Waits for the next look of the writer at the clock, of which there are many a second.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    while !holds().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A store that takes no cuts for a while.
+#[derive(Default)]
+struct Stubborn {
+    store: MemoryStore,
+    refuses: AtomicBool,
+}
+
+impl Store for Stubborn {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        self.store.checkpoint()
+    }
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        self.store.get(key)
+    }
+
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+        self.store.rows(from, visit)
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        self.store.names(prefix, after, limit)
+    }
+
+    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.store.ledger_get(key)
+    }
+
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        self.store.ledger_rows(from, to, visit)
+    }
+
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        self.store.ledger_rows_back(from, to, visit)
+    }
+
+    fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
+        match self.refuses.load(Ordering::Acquire) {
+            true => Err(Error::Io("it is stubborn".into())),
+            false => self.store.commit(cut),
+        }
+    }
+}
+
+#[test]
+fn a_node_that_refuses_all_writes_for_want_of_room_says_so_until_it_has_some() {
+    let store = Arc::new(Stubborn::default());
+    let mut ground = Ground { store: store.clone(), ..Ground::new(1 << 20) };
+    ground.options.busy_after = Duration::from_millis(20);
+    ground.options.checkpoint_retry = Duration::from_millis(20);
+    store.refuses.store(true, Ordering::Release);
+    beside(ground.open().0, async |engine| {
+        let mut part = 0;
+        let refusal = loop {
+            part += 1;
+            if let Err(refusal) = engine.submit(numbered(&engine, &format!("x{part}-"), 5_000)).await {
+                break refusal;
+            }
+        };
+        assert!(matches!(refusal, Refusal::Busy { .. }), "{refusal}");
+        assert_eq!(lasting(&engine), [Trouble::Crowded]);
+        assert!(Trouble::Crowded.refuses_all_writes());
+        store.refuses.store(false, Ordering::Release);
+        until(async || lasting(&engine).is_empty()).await;
+        engine.submit(numbered(&engine, "y", 5_000)).await.unwrap();
+    });
+}
+
+#[test]
+fn duplicates_without_end_bring_about_the_checkpoints_that_they_need() {
+    // No cut is due by its number of rows.
+    let ground = Ground { config: Some(CONFIG), ..Ground::new(1 << 20) };
+    ground.live(async |engine| {
+        while engine.metrics().checkpoints.get() < 3 {
+            let again = events(&engine, (0..100).map(|_| Step::Claim(1, 1)));
+            engine.submit(again).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_log_of_two_windows_that_fills_the_disk_is_let_go_when_they_are_over() {
+    let config = "\
+counters:
+  - {counterName: views, mode: display, dedup: {by: [session, seq], window: 1s}, rules: [{on: view, op: increment}]}
+";
+    let ground = Ground { config: Some(config), segment_bytes: 8 << 10, ..Ground::new(1 << 20) };
+    ground.disk.set_bytes_max(Some(100 << 10));
+    ground.live(async |engine| {
+        for round in 0..2 {
+            let mut seq = 0;
+            let refusal = loop {
+                seq += 100;
+                let views = events(&engine, (seq..seq + 100).map(|seq| Step::View(round, seq)));
+                if let Err(refusal) = engine.submit(views).await {
+                    break refusal;
+                }
+            };
+            assert!(matches!(refusal, Refusal::DiskFull(_)), "{refusal}");
+            assert_eq!(lasting(&engine), [Trouble::DiskFull]);
+            until(async || {
+                ground.keep_house(&engine);
+                lasting(&engine).is_empty()
+            })
+            .await;
+            engine.submit(events(&engine, [Step::View(round, 0)])).await.unwrap();
+        }
+    });
+}

@@ -1,0 +1,53 @@
+//! A store and a log that outlive the engines on them.
+
+use super::*;
+use tally_storage::log::Log;
+use tally_storage::log::local::LocalHandle;
+
+pub struct Ground {
+    pub store: Arc<dyn Store>,
+    pub disk: FaultDisk,
+    pub options: EngineOptions,
+    pub config: Option<&'static str>,
+    pub segment_bytes: u64,
+    pub log: RefCell<Option<LocalHandle<FaultDisk>>>,
+}
+
+impl Ground {
+    pub fn new(table_bytes: usize) -> Ground {
+        let options = EngineOptions { table_bytes, ..EngineOptions::default() };
+        let (store, disk) = (Arc::<MemoryStore>::default(), FaultDisk::new(1));
+        Ground { store, disk, options, config: None, segment_bytes: 8 << 20, log: RefCell::default() }
+    }
+
+    pub fn open(&self) -> (EngineThread<LocalLog<FaultDisk>>, Recovered) {
+        // The checkpoint thread of the engine before has to end first.
+        while Arc::strong_count(&self.store) > 1 {
+            std::thread::yield_now();
+        }
+        let open_log = |from_offset| {
+            let segment_bytes = self.segment_bytes;
+            let options = LogOptions { segment_bytes, new_log_id: 9, from_offset, ..LogOptions::default() };
+            let log = LocalLog::open_on(self.disk.clone(), options)?.0;
+            self.log.replace(Some(log.handle()));
+            Ok(log)
+        };
+        let declarations = self.config.map(|yaml| Declarations::parse(yaml).unwrap());
+        let restored = recovery::restore(&*self.store, CellHasher::new(1), self.options.table_bytes).unwrap();
+        let (store, options) = (self.store.clone(), self.options.clone());
+        recovery::open(restored, store, open_log, declarations, options).unwrap()
+    }
+
+    /// Opens an engine and drops it where it stands when `test` is done.
+    pub fn live<T>(&self, test: impl AsyncFnOnce(Engine) -> T) -> T {
+        beside(self.open().0, test)
+    }
+
+    /// Frees what the log need not keep, as the node does all the time.
+    pub fn keep_house(&self, engine: &Engine) {
+        let log = self.log.borrow();
+        let log = log.as_ref().expect("an engine is running");
+        let end = Follow::synced_end(log);
+        log.retain_from(Position { offset: engine.log_needed_from(), ..end }).unwrap();
+    }
+}
