@@ -6,7 +6,7 @@ use crate::engine::{self, Durability, Engine, EngineOptions, EngineThread, Recov
 use crate::frontend::{http, resp};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -143,7 +143,23 @@ impl Node {
         })?;
         let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
         let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
-        Ok(Node { engine, recovered, http, watch, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir })
+        let node =
+            Node { engine, recovered, http, watch, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir };
+        node.say_started(&options.data_dir);
+        Ok(node)
+    }
+
+    fn say_started(&self, data: &Path) {
+        let shown = |address: Option<SocketAddr>| address.map_or("none".to_owned(), |address| address.to_string());
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            data = %data.display(),
+            http = shown(self.http_addr()),
+            resp = shown(self.resp_addr()),
+            counters = self.recovered.counters,
+            replayed = self.recovered.replayed_records,
+            "started"
+        );
     }
 
     pub fn engine(&self) -> &Engine {
@@ -169,6 +185,7 @@ impl Node {
 
     /// Stops accepting, finishes what was accepted, takes a checkpoint.
     pub fn stop(self) -> Result<(), Refusal> {
+        tracing::info!("stopping");
         self.shutdown.send_replace(true);
         for server in [self.http, self.watch].into_iter().flatten() {
             server.join();
@@ -178,6 +195,10 @@ impl Node {
         for helper in [self.house, self.tender] {
             helper.thread().unpark();
             let _ = helper.join();
+        }
+        match &stopped {
+            Ok(()) => tracing::info!("stopped"),
+            Err(refusal) => tracing::error!(%refusal, "stopped without a last checkpoint"),
         }
         stopped
     }

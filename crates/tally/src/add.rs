@@ -1,7 +1,8 @@
 //! `tally add`: adds to a counter of a running server.
 
 use crate::client::{Answer, Client, ServerArgs};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::output::Output;
 use clap::Args;
 
 /// Add to a counter and print its new value
@@ -17,15 +18,18 @@ pub struct AddArgs {
     /// How many; negative to subtract
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     delta: i64,
+    /// Print JSON: {"id":"visits","value":1}
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub fn run(args: AddArgs) -> Result<()> {
+pub fn run(args: AddArgs, out: &mut Output) -> Result<()> {
     let answer = Client::connect(&args.server)?.call(&["INCRBY", &args.id, &args.delta.to_string()])?;
     match answer {
-        Answer::Integer(value) => println!("{value}"),
-        other => return Err(Failure::new("the server gave a strange answer").why(format!("{other:?}"))),
+        Answer::Integer(value) if args.json => out.json(&serde_json::json!({"id": args.id, "value": value})),
+        Answer::Integer(value) => out.line(value),
+        other => Err(other.strange()),
     }
-    Ok(())
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a load generator measures time; nothing here decides what is counted")]
 
+mod cleanup;
 mod driver;
 mod events;
 mod keys;
@@ -12,7 +13,10 @@ mod process;
 mod report;
 mod resp;
 
+use crate::address;
 use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::signals::Signals;
 use clap::{Args, ValueEnum};
 use driver::{Limit, Measured};
 use events::{EventsArgs, EventsLane};
@@ -21,12 +25,17 @@ use keys::{Distribution, KeyPattern, Picker};
 use lane::Group;
 use report::Report;
 use resp::RespLane;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 const RESP_SERVER: &str = "127.0.0.1:7379";
 const HTTP_SERVER: &str = "127.0.0.1:7070";
 const CONNECTIONS_MAX: usize = 10_000;
+/// Names that nobody else gives to a counter: those of the default are deleted after a run.
+const RESP_KEY_PATTERN: &str = "bench:%08d";
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,14 +54,19 @@ enum Op {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tally bench                                        INCR over a million keys, for 10 seconds
-  tally bench --op get --pipeline 1 --seconds 5      single GETs
-  tally bench --op mix --readers 10                  GET latency while writes run at full rate
-  tally bench --op events --connections 8            events over HTTP
+  tally bench                        INCR over a million keys, for 10 seconds
+  tally bench --op get --pipeline 1 --seconds 5        single GETs
+  tally bench --op mix --readers 10  GET latency while writes run at full rate
+  tally bench --op events            events over HTTP
   tally bench --op events --type ad.shown --dimension ad --ids --duplicates 5
-                                                     numbered ids, of which 5 % come twice
-  tally bench --keys 10000000 --preload --requests 0 just touch ten million counters
-  tally bench --server 127.0.0.1:6379                the same load on a Redis")]
+                                     numbered ids, of which 5 % come twice
+  tally bench --keys 10000000 --preload --requests 0 --keep
+                                     just touch ten million counters
+  tally bench --server localhost:6379                  the same load on a Redis
+
+The counters bench:00000000 and so on that a run has made are deleted after it,
+also after Ctrl-C. --keep leaves them. Counters that you name yourself with
+--key-pattern, and those that events feed, are left as they are.")]
 pub struct BenchArgs {
     /// What the connections do
     #[arg(long, value_enum, default_value_t = Op::Incr, help_heading = "Load")]
@@ -73,7 +87,7 @@ pub struct BenchArgs {
     /// How many different keys
     #[arg(long, default_value_t = 1_000_000, value_name = "N", help_heading = "Keys")]
     keys: u64,
-    /// Their names, with a number of fixed width [default: v:%08d; v%08d for events]
+    /// Their names, with a number of fixed width [default: bench:%08d; v%08d for events]
     #[arg(long, value_name = "PATTERN", help_heading = "Keys")]
     key_pattern: Option<KeyPattern>,
     /// uniform, zipf:EXPONENT, or one (a single hot key)
@@ -82,6 +96,9 @@ pub struct BenchArgs {
     /// First increment every key once, in order
     #[arg(long, help_heading = "Keys")]
     preload: bool,
+    /// Leave the counters there that the run has made
+    #[arg(long, help_heading = "Keys")]
+    keep: bool,
     /// Makes a run repeatable
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Keys")]
     seed: u64,
@@ -110,24 +127,24 @@ struct Run {
     server: SocketAddr,
     key: KeyPattern,
     limit: Limit,
+    /// Turns true when somebody presses Ctrl-C.
+    interrupted: Arc<AtomicBool>,
 }
 
-pub fn run(args: BenchArgs) -> Result<()> {
+pub fn run(args: BenchArgs, out: &mut Output) -> Result<()> {
     let run = Run::new(args)?;
-    if run.args.preload {
-        run.report("preload", &run.preload_limit(), || run.preload())?;
-    }
-    if run.limit.operations > 0 {
-        run.report("load", &run.limit, || run.load())?;
-    }
-    Ok(())
+    let measured = run.phases(out);
+    // What was made is removed however the run ended.
+    let cleaned = if run.cleans_up() { cleanup::run(run.server, &run.key, run.args.keys) } else { Ok(()) };
+    measured.and(cleaned)?;
+    if run.interrupted.load(Ordering::Acquire) { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
 impl Run {
     fn new(args: BenchArgs) -> Result<Run> {
         let (server, pattern) = match args.op {
             Op::Events => (HTTP_SERVER, events::DEFAULT_KEY_PATTERN),
-            _ => (RESP_SERVER, "v:%08d"),
+            _ => (RESP_SERVER, RESP_KEY_PATTERN),
         };
         let server = resolve(args.server.as_deref().unwrap_or(server))?;
         let key = match &args.key_pattern {
@@ -141,7 +158,23 @@ impl Run {
             (None, None) => Duration::from_secs(10),
         };
         let limit = Limit { operations: args.requests.unwrap_or(u64::MAX), time };
-        Ok(Run { args, server, key, limit })
+        Ok(Run { args, server, key, limit, interrupted: Signals::catch()?.into_flag()? })
+    }
+
+    fn phases(&self, out: &mut Output) -> Result<()> {
+        if self.args.preload {
+            self.report("preload", &self.preload_limit(), out, || self.preload())?;
+        }
+        if self.limit.operations > 0 && !self.interrupted.load(Ordering::Acquire) {
+            self.report("load", &self.limit, out, || self.load())?;
+        }
+        Ok(())
+    }
+
+    /// Whether the run makes counters that are nobody's but its own.
+    fn cleans_up(&self) -> bool {
+        let writes = self.args.preload || matches!(self.args.op, Op::Incr | Op::Mix);
+        writes && !self.args.keep && self.args.key_pattern.is_none() && self.args.op != Op::Events
     }
 
     fn preload_limit(&self) -> Limit {
@@ -184,6 +217,7 @@ impl Run {
         let measured = driver::run(self.server, lanes, picker, limit, |done, elapsed| {
             bar.set_position(if limit.operations < u64::MAX { done } else { elapsed.as_millis() as u64 });
             bar.set_message(format!("{:.0} k/s", done as f64 / elapsed.as_secs_f64() / 1000.0));
+            if self.interrupted.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         bar.finish_and_clear();
         measured.map_err(|error| {
@@ -194,7 +228,13 @@ impl Run {
     }
 
     /// Runs `work` and prints what it measured.
-    fn report(&self, phase: &str, limit: &Limit, work: impl FnOnce() -> Result<Measured>) -> Result<()> {
+    fn report(
+        &self,
+        phase: &str,
+        limit: &Limit,
+        out: &mut Output,
+        work: impl FnOnce() -> Result<Measured>,
+    ) -> Result<()> {
         let usage = |pid| process::usage(pid).map_err(|why| Failure::new("the usage of a process is unknown").why(why));
         let server_usage = || self.args.server_pid.map(|pid| usage(Some(pid))).transpose();
         let (generator_before, server_before) = (usage(None)?, server_usage()?);
@@ -202,9 +242,11 @@ impl Run {
         let server = server_before.zip(server_usage()?).map(|(before, after)| [before, after]);
         let report = Report::new(self.describe(phase, limit), measured, [generator_before, usage(None)?], server);
         match self.args.json {
-            true => println!("{}", serde_json::to_string(&report).expect("a report has only plain fields")),
-            false => println!("{report}"),
+            true => out.json(&report)?,
+            false => out.line(&report)?,
         }
+        // Cleaning up takes a while; the figures need not wait for it.
+        out.flush()?;
         match report.errors {
             0 => Ok(()),
             n => Err(Failure::new(format!("{n} answers were errors")).why(report.first_error.unwrap_or_default())),
@@ -231,13 +273,12 @@ impl Run {
     }
 }
 
+/// The first address of a name that somebody listens on.
 fn resolve(server: &str) -> Result<SocketAddr> {
-    let address = server.trim_start_matches("redis://").trim_start_matches("http://").trim_end_matches('/');
-    let failure = |why: String| {
-        Failure::new(format!("{server:?} is not a server's address")).why(why).remedy("Write it as 127.0.0.1:7379.")
-    };
-    let mut addresses = address.to_socket_addrs().map_err(|error| failure(error.to_string()))?;
-    addresses.next().ok_or_else(|| failure("it has no address".to_owned()))
+    let addresses = address::resolve(server).map_err(|why| Failure::new("--server cannot be used").why(why))?;
+    let answers = |address: &&SocketAddr| TcpStream::connect(address).is_ok();
+    // If nobody does, the run says so.
+    Ok(addresses.iter().filter(|_| addresses.len() > 1).find(answers).copied().unwrap_or(addresses[0]))
 }
 
 fn bounded(name: &str, value: u64, max: u64) -> Result<()> {

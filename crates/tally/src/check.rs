@@ -1,7 +1,9 @@
 //! `tally check`: reads a configuration as `serve` would, and says what it understood, defaults included.
 
 use crate::failure::{Failure, Result};
+use crate::output::Output;
 use clap::Args;
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
 use tally_core::counter::{Counter, Declarations, Dedup, Direction, Field, Lateness, Mode, Rule, schema};
@@ -10,10 +12,12 @@ use tally_core::limits::CONFIG_BYTES_MAX;
 /// Check a configuration file without starting a server
 #[derive(Args)]
 #[command(after_help = "\
-Example:
+Examples:
   tally check counters.yaml
-  tally check --schema > config.schema.json   for editors that check YAML by a JSON Schema
-An error shows the line, the column and the text it is about, and the exit code is 1.")]
+  tally check --schema > config.schema.json   for editors that check YAML
+
+An error shows the line, the column and the text it is about, and the exit code
+is 1.")]
 pub struct CheckArgs {
     /// The configuration, in YAML
     #[arg(required_unless_present = "schema")]
@@ -21,24 +25,59 @@ pub struct CheckArgs {
     /// Print the JSON Schema of a configuration instead
     #[arg(long, conflicts_with = "file")]
     schema: bool,
+    /// Print what was understood as JSON
+    #[arg(long, conflicts_with = "schema")]
+    json: bool,
 }
 
-pub fn run(args: CheckArgs) -> Result<()> {
+pub fn run(args: CheckArgs, out: &mut Output) -> Result<()> {
     let Some(file) = args.file else {
-        print!("{}", schema());
-        return Ok(());
+        return out.text(schema());
     };
     let declarations = parse(&file, &read(&file)?)?;
-    println!("{}: {} declared", file.display(), counted(declarations.counters().len(), "counter"));
+    match args.json {
+        true => out.json(&as_json(&file, &declarations)),
+        false => print(&file, &declarations, out),
+    }
+}
+
+fn print(file: &Path, declarations: &Declarations, out: &mut Output) -> Result<()> {
+    out.line(format_args!("{}: {} declared", file.display(), counted(declarations.counters().len(), "counter")))?;
     for counter in declarations.counters() {
-        println!("  {}", describe(counter));
+        out.line(format_args!("  {}", describe(counter)))?;
         for (setting, value) in settings(counter) {
-            println!("    {setting:<12} {value}");
+            out.line(format_args!("    {setting:<12} {value}"))?;
         }
     }
     let keys = declarations.idempotency();
-    println!("  idempotency of direct writes: keys are known for {}, at most {}", shown(keys.keep_ms), keys.keys_max);
-    Ok(())
+    let (keep, most) = (shown(keys.keep_ms), keys.keys_max);
+    out.line(format_args!("  idempotency of direct writes: keys are known for {keep}, at most {most}"))
+}
+
+/// The same for a program.
+fn as_json(file: &Path, declarations: &Declarations) -> Value {
+    let counter = |counter: &Counter| {
+        let rules: Vec<Value> = counter.rules.iter().map(|rule| json!({"on": rule.on, "op": op(rule.op)})).collect();
+        let settings: Map<String, Value> =
+            settings(counter).into_iter().map(|(setting, value)| (setting.to_owned(), value.into())).collect();
+        json!({
+            "counterName": counter.name, "mode": counter.mode.name(), "dimensions": counter.dimensions,
+            "rules": rules, "settings": settings,
+        })
+    };
+    let keys = declarations.idempotency();
+    json!({
+        "file": file.display().to_string(),
+        "counters": declarations.counters().iter().map(counter).collect::<Vec<_>>(),
+        "idempotency": {"keep": shown(keys.keep_ms), "maxKeys": keys.keys_max},
+    })
+}
+
+fn op(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Increment => "increment",
+        Direction::Decrement => "decrement",
+    }
 }
 
 /// The text of a configuration file.

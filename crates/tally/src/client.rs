@@ -1,9 +1,10 @@
 //! A small blocking client of a running server, over the Redis protocol: one command, one answer.
 
 use crate::access::first_line;
+use crate::address;
 use crate::failure::{Failure, Result};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,9 +33,24 @@ pub struct ServerArgs {
 #[derive(Debug, PartialEq)]
 pub enum Answer {
     Integer(i64),
-    Text(String),
+    Text(Vec<u8>),
     Nothing,
     List(Vec<Answer>),
+}
+
+impl Answer {
+    pub fn bytes(self) -> Option<Vec<u8>> {
+        if let Answer::Text(bytes) = self { Some(bytes) } else { None }
+    }
+
+    pub fn text(self) -> Option<String> {
+        self.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Not what the command answers.
+    pub fn strange(&self) -> Failure {
+        Failure::new("the server gave a strange answer").why(format!("{self:?}"))
+    }
 }
 
 pub struct Client {
@@ -44,7 +60,7 @@ pub struct Client {
 
 impl Client {
     pub fn connect(args: &ServerArgs) -> Result<Client> {
-        let server = args.server.trim_start_matches("redis://").trim_end_matches('/').to_owned();
+        let server = args.server.clone();
         let stream = connect(&server).map_err(|error| {
             Failure::new(format!("no server answers at {server}"))
                 .why(error)
@@ -59,29 +75,37 @@ impl Client {
     }
 
     /// Sends one command and waits for its answer; an error answer is a failure.
-    pub fn call(&mut self, command: &[&str]) -> Result<Answer> {
+    pub fn call(&mut self, command: &[impl AsRef<[u8]>]) -> Result<Answer> {
         let answer = self.send(command).and_then(|()| read_answer(&mut self.stream));
         match answer {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(text)) => Err(refused(command[0], &text)),
+            Ok(Err(text)) => Err(refused(&String::from_utf8_lossy(command[0].as_ref()), &text)),
             Err(error) => Err(Failure::new(format!("the connection to {} was lost", self.server))
                 .why(error)
                 .remedy("Whether the command counted is unknown: ask with tally get before repeating it.")),
         }
     }
 
-    fn send(&mut self, command: &[&str]) -> io::Result<()> {
+    fn send(&mut self, command: &[impl AsRef<[u8]>]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
-        for word in command {
-            write!(bytes, "${}\r\n{word}\r\n", word.len())?;
+        for word in command.iter().map(AsRef::as_ref) {
+            write!(bytes, "${}\r\n", word.len())?;
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
         }
         self.stream.get_mut().write_all(&bytes)
     }
 }
 
 fn connect(server: &str) -> io::Result<TcpStream> {
-    let address = server.to_socket_addrs()?.next().ok_or(ErrorKind::AddrNotAvailable)?;
-    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+    let mut stream = Err(ErrorKind::AddrNotAvailable.into());
+    for address in address::resolve(server).map_err(io::Error::other)? {
+        stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
+        if stream.is_ok() {
+            break;
+        }
+    }
+    let stream = stream?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     Ok(stream)
@@ -106,7 +130,7 @@ fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<Answ
     let number = || rest.parse::<i64>().map_err(|_| nonsense(&line));
     Ok(Ok(match kind {
         '-' => return Ok(Err(rest.to_owned())),
-        '+' => Answer::Text(rest.to_owned()),
+        '+' => Answer::Text(rest.as_bytes().to_vec()),
         ':' => Answer::Integer(number()?),
         '$' if number()? < 0 => Answer::Nothing,
         '$' => Answer::Text(read_bulk(stream, number()?)?),
@@ -124,13 +148,13 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     }
 }
 
-fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<String> {
+fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<u8>> {
     let length =
         usize::try_from(length).ok().filter(|n| *n <= BULK_BYTES_MAX).ok_or_else(|| nonsense("a huge text"))?;
     let mut bytes = vec![0; length + 2];
     stream.read_exact(&mut bytes)?;
     bytes.truncate(length);
-    String::from_utf8(bytes).map_err(|_| nonsense("text that is not UTF-8"))
+    Ok(bytes)
 }
 
 fn read_list(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<Answer>> {

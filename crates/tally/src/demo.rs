@@ -3,7 +3,9 @@
 mod traffic;
 
 use crate::access;
+use crate::address;
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::serve::{self, say};
 use crate::signals::Signals;
 use clap::Args;
@@ -15,13 +17,15 @@ const CONFIG: &str = include_str!("demo/counters.yaml");
 
 /// Run a server with sample traffic, and print what to try
 #[derive(Args)]
-#[command(after_help = "Nothing is kept: the data is in a temporary directory that goes when the demo ends.")]
+#[command(after_help = "\
+Nothing is kept: the data is in a temporary directory that goes when the demo
+ends.")]
 pub struct DemoArgs {
     /// Where to listen for HTTP
-    #[arg(long, value_name = "ADDR", default_value = serve::HTTP)]
+    #[arg(long, value_name = "ADDR", default_value = serve::HTTP, value_parser = address::listening)]
     http: SocketAddr,
     /// Where to listen for the Redis protocol
-    #[arg(long, value_name = "ADDR", default_value = serve::RESP)]
+    #[arg(long, value_name = "ADDR", default_value = serve::RESP, value_parser = address::listening)]
     resp: SocketAddr,
     /// Serve HTTP to other machines: it has no token here
     #[arg(long)]
@@ -29,6 +33,9 @@ pub struct DemoArgs {
     /// End the sample traffic after this many events; the server goes on
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     events: u64,
+    /// How log lines are written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, env = "TALLY_LOG_FORMAT")]
+    pub log_format: LogFormat,
 }
 
 pub fn run(args: DemoArgs) -> Result<()> {

@@ -4,6 +4,7 @@ mod segment;
 mod store;
 
 use crate::failure::{Failure, Result};
+use crate::output::Output;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -11,29 +12,34 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tally inspect data                          the counters of a data directory, as of its last checkpoint
-  tally inspect data/log                      the segments of its log
-  tally inspect data/log/000000000001.seg     the batches and records of one segment
-A data directory can only be read while no server uses it; segments can be read at any time.")]
+  tally inspect data                         its counters, as of a checkpoint
+  tally inspect data/log                     the segments of its log
+  tally inspect data/log/000000000001.seg    the records of one segment
+
+A data directory can only be read while no server uses it; segments can be read
+at any time.")]
 pub struct InspectArgs {
     /// A segment file, the directory of a log, or a data directory
     path: PathBuf,
     /// Show at most this many records or counters
     #[arg(long, default_value_t = 1000, value_name = "N")]
     limit: usize,
+    /// Print JSON, an object per line
+    #[arg(long)]
+    json: bool,
 }
 
-pub fn run(args: InspectArgs) -> Result<()> {
+pub fn run(args: InspectArgs, out: &mut Output) -> Result<()> {
     let path = &args.path;
     if path.is_file() {
-        return segment::show(path, args.limit);
+        return segment::show(path, args.limit, args.json, out);
     }
     if path.join(store::DIRECTORY).is_dir() {
-        return store::show(path, args.limit);
+        return store::show(path, args.limit, args.json, out);
     }
     match segment::list(path) {
         segments if segments.is_empty() => Err(unknown(path)),
-        segments => segments.iter().try_for_each(|path| segment::summarise(path)),
+        segments => segments.iter().try_for_each(|path| segment::summarise(path, args.json, out)),
     }
 }
 
@@ -42,14 +48,6 @@ fn unknown(path: &Path) -> Failure {
     Failure::new(format!("{} cannot be shown", path.display()))
         .why(why)
         .remedy("Name a data directory, the directory of a log, or a file that ends in .seg.")
-}
-
-/// An id as it is read best: as text, with what cannot be seen escaped.
-fn readable(id: &[u8]) -> String {
-    match std::str::from_utf8(id) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        _ => id.escape_ascii().to_string(),
-    }
 }
 
 /// A moment in UTC.

@@ -2,27 +2,31 @@
 
 mod access;
 mod add;
+mod address;
 mod bench;
 mod check;
 mod client;
+mod completions;
 mod demo;
 mod failure;
 mod get;
 mod inspect;
+mod logging;
+mod output;
 mod serve;
 mod signals;
 
 use clap::{Parser, Subcommand};
-use std::io::IsTerminal;
+use logging::LogFormat;
+use output::Output;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Tally counts events and answers how many.
 #[derive(Parser)]
-#[command(version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "\
 Try it:
   tally demo                a server with sample traffic, and what to ask it
@@ -45,35 +49,41 @@ enum Command {
     Get(get::GetArgs),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
-    start_logging();
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    logging::start(log_format(&command));
+    let mut out = Output::new();
+    // What was printed before a failure is part of the answer.
+    let (done, flushed) = (run(command, &mut out), out.flush());
+    match done.and(flushed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            failure.tell();
             failure.exit_code()
         }
     }
 }
 
-fn run(command: Command) -> failure::Result<()> {
+fn log_format(command: &Command) -> LogFormat {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Check(args) => check::run(args),
-        Command::Add(args) => add::run(args),
-        Command::Get(args) => get::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Inspect(args) => inspect::run(args),
+        Command::Serve(args) => args.log_format,
+        Command::Demo(args) => args.log_format,
+        _ => LogFormat::Text,
     }
 }
 
-/// Logs go to stderr: stdout belongs to the command's answer.
-fn start_logging() {
-    let filter = EnvFilter::try_from_env("TALLY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let stderr = std::io::stderr;
-    let colours = stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(colours).with_target(false).init();
+fn run(command: Command, out: &mut Output) -> failure::Result<()> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Check(args) => check::run(args, out),
+        Command::Add(args) => add::run(args, out),
+        Command::Get(args) => get::run(args, out),
+        Command::Bench(args) => bench::run(args, out),
+        Command::Inspect(args) => inspect::run(args, out),
+        Command::Completions(args) => completions::run(args, out),
+    }
 }

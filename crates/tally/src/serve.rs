@@ -1,8 +1,10 @@
 //! `tally serve`: runs a node until it is told to stop.
 
 use crate::access::{self, AccessArgs};
+use crate::address;
 use crate::check;
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::signals::Signals;
 use bytesize::ByteSize;
 use clap::Args;
@@ -25,10 +27,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tally serve                                          counters without a declaration, data in ./data
+  tally serve                          counters need no declaration
   tally serve --config counters.yaml --data /srv/tally
-  tally serve --resp 127.0.0.1:6379 --memory 4GiB      where Redis clients expect a server
-SIGTERM or Ctrl-C finishes what was accepted, takes a checkpoint and ends with exit code 0.")]
+  tally serve --resp localhost:6379    where Redis clients expect a server
+
+SIGTERM or Ctrl-C finishes what was accepted, takes a checkpoint and ends with
+exit code 0.")]
 pub struct ServeArgs {
     /// Declared counters, in YAML; without it those that the data directory knows stay in force
     #[arg(long, value_name = "FILE")]
@@ -37,13 +41,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
     /// Where to listen for HTTP
-    #[arg(long, value_name = "ADDR", default_value = HTTP)]
+    #[arg(long, value_name = "ADDR", default_value = HTTP, value_parser = address::listening)]
     http: SocketAddr,
     /// Where to listen for the Redis protocol
-    #[arg(long, value_name = "ADDR", default_value = RESP)]
+    #[arg(long, value_name = "ADDR", default_value = RESP, value_parser = address::listening)]
     resp: SocketAddr,
     /// Where to serve /metrics, /healthz and /readyz as well, to whoever can connect, without a token
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::listening)]
     metrics: Option<SocketAddr>,
 
     /// Memory for counters, queues and caches, such as 4GiB [default: half of what there is]
@@ -58,6 +62,9 @@ pub struct ServeArgs {
     /// Threads for HTTP [default: as many as there are cores]
     #[arg(long, value_name = "N", help_heading = "Tuning")]
     http_threads: Option<usize>,
+    /// How log lines are written; they go to stderr
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, env = "TALLY_LOG_FORMAT", help_heading = "Tuning")]
+    pub log_format: LogFormat,
 
     #[command(flatten)]
     access: AccessArgs,
@@ -159,7 +166,8 @@ fn say_what_is_chosen(args: &ServeArgs, options: &Options) {
         None => "as the data directory has them; --config FILE declares counters".to_owned(),
     };
     say(&format!("Tally {}", env!("CARGO_PKG_VERSION")));
-    say(&format!("  data        {}", args.data.display()));
+    let data = std::path::absolute(&args.data).unwrap_or_else(|_| args.data.clone());
+    say(&format!("  data        {}", data.display()));
     say(&format!("  durability  {}", describe(options.durability)));
     say(&format!("  memory      {}", ByteSize::b(options.memory_bytes).display().iec()));
     say(&format!("  counters    {declared}"));

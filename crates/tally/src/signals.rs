@@ -2,6 +2,8 @@
 
 use crate::failure::{Failure, Result};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -25,8 +27,27 @@ impl Signals {
         Ok(Signals { runtime, terminate, interrupt })
     }
 
+    /// A flag that turns true with the first signal; the second one ends the process.
+    pub fn into_flag(mut self) -> Result<Arc<AtomicBool>> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let raised = flag.clone();
+        let wait = move || {
+            self.wait_once();
+            raised.store(true, Ordering::Release);
+            self.wait_once();
+            std::process::exit(130);
+        };
+        let spawned = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
+        spawned.map_err(|error| Failure::new("signals cannot be caught").why(error))?;
+        Ok(flag)
+    }
+
     /// Waits until a signal comes.
     pub fn wait(mut self) {
+        self.wait_once();
+    }
+
+    fn wait_once(&mut self) {
         self.runtime.block_on(async {
             tokio::select! {
                 _ = self.terminate.recv() => {}

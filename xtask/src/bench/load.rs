@@ -134,6 +134,10 @@ impl Generator {
         let mut command = Command::new(&self.tally);
         let pid = server.pid().to_string();
         command.args(["bench", "--json", "--server", address, "--server-pid", &pid]).args(args);
+        if !args.contains(&"events") && !args.contains(&"--key-pattern") {
+            // Short names, and they stay: a run reads what the one before it has written.
+            command.args(["--key-pattern", "v:%08d"]);
+        }
         command.stderr(Stdio::inherit());
         command
     }

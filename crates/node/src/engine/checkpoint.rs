@@ -1,5 +1,6 @@
 //! The thread that writes cuts to the store while the writer goes on.
 
+use crate::clock::Stopwatch;
 use flume::{Receiver, Sender};
 use std::sync::Arc;
 use tally_core::cell::Collected;
@@ -21,6 +22,8 @@ pub(super) struct Content {
     pub ledger: Arc<LedgerCut>,
     /// The first record that a start from this cut reads.
     pub read_from: u64,
+    /// Since when it is under way.
+    pub begun: Stopwatch,
 }
 
 /// One cut on its way.

@@ -398,7 +398,8 @@ impl<L: Log> Writer<L> {
         self.cut_frees_log = false;
         let names = std::mem::take(&mut self.state.names);
         let replace = std::mem::take(&mut self.state.store_is_void);
-        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from }))
+        let begun = Stopwatch::start();
+        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
     }
 
     /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
@@ -429,6 +430,8 @@ impl<L: Log> Writer<L> {
                 self.shared.metrics.checkpoints.inc();
                 self.shared.checkpointed.store(position.offset, Ordering::Release);
                 self.shared.log_needed_from.store(content.read_from, Ordering::Release);
+                let (counters, seconds) = (content.to.counters, content.begun.elapsed().as_secs_f64());
+                tracing::info!(%position, counters, seconds, "a checkpoint was taken");
                 Ok(())
             }
             // Whatever was in it has been flushed since.

@@ -54,13 +54,14 @@ enum Step {
     Answered,
 }
 
-/// Runs `lanes`, a connection each, until `limit`; calls `progress` now and then with operations done and time passed.
+/// Runs `lanes`, a connection each, until `limit`; calls `progress` now and then with operations done and time
+/// passed, which may break the run off: then what was asked is still answered.
 pub fn run<L: Lane>(
     server: SocketAddr,
     lanes: Vec<L>,
     picker: Picker,
     limit: Limit,
-    progress: impl FnMut(u64, Duration),
+    progress: impl FnMut(u64, Duration) -> ControlFlow<()>,
 ) -> io::Result<Measured> {
     let poll = Poll::new()?;
     let mut connections = Vec::with_capacity(lanes.len());
@@ -112,7 +113,11 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    fn run(mut self, mut poll: Poll, mut progress: impl FnMut(u64, Duration)) -> io::Result<Measured> {
+    fn run(
+        mut self,
+        mut poll: Poll,
+        mut progress: impl FnMut(u64, Duration) -> ControlFlow<()>,
+    ) -> io::Result<Measured> {
         let mut events = Events::with_capacity(self.connections.len().max(1));
         self.started = Instant::now();
         for n in 0..self.connections.len() {
@@ -136,7 +141,9 @@ impl<L: Lane> Driver<L> {
                     return Err(io::Error::new(ErrorKind::TimedOut, format!("no answer for {SILENCE_MAX:?}")));
                 }
                 (ticked, ticked_done) = (now, self.done);
-                progress(self.done, now - self.started);
+                if progress(self.done, now - self.started).is_break() {
+                    self.limit.operations = 0;
+                }
             }
         }
         let groups = self.groups.into_iter().filter(|group| group.operations > 0).collect();

@@ -1,7 +1,9 @@
 //! A log segment for a person: its header, its batches, their records.
 
-use super::{moment, readable};
+use super::moment;
 use crate::failure::{Failure, Result};
+use crate::output::{Output, readable};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use tally_core::event::Event;
 use tally_core::ledger::{Correction, Proposal, Row};
@@ -19,75 +21,102 @@ pub fn list(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// One line about a segment.
-pub fn summarise(path: &Path) -> Result<()> {
+pub fn summarise(path: &Path, json: bool, out: &mut Output) -> Result<()> {
     let image = read(path)?;
     let (header, batches) = parse(path, &image)?;
     let records: u64 = batches.iter().map(|(_, batch)| u64::from(batch.count)).sum();
     let used = batches.last().map_or(segment::HEADER_BYTES, |(at, batch)| at + batch.stored_bytes());
-    println!(
-        "{}  records {} to {}  {} batches  {used} of {} bytes used  epoch {}",
+    let (from, to, epoch) = (header.base_offset, header.base_offset + records, header.epoch);
+    if json {
+        return out.json(&json!({
+            "segment": path.display().to_string(), "from": from, "to": to, "batches": batches.len(),
+            "usedBytes": used, "bytes": image.len(), "epoch": epoch,
+        }));
+    }
+    out.line(format_args!(
+        "{}  records {from} to {to}  {} batches  {used} of {} bytes used  epoch {epoch}",
         path.display(),
-        header.base_offset,
-        header.base_offset + records,
         batches.len(),
         image.len(),
-        header.epoch,
-    );
-    Ok(())
+    ))
 }
 
 /// Everything in a segment, up to `limit` records.
-pub fn show(path: &Path, limit: usize) -> Result<()> {
+pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<()> {
     let image = read(path)?;
     let (header, batches) = parse(path, &image)?;
-    show_header(path, &header, image.len());
+    if !json {
+        show_header(path, &header, image.len(), out)?;
+    }
     let mut left = limit;
     for (at, batch) in &batches {
         if left == 0 {
-            println!("… more batches: raise --limit to see them");
-            return Ok(());
+            return if json { Ok(()) } else { out.line("… more batches: raise --limit to see them") };
         }
-        show_batch(*at, batch);
+        if !json {
+            show_batch(*at, batch, out)?;
+        }
         let records =
             batch.records(&image[*at..]).ok_or_else(|| damaged(path, *at, "its records cannot be unpacked"))?;
-        show_records(path, *at, batch, &records, &mut left)?;
+        let shown = Shown { path, at: *at, batch, json };
+        shown.records(&records, &mut left, out)?;
     }
-    println!("end of the segment's batches");
-    Ok(())
+    if json { Ok(()) } else { out.line("end of the segment's batches") }
 }
 
-fn show_header(path: &Path, header: &Header, bytes: usize) {
-    println!("segment {}", path.display());
-    println!("  number        {}", header.sequence);
-    println!("  log           {:016x}", header.log_id);
-    println!("  first record  {}", header.base_offset);
-    println!("  epoch         {}", header.epoch);
-    println!("  bytes         {bytes}");
+fn show_header(path: &Path, header: &Header, bytes: usize, out: &mut Output) -> Result<()> {
+    out.line(format_args!("segment {}", path.display()))?;
+    out.line(format_args!("  number        {}", header.sequence))?;
+    out.line(format_args!("  log           {:016x}", header.log_id))?;
+    out.line(format_args!("  first record  {}", header.base_offset))?;
+    out.line(format_args!("  epoch         {}", header.epoch))?;
+    out.line(format_args!("  bytes         {bytes}"))
 }
 
-fn show_batch(at: usize, batch: &batch::Header) {
+fn show_batch(at: usize, batch: &batch::Header, out: &mut Output) -> Result<()> {
     let packed = if batch.lz4 { format!(", unpacked {}", batch.records_bytes) } else { String::new() };
-    println!(
+    out.line(format_args!(
         "batch at byte {at}: records {} to {}, epoch {}, {}, {} bytes{packed}",
         batch.base_offset,
         batch.end(),
         batch.epoch,
         moment(batch.log_time_ms),
         batch.payload_bytes,
-    );
+    ))
 }
 
-fn show_records(path: &Path, at: usize, batch: &batch::Header, mut bytes: &[u8], left: &mut usize) -> Result<()> {
-    for offset in batch.base_offset..batch.end() {
-        if *left == 0 {
-            println!("  … more records: raise --limit to see them");
-            return Ok(());
+/// A batch that is being shown.
+struct Shown<'a> {
+    path: &'a Path,
+    at: usize,
+    batch: &'a batch::Header,
+    json: bool,
+}
+
+impl Shown<'_> {
+    fn records(&self, mut bytes: &[u8], left: &mut usize, out: &mut Output) -> Result<()> {
+        for offset in self.batch.base_offset..self.batch.end() {
+            if *left == 0 {
+                return if self.json { Ok(()) } else { out.line("  … more records: raise --limit to see them") };
+            }
+            *left -= 1;
+            let record = Record::decode(&mut bytes).map_err(|error| damaged(self.path, self.at, &error.to_string()))?;
+            self.record(offset, &describe(&record), out)?;
         }
-        *left -= 1;
-        let record = Record::decode(&mut bytes).map_err(|error| damaged(path, at, &error.to_string()))?;
-        println!("  {offset}  {}", describe(&record));
+        Ok(())
     }
-    Ok(())
+
+    /// The first word of a description is the kind of the record.
+    fn record(&self, offset: u64, text: &str, out: &mut Output) -> Result<()> {
+        if !self.json {
+            return out.line(format_args!("  {offset}  {text}"));
+        }
+        let (kind, text) = text.split_once(' ').unwrap_or((text, ""));
+        out.json(&json!({
+            "offset": offset, "batchAt": self.at, "epoch": self.batch.epoch,
+            "logTime": moment(self.batch.log_time_ms), "record": kind, "text": text.trim_start(),
+        }))
+    }
 }
 
 fn describe(record: &Record<'_>) -> String {

@@ -1,7 +1,9 @@
 //! A data directory for a person: how far its store has come, and the counters in it.
 
-use super::{moment, readable};
+use super::moment;
 use crate::failure::{Failure, Result};
+use crate::output::{Output, readable};
+use serde_json::json;
 use std::path::Path;
 use tally_core::aggregate::{ReplayError, State};
 use tally_core::cell::Row;
@@ -17,7 +19,7 @@ const CACHE_BYTES: u64 = 16 << 20;
 const NAMES_PER_PAGE: usize = 1000;
 
 /// Shows the checkpoint and up to `limit` counters.
-pub fn show(path: &Path, limit: usize) -> Result<()> {
+pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<()> {
     let data = DataDir::view(path).map_err(|error| unreadable(path, error))?;
     let (identity, hasher) = (data.identity.of_store(), data.identity.hasher());
     let store = LocalStore::view(&data.store(), identity, CACHE_BYTES).map_err(|error| unreadable(path, error))?;
@@ -25,54 +27,95 @@ pub fn show(path: &Path, limit: usize) -> Result<()> {
         return Err(unreadable(path, "its store was never finished: start a server on it once"));
     };
     let checkpoint = store.checkpoint().map_err(|error| unreadable(path, error))?;
-    println!("data directory {}", path.display());
-    match &checkpoint {
-        Some(checkpoint) => show_checkpoint(checkpoint, hasher).map_err(|error| unreadable(path, error))?,
-        None => println!("  no checkpoint yet: everything is in the log"),
+    if !json {
+        out.line(format_args!("data directory {}", path.display()))?;
     }
-    show_counters(&store, &hasher, limit).map_err(|error| unreadable(path, error))
+    match &checkpoint {
+        Some(checkpoint) => {
+            let facts = facts(checkpoint, hasher).map_err(|error| unreadable(path, error))?;
+            show_checkpoint(&facts, json, out)?;
+        }
+        None if json => out.json(&json!({"checkpoint": null}))?,
+        None => out.line("  no checkpoint yet: everything is in the log")?,
+    }
+    Counters { path, store: &store, hasher: &hasher, json }.show(limit, out)
 }
 
-fn show_checkpoint(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<(), ReplayError> {
+/// What a checkpoint says: names of facts and the facts, and the configuration.
+struct Facts {
+    facts: Vec<(&'static str, String)>,
+    yaml: String,
+}
+
+fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Facts, ReplayError> {
     let mut state = State::new(hasher);
     let read_from = state.resume(&checkpoint.state)?;
     state.resumed()?;
     let (declarations, ledger) = (state.declarations(), &state.ledger);
-    println!("  checkpoint     everything before position {}", checkpoint.position);
-    println!("  log            is read from record {read_from} on");
-    println!("  log time       {}", moment(state.log_time_ms()));
-    println!("  counters       {}", checkpoint.counters);
-    println!("  generation     {}", state.corrections.generation);
-    println!("  event ids      {}", ledger.claims.len());
-    println!("  entities       {}", ledger.entities.len());
-    println!("  idempotency    {} keys", ledger.answers.len());
-    println!("  parked         {} sums of late entries", state.contracts.parked.len());
-    println!("  configuration  version {}", declarations.version());
-    declarations.yaml().lines().for_each(|line| println!("    {line}"));
-    Ok(())
+    let facts = vec![
+        ("checkpoint", format!("everything before position {}", checkpoint.position)),
+        ("log", format!("is read from record {read_from} on")),
+        ("log time", moment(state.log_time_ms())),
+        ("counters", checkpoint.counters.to_string()),
+        ("generation", state.corrections.generation.to_string()),
+        ("event ids", ledger.claims.len().to_string()),
+        ("entities", ledger.entities.len().to_string()),
+        ("idempotency", format!("{} keys", ledger.answers.len())),
+        ("parked", format!("{} sums of late entries", state.contracts.parked.len())),
+        ("configuration", format!("version {}", declarations.version())),
+    ];
+    Ok(Facts { facts, yaml: declarations.yaml().to_owned() })
 }
 
-fn show_counters(
-    store: &LocalStore,
-    hasher: &CellHasher,
-    limit: usize,
-) -> std::result::Result<(), tally_storage::store::Error> {
-    let mut shown = 0;
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let names = store.names(b"", after.as_deref(), NAMES_PER_PAGE)?;
-        let Some(last) = names.last() else { return Ok(()) };
-        after = Some(last.clone());
-        for name in &names {
-            if shown == limit {
-                println!("  … more counters: raise --limit to see them");
-                return Ok(());
-            }
-            if let Some(row) = store.get(hasher.key(name))? {
-                println!("  {}  {}", readable(name), describe(&row));
-                shown += 1;
+fn show_checkpoint(Facts { facts, yaml }: &Facts, json: bool, out: &mut Output) -> Result<()> {
+    if json {
+        let mut members: serde_json::Map<String, serde_json::Value> =
+            facts.iter().map(|(name, fact)| (name.replace(' ', "_"), fact.as_str().into())).collect();
+        members.insert("yaml".to_owned(), yaml.as_str().into());
+        return out.json(&members);
+    }
+    for (name, fact) in facts {
+        out.line(format_args!("  {name:<14} {fact}"))?;
+    }
+    yaml.lines().try_for_each(|line| out.line(format_args!("    {line}")))
+}
+
+/// The counters of a store, in the order of their ids.
+struct Counters<'a> {
+    path: &'a Path,
+    store: &'a LocalStore,
+    hasher: &'a CellHasher,
+    json: bool,
+}
+
+impl Counters<'_> {
+    fn show(&self, limit: usize, out: &mut Output) -> Result<()> {
+        let mut shown = 0;
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let names = self.store.names(b"", after.as_deref(), NAMES_PER_PAGE);
+            let names = names.map_err(|error| unreadable(self.path, error))?;
+            let Some(last) = names.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for name in &names {
+                if shown == limit {
+                    return if self.json { Ok(()) } else { out.line("  … more counters: raise --limit to see them") };
+                }
+                let row = self.store.get(self.hasher.key(name)).map_err(|error| unreadable(self.path, error))?;
+                if let Some(row) = row {
+                    self.counter(name, &row, out)?;
+                    shown += 1;
+                }
             }
         }
+    }
+
+    fn counter(&self, name: &[u8], row: &Row, out: &mut Output) -> Result<()> {
+        if !self.json {
+            return out.line(format_args!("  {}  {}", readable(name), describe(row)));
+        }
+        let expires = row.expiry.as_ref().map(|expiry| moment(expiry.at_ms));
+        out.json(&json!({"id": readable(name), "value": row.value, "expires": expires}))
     }
 }
 

@@ -1,0 +1,74 @@
+//! The binary, and a server of it.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+pub fn tally(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tally")).args(args).output().unwrap()
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A served data directory; killed when dropped.
+pub struct Served {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    pub banner: String,
+    pub resp: String,
+}
+
+impl Served {
+    pub fn start(command: &[&str]) -> Served {
+        Served::start_with(command, Stdio::null())
+    }
+
+    pub fn start_with(command: &[&str], stderr: Stdio) -> Served {
+        let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tally"))
+            .args(command)
+            .args(ports)
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut banner = String::new();
+        while !banner.ends_with("ready\n") {
+            assert!(output.read_line(&mut banner).unwrap() > 0, "the server ended early:\n{banner}");
+        }
+        let resp = banner.split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let resp = resp.unwrap_or_default().to_owned();
+        Served { child, output, banner, resp }
+    }
+
+    pub fn on(data: &Path) -> Served {
+        Served::start(&["serve", "--memory", "256MiB", "--data", data.to_str().unwrap()])
+    }
+
+    pub fn client(&self, args: &[&str]) -> Output {
+        tally(&[args, &["--server", &self.resp]].concat())
+    }
+
+    /// Asks the server to stop; answers its exit code and what it still printed.
+    pub fn stop(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
