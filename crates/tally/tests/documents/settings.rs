@@ -38,6 +38,7 @@ fn the_guide_says_when_a_checkpoint_is_due() {
         checkpoint_cells,
         checkpoint_names_bytes,
         checkpoint_ledger_rows,
+        checkpoint_retry,
         ..
     } = EngineOptions::default();
     let millions = |n: u64| format!("{} million", n / 1_000_000);
@@ -46,6 +47,7 @@ fn the_guide_says_when_a_checkpoint_is_due() {
         ("checkpoint_cells", format!("{} changed counters", millions(checkpoint_cells))),
         ("checkpoint_names_bytes", format!("{} MiB of new ids", checkpoint_names_bytes >> 20)),
         ("checkpoint_ledger_rows", format!("{} changed rows of the ledger", millions(checkpoint_ledger_rows as u64))),
+        ("checkpoint_retry", format!("tried again after {} s", checkpoint_retry.as_secs())),
     ];
     let page = Page::open("docs/guide/operations.md");
     let section = page.section("## Checkpoints and restart");

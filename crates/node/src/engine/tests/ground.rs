@@ -27,7 +27,7 @@ impl Ground {
         }
         let open_log = |from_offset| {
             let segment_bytes = self.segment_bytes;
-            let options = LogOptions { segment_bytes, new_log_id: 9, from_offset, ..LogOptions::default() };
+            let options = LogOptions { segment_bytes, log_id: 9, from_offset, ..LogOptions::default() };
             let log = LocalLog::open_on(self.disk.clone(), options)?.0;
             self.log.replace(Some(log.handle()));
             Ok(log)
