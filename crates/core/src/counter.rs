@@ -191,6 +191,11 @@ impl Declarations {
         self.find(&id[..name_len]).map(|index| self.counter(index))
     }
 
+    /// The types of events that feed a counter, in the order of the file; one that feeds several comes again.
+    pub fn event_types(&self) -> impl Iterator<Item = &str> {
+        self.counters.iter().flat_map(|counter| &counter.rules).map(|rule| &*rule.on)
+    }
+
     /// The counters that events of a type feed, in the order of the file.
     #[inline]
     pub fn listeners(&self, event_type: &str) -> &[Listener] {

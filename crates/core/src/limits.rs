@@ -155,6 +155,12 @@ pub const ENTRIES_PER_REQUEST_MAX: usize = 1_000_000;
 /// Rejections that one answer spells out; the rest is counted.
 pub const REJECTIONS_SHOWN_MAX: usize = 100;
 
+/// Event types that one answer names because no counter listens to them; the events are counted all the same.
+pub const UNMATCHED_TYPES_SHOWN_MAX: usize = 20;
+
+/// Event types without a counter that have a metric of their own; those that come later share one.
+pub const UNMATCHED_TYPES_KEPT_MAX: usize = 100;
+
 /// How much of a client's own text a RESP error repeats, in bytes.
 pub const RESP_ECHO_BYTES_MAX: usize = 128;
 

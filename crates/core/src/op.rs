@@ -104,6 +104,8 @@ pub enum Answer {
     Duplicate,
     /// The same id stood before, with another content.
     Conflict,
+    /// The answer to a `Claim` whose id stood before: with which content, hashed, and when.
+    Claimed { content: u64, at_ms: u64 },
     /// The same `AddOnce` stood before: what it answered then.
     Repeated(i64),
     /// The same id stood before, with another delta.

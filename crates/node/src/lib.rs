@@ -6,3 +6,4 @@ pub mod data_dir;
 pub mod engine;
 pub mod frontend;
 pub mod metrics;
+mod seldom;

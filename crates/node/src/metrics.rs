@@ -5,8 +5,10 @@
 //! ([`balance`]), so it is of one moment and survives a restart.
 
 mod balance;
+mod unmatched;
 
 pub use balance::{Balances, Sum, Sums};
+pub use unmatched::Unmatched;
 
 use crate::engine::Trouble;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -29,6 +31,7 @@ pub struct Metrics {
     pub events_invalid: Counter,
     /// Events that no counter listens to.
     pub events_unmatched: Counter,
+    pub unmatched: Unmatched,
     /// Where entries ended, as of the last scrape.
     pub balances: Arc<Balances>,
     pub resp_commands: Counter,
@@ -103,6 +106,7 @@ impl Metrics {
             events: counter(r, "events", "Events received"),
             events_invalid: counter(r, "events_invalid", "Events that could not be read"),
             events_unmatched: counter(r, "events_unmatched", "Events that no counter listens to"),
+            unmatched: Unmatched::register(r),
             balances,
             resp_commands: counter(r, "resp_commands", "Commands of the Redis protocol"),
             commits: counter(r, "commits", "Commits to the log"),

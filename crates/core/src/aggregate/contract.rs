@@ -254,10 +254,9 @@ impl State {
             self.ledger.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
             return Answer::Yes;
         }
-        if let Some(known) = known {
-            self.audit(index, known, entries, stamp, batch);
-        }
-        Answer::No
+        let Some(known) = known else { return Answer::No };
+        self.audit(index, known, entries, stamp, batch);
+        Answer::Claimed { content: known.content, at_ms: known.at_ms }
     }
 
     fn would_overflow(&self, op: &Op) -> bool {

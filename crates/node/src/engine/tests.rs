@@ -337,6 +337,14 @@ async fn check(engine: &Engine, model: &Model) {
     }
 }
 
+/// The model does not know when an id was first seen, nor how its content is hashed.
+fn without_first(answer: Answer) -> Answer {
+    match answer {
+        Answer::Claimed { .. } => Answer::No,
+        other => other,
+    }
+}
+
 /// Lives through `lives` up to the next restart or crash; answers what is left to live.
 async fn live(engine: &Engine, model: &mut Model, lives: &mut std::vec::IntoIter<Life>) {
     check(engine, model).await;
@@ -345,7 +353,8 @@ async fn live(engine: &Engine, model: &mut Model, lives: &mut std::vec::IntoIter
             Life::Submit(steps) => {
                 let committed = engine.submit(submission(&steps, engine)).await.unwrap();
                 let expected: Vec<_> = steps.iter().flat_map(|step| apply(model, step)).collect();
-                assert_eq!(committed.answers, expected, "{steps:?}");
+                let answers: Vec<_> = committed.answers.iter().map(|answer| without_first(*answer)).collect();
+                assert_eq!(answers, expected, "{steps:?}");
             }
             Life::Checkpoint => engine.checkpoint(Wanted::Everything).await.unwrap(),
             Life::Scan => assert_eq!(contents(engine).await, values(model)),

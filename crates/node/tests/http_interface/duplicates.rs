@@ -55,6 +55,19 @@ fn a_repeated_event_is_dropped_and_written_to_the_audit() {
     assert_eq!((&outcome["duplicate"], &outcome["conflict"], &outcome["counted"]), (&json!(2), &json!(2), &json!(0)));
     assert_eq!((node.value("impressions:a7"), node.value("impressions:a8"), node.value("spend:c")), (1, 0, 1));
 
+    // The answer says which events they were, and what stood there before.
+    for (list, index) in [("duplicates", 0), ("conflicts", 1)] {
+        let shown = outcome[list].as_array().unwrap();
+        let counters: Vec<_> = shown.iter().map(|again| (&again["index"], &again["counter"])).collect();
+        assert_eq!(counters, [(&json!(index), &json!("impressions")), (&json!(index), &json!("spend"))], "{outcome}");
+        assert_eq!(shown[0]["firstContentHash"].as_str().unwrap().len(), 16);
+        assert!(shown[0]["firstSeen"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        assert_eq!(
+            shown[0]["firstContentHash"], outcome["duplicates"][0]["firstContentHash"],
+            "of the first, not of this"
+        );
+    }
+
     let page = list(&node, "");
     assert_eq!(page["total"], 2);
     let [conflict, duplicate] = page["duplicates"].as_array().unwrap().as_slice() else { panic!("{page}") };

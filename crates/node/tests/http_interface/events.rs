@@ -120,3 +120,55 @@ fn what_was_counted_shows_in_the_metrics() {
         assert!(metrics.text().contains(line), "{line} is missing in\n{}", metrics.text());
     }
 }
+
+#[test]
+fn a_misspelt_type_is_named_with_the_one_that_may_be_meant() {
+    let node = TestNode::start();
+    let veiwed = r#"{"type":"video.veiwed","dimensions":{"video":"a","country":"DE"}}"#;
+    let body = format!("{}\n{veiwed}\n{veiwed}\n{{\"type\":\"purchase\"}}", view("a", "DE"));
+    let outcome = node.post("/v1/events", &body).ok();
+    check_balance(&outcome);
+    assert_eq!((&outcome["unmatched"], &outcome["counted"]), (&json!(3), &json!(2)));
+    let expected = json!([
+        {"type": "video.veiwed", "events": 2, "index": 1, "nearest": "video.viewed"},
+        {"type": "purchase", "events": 1, "index": 3},
+    ]);
+    assert_eq!(outcome["unmatchedTypes"], expected);
+    let metrics = node.get("/metrics").text().to_owned();
+    for line in [r#"tally_events_unmatched_by_type_total{type="video.veiwed"} 2"#, "tally_events_unmatched_total 3"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(node.post("/v1/events", view("a", "DE")).ok().get("unmatchedTypes").is_none());
+    // Types are bounded, and so is what is said about them.
+    let many: String = (0..300).map(|n| format!("{{\"type\":\"{n}{}\"}}\n", "x".repeat(1000))).collect();
+    let outcome = node.post("/v1/events", many).ok();
+    assert_eq!(outcome["unmatched"], 300);
+    assert_eq!(outcome["unmatchedTypes"].as_array().unwrap().len(), 20);
+    let lines = node.get("/metrics").text().lines().filter(|line| line.contains("unmatched_by_type_total{")).count();
+    assert!(lines <= 101, "{lines}");
+}
+
+#[test]
+fn a_strict_request_counts_all_or_nothing() {
+    let node = TestNode::start();
+    let good = view("a", "DE");
+    for (bad, invalid, unmatched, rejected, named) in [
+        ("nonsense", 1, 0, 0, "expected an object"),
+        (r#"{"type":"video.veiwed"}"#, 0, 1, 0, "did you mean \"video.viewed\"?"),
+        (r#"{"type":"video.viewed","dimensions":{"video":"a"}}"#, 0, 0, 1, "country"),
+    ] {
+        let answer = node.post("/v1/events?strict=true", format!("{good}\n{bad}"));
+        let detail = answer.problem(422, "not-all-countable");
+        assert!(detail.contains(named), "{detail}");
+        let body = answer.json();
+        let counts = ["events", "invalid", "unmatched", "rejectedCount"].map(|name| body[name].as_u64().unwrap());
+        assert_eq!(counts, [2, invalid, unmatched, rejected], "{body}");
+        assert_eq!(node.value("views:a"), 0, "{bad}");
+        node.post("/v1/events?strict=false", bad);
+    }
+    node.post("/v1/events?strict=true", "[]").problem(400, "invalid-body");
+    node.post("/v1/events?strict=yes", &good).problem(400, "invalid-parameter");
+    let before = node.value("views:a");
+    assert_eq!(node.post("/v1/events?strict=true", format!("{good}\n{good}")).ok()["counted"], 4);
+    assert_eq!(node.value("views:a"), before + 2);
+}

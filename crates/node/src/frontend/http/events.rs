@@ -7,18 +7,26 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
 use tally_core::event::body::{BodyError, BodyReader, Form};
 use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENTS_PER_REQUEST_MAX};
 
 use super::Api;
 use super::body::{Pieces, content_length};
 use super::guard::is_lines;
+use super::parameters::Parameters;
 use super::problem::{Kind, Problem};
 use crate::metrics::Metrics;
+use crate::seldom::Seldom;
 use batch::{Batch, Outcome};
 
 mod batch;
+
+/// How often a line in the log says that events feed no counter.
+const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts events
 ///
@@ -29,14 +37,25 @@ mod batch;
 #[utoipa::path(post, path = "/v1/events", tag = "events",
     request_body(content = String, content_type = "application/x-ndjson",
         example = r#"{"type":"video.viewed","dimensions":{"video":"v42"}}"#),
+    params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read, or an entry would be rejected, or an event feeds no counter, nothing is counted, and the answer is a 422 that names them")),
     responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
-pub async fn events(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Outcome>, Problem> {
+pub async fn events(
+    State(api): State<Api>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Outcome>, Problem> {
+    let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());
     batch.expect(content_length(&headers).unwrap_or(0));
     let reader = BodyReader::new(form(&headers), api.engine.clock().arrival());
     if let Err(problem) = read(&mut pieces, reader, &mut batch).await {
         return Err(pieces.refuse(problem).await);
+    }
+    if is_strict && let Some(faults) = batch.faults() {
+        observe(&api.metrics, faults);
+        return Err(not_all(faults));
     }
     let outcome = commit(&api, batch).await?;
     observe(&api.metrics, &outcome);
@@ -88,26 +107,70 @@ impl From<BodyError> for Problem {
     }
 }
 
+fn no_events() -> Problem {
+    Problem::new(Kind::InvalidBody, "the body has no events; send one such as {\"type\":\"video.viewed\"}")
+}
+
 fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
     if outcome.events == 0 {
-        let detail = "the body has no events; send one such as {\"type\":\"video.viewed\"}";
-        return Err(Problem::new(Kind::InvalidBody, detail));
+        return Err(no_events());
     }
     if outcome.invalid < outcome.events {
         return Ok(Json(outcome));
     }
     let first = outcome.rejected.first().map_or("", |rejected| rejected.reason.as_str());
-    let rejected = serde_json::to_value(&outcome.rejected).expect("strings and numbers are JSON");
     Err(Problem::new(Kind::NoValidEvent, format!("none of {} events can be read; the first: {first}", outcome.events))
         .with("events", outcome.events)
         .with("invalid", outcome.invalid)
-        .with("rejected", rejected))
+        .with("rejected", json(&outcome.rejected)))
+}
+
+/// Why a request that wants all or nothing gets nothing.
+fn not_all(faults: &Outcome) -> Problem {
+    let Outcome { events, invalid, unmatched, rejected_count, .. } = *faults;
+    if events == 0 {
+        return no_events();
+    }
+    let unmatched_type = faults.unmatched_types.first().map(|unmatched| unmatched.says());
+    let first = faults.rejected.first().map(|rejected| rejected.reason.clone()).or(unmatched_type).unwrap_or_default();
+    let detail = format!(
+        "of {events} events {invalid} cannot be read and {unmatched} feed no counter, and {rejected_count} entries would be rejected, \
+         so nothing was counted; the first: {first}"
+    );
+    Problem::new(Kind::NotAllCountable, detail)
+        .with("events", events)
+        .with("invalid", invalid)
+        .with("unmatched", unmatched)
+        .with("rejectedCount", rejected_count)
+        .with("rejected", json(&faults.rejected))
+        .with("unmatchedTypes", json(&faults.unmatched_types))
+}
+
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("strings and numbers are JSON")
 }
 
 fn observe(metrics: &Metrics, outcome: &Outcome) {
     metrics.events.inc_by(outcome.events);
     metrics.events_invalid.inc_by(outcome.invalid);
     metrics.events_unmatched.inc_by(outcome.unmatched);
+    if outcome.unmatched > 0 {
+        observe_unmatched(metrics, outcome);
+    }
+}
+
+#[cold]
+fn observe_unmatched(metrics: &Metrics, outcome: &Outcome) {
+    static TOLD: Seldom = Seldom::new(UNMATCHED_TOLD_EVERY);
+    let mut named = 0;
+    for unmatched in &outcome.unmatched_types {
+        metrics.unmatched.count(&unmatched.r#type, unmatched.events);
+        named += unmatched.events;
+    }
+    metrics.unmatched.count_others(outcome.unmatched - named);
+    if let Some(first) = outcome.unmatched_types.first().filter(|_| TOLD.is_due()) {
+        tracing::warn!(events = outcome.unmatched, "{}; /metrics counts such events by their type", first.says());
+    }
 }
 
 #[cfg(test)]

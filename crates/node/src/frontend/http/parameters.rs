@@ -31,6 +31,10 @@ impl Parameters {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    pub fn flag(&self, name: &str) -> Result<bool, Problem> {
+        self.text(name).map_or(Ok(false), |value| value.parse().map_err(|_| refused(name, value, "send true or false")))
+    }
+
     pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let Some(value) = self.text(name) else { return Ok(None) };
         value.parse().map(Some).map_err(|_| refused(name, value, "send a whole number such as 7"))

@@ -27,6 +27,7 @@ pub enum Kind {
     InvalidId,
     InvalidParameter,
     NoValidEvent,
+    NotAllCountable,
     Unauthorized,
     ForeignOrigin,
     UnknownHost,
@@ -72,6 +73,9 @@ impl Kind {
             Kind::InvalidId => ("invalid-id", S::BAD_REQUEST, "This is no counter id"),
             Kind::InvalidParameter => ("invalid-parameter", S::BAD_REQUEST, "A query parameter cannot be used"),
             Kind::NoValidEvent => ("no-valid-event", S::BAD_REQUEST, "None of the events can be read"),
+            Kind::NotAllCountable => {
+                ("not-all-countable", S::UNPROCESSABLE_ENTITY, "Not all of it can be counted, so nothing was")
+            }
             Kind::Unauthorized => ("unauthorized", S::UNAUTHORIZED, "A token is needed"),
             Kind::ForeignOrigin => ("foreign-origin", S::FORBIDDEN, "A page of another site asks"),
             Kind::UnknownHost => ("unknown-host", S::MISDIRECTED_REQUEST, "The server is not known by this name"),

@@ -10,9 +10,13 @@ use tally_core::counter::{Declarations, Rejection, Stager};
 use tally_core::event::body::Sink;
 use tally_core::event::{Event, EventError};
 use tally_core::id::CellHasher;
-use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX};
+use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX, UNMATCHED_TYPES_SHOWN_MAX};
+use tally_core::nearest::nearest;
 use tally_core::op::{Answer, Op, OpKind, Stamp, Submission};
 use tally_core::position::Position;
+
+use super::super::envelope::rfc3339;
+use super::super::problem::quoted;
 
 /// Room that is made in advance for what the sender promises to send; a promise is no reason to make more.
 const EXPECTED_BYTES_MAX: u64 = 1024 * 1024;
@@ -38,6 +42,18 @@ pub struct Outcome {
     pub late: u64,
     /// The first rejected entries and invalid events, up to 100.
     pub rejected: Vec<Rejected>,
+    /// Types of events that no counter listens to, up to 20; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unmatched_types: Vec<UnmatchedType>,
+    /// The first entries that stood before, up to 100; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub duplicates: Vec<Again>,
+    /// The first entries whose event id stood before with another content, up to 100; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub conflicts: Vec<Again>,
     /// The position in the log behind the events; only if there were good ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "1-0-4711")]
@@ -52,6 +68,47 @@ pub struct Rejected {
     /// The counter that does not count it; none if the event could not be read at all.
     pub counter: Option<String>,
     pub reason: String,
+}
+
+/// A type of events that no counter listens to.
+#[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct UnmatchedType {
+    #[schema(example = "video.veiwed")]
+    pub r#type: String,
+    /// How many events of the request have it.
+    pub events: u64,
+    /// The first of them.
+    pub index: usize,
+    /// The type that may be meant: the one most like it to which a counter listens; left out if there is none like it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "video.viewed")]
+    pub nearest: Option<String>,
+}
+
+impl UnmatchedType {
+    /// The same for people.
+    pub fn says(&self) -> String {
+        let meant = self.nearest.as_ref().map(|nearest| format!("; did you mean {nearest:?}?")).unwrap_or_default();
+        format!("no counter listens to events of type {:?}{meant}", self.r#type)
+    }
+}
+
+/// An entry that did not count because it stood before.
+#[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Again {
+    /// Which event of the request.
+    pub index: usize,
+    /// The counter that does not count it again.
+    pub counter: String,
+    /// When its event id was first seen; only a persistent counter knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    pub first_seen: Option<String>,
+    /// The hash of type, dimensions and delta as they first came, in 16 hexadecimal digits; only a persistent counter knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9a275e3f454930d1")]
+    pub first_content_hash: Option<String>,
 }
 
 /// Where an operation comes from.
@@ -101,6 +158,18 @@ impl Batch {
         std::mem::take(&mut self.submission)
     }
 
+    /// What is known to be wrong with the request before anything of it is counted; `None` if nothing is.
+    pub fn faults(&mut self) -> Option<&Outcome> {
+        let rejected = self.submission.ops.iter().filter(|op| op.kind == OpKind::Reject).count() as u64;
+        let outcome = &mut self.outcome;
+        if outcome.invalid + outcome.unmatched + rejected == 0 {
+            return None;
+        }
+        outcome.rejected_count = rejected;
+        self.name_unmatched();
+        Some(&self.outcome)
+    }
+
     /// What became of it all, when each operation has been answered.
     pub fn outcome(mut self, answers: &[Answer], position: Option<Position>) -> Outcome {
         assert_eq!(answers.len(), self.origins.len(), "each operation has one answer");
@@ -124,7 +193,59 @@ impl Batch {
         if overflows > 0 {
             self.show_overflows(answers);
         }
+        if self.outcome.duplicate + self.outcome.conflict > 0 {
+            self.show_repeats(answers);
+        }
+        self.name_unmatched();
         self.outcome
+    }
+
+    #[cold]
+    fn show_repeats(&mut self, answers: &[Answer]) {
+        let declarations = Arc::clone(self.stager.declarations());
+        let Outcome { duplicates, conflicts, .. } = &mut self.outcome;
+        // The claim of an event comes right before the entries that it is for.
+        let mut first = None;
+        for (origin, answer) in self.origins.iter().zip(answers) {
+            let shown = match *answer {
+                Answer::Claimed { content, at_ms } => {
+                    first = Some((origin.event, content, at_ms));
+                    continue;
+                }
+                Answer::Duplicate => &mut *duplicates,
+                Answer::Conflict => &mut *conflicts,
+                _ => continue,
+            };
+            if shown.len() < REJECTIONS_SHOWN_MAX {
+                let known = first.filter(|(event, ..)| *event == origin.event);
+                shown.push(Again {
+                    index: origin.event as usize,
+                    counter: declarations.counter(origin.counter).name.to_string(),
+                    first_seen: known.map(|(_, _, at_ms)| rfc3339(at_ms)),
+                    first_content_hash: known.map(|(_, content, _)| format!("{content:016x}")),
+                });
+            }
+        }
+    }
+
+    #[cold]
+    fn unmatched(&mut self, index: usize, event_type: &str) {
+        let Outcome { unmatched, unmatched_types, .. } = &mut self.outcome;
+        *unmatched += 1;
+        let shown = quoted(event_type);
+        if let Some(known) = unmatched_types.iter_mut().find(|known| known.r#type == shown) {
+            known.events += 1;
+        } else if unmatched_types.len() < UNMATCHED_TYPES_SHOWN_MAX {
+            unmatched_types.push(UnmatchedType { r#type: shown, events: 1, index, nearest: None });
+        }
+    }
+
+    /// Says what may have been meant.
+    fn name_unmatched(&mut self) {
+        let declarations = self.stager.declarations();
+        for unmatched in &mut self.outcome.unmatched_types {
+            unmatched.nearest = nearest(&unmatched.r#type, declarations.event_types()).map(str::to_owned);
+        }
     }
 
     #[cold]
@@ -163,11 +284,14 @@ impl Sink for Batch {
         let record_at = submission.event(event);
         let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
         let staged = stager.stage(event, record_at, submission, &mut reject);
-        outcome.unmatched += u64::from(staged.entries + staged.rejected == 0);
+        let is_unmatched = staged.entries + staged.rejected == 0;
         let ops = &submission.ops[origins.len()..];
         let is_entry = |op: &Op| op.kind != OpKind::Claim;
-        let event = index as u32;
-        origins.extend(ops.iter().map(|op| Origin { event, counter: op.counter, is_entry: is_entry(op) }));
+        let number = index as u32;
+        origins.extend(ops.iter().map(|op| Origin { event: number, counter: op.counter, is_entry: is_entry(op) }));
+        if is_unmatched {
+            self.unmatched(index, &event.event_type);
+        }
     }
 }
 
