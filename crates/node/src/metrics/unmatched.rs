@@ -28,6 +28,8 @@ impl Unmatched {
         let unmatched = Unmatched::default();
         let help = "Events that no counter listens to, by their type";
         registry.register("events_unmatched_by_type", help, unmatched.by_type.clone());
+        // It is there before it is needed, so that a rate can be taken of it.
+        unmatched.count_others(0);
         unmatched
     }
 
@@ -38,9 +40,7 @@ impl Unmatched {
 
     /// Events whose type nobody has looked at.
     pub fn count_others(&self, events: u64) {
-        if events > 0 {
-            self.by_type.get_or_create(&EventType { r#type: OTHER.to_owned() }).inc_by(events);
-        }
+        self.by_type.get_or_create(&EventType { r#type: OTHER.to_owned() }).inc_by(events);
     }
 
     fn has_room_for(&self, event_type: &str) -> bool {
