@@ -10,6 +10,7 @@
 mod checkpoint;
 mod contract;
 mod correct;
+mod memory;
 mod need;
 mod parked;
 mod quota;
@@ -28,8 +29,8 @@ use quota::Quota;
 use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
-pub use contract::{Balance, Contracts};
-pub use correct::{Corrections, Unfit};
+pub use contract::{Balance, Contracts, Sums};
+pub use correct::{CorrectionRequest, Corrections, Reverted, Unfit};
 pub use need::{Need, Stored};
 pub use parked::{Parked, ParkedEntry};
 pub use replay::{ReplayError, Replayed};
@@ -134,7 +135,7 @@ impl State {
                 self.contracts.receive(op.counter);
             }
             answers.push(match (op.kind, stamp) {
-                (OpKind::Add, _) => self.add(op, batch.records),
+                (OpKind::Add, _) => self.add_named(op, batch.records),
                 (OpKind::Count, _) => self.count(op, batch.records),
                 (OpKind::Entry, Some(stamp)) => self.entry(op, stamp, batch),
                 (OpKind::Claim, Some(stamp)) => self.claim(index, stamp, batch),
@@ -173,6 +174,16 @@ impl State {
         }
     }
 
+    /// Adds to a counter that a client named.
+    #[inline]
+    fn add_named(&mut self, op: &Op, records: &[u8]) -> Answer {
+        let answer = self.add(op, records);
+        if op.counter != Op::AD_HOC && answer != Answer::Overflow {
+            self.contracts.added(op.counter, op.arg);
+        }
+        answer
+    }
+
     #[cold]
     fn name_created(&mut self, op: &Op, records: &[u8]) {
         match record_at(records, op) {
@@ -196,7 +207,7 @@ impl State {
             Some(known) if known.delta == op.arg => (Answer::Repeated(known.value), BoxKind::Duplicate),
             Some(known) => (Answer::OtherDelta(known.delta), BoxKind::Conflict),
             None if self.answered.used(batch.log_time_ms, keep_ms) >= keys_max => (Answer::Full, BoxKind::Rejected),
-            None => match self.add(op, batch.records) {
+            None => match self.add_named(op, batch.records) {
                 Answer::Value(value) => {
                     let answered = Answered { delta: op.arg, value, at_ms: batch.log_time_ms };
                     self.ledger.answers.put(stamp.key, answered);
@@ -206,7 +217,7 @@ impl State {
                 refused => (refused, BoxKind::Rejected),
             },
         };
-        self.box_named(op, batch.records, kind);
+        self.box_named(op, kind);
         answer
     }
 
@@ -299,9 +310,17 @@ impl State {
     }
 
     fn delete(&mut self, key: CellKey, name: &[u8]) -> Option<i64> {
+        self.forget_history(key);
         let previous = self.table.delete(key)?;
         self.names.deleted(name);
         Some(previous)
+    }
+
+    /// A counter that is deleted takes what corrections did to it along.
+    fn forget_history(&mut self, key: CellKey) {
+        if self.table.mark(key).generation > 0 {
+            self.ledger.steps.forget(key, self.corrections.generation, self.log_time_ms);
+        }
     }
 
     fn expire(&mut self, key: CellKey, name: &[u8], at_ms: u64, condition: ExpireCondition) -> Answer {
@@ -337,7 +356,7 @@ impl State {
         self.names.clear();
         self.ledger.clear();
         self.answered = Quota::default();
-        self.contracts.parked.clear();
+        self.contracts.forget_values();
         self.store_is_void = true;
         Answer::Yes
     }
@@ -347,6 +366,7 @@ impl State {
             && at_ms <= self.log_time_ms
         {
             self.names.deleted(id);
+            self.forget_history(key);
             self.table.delete(key);
         }
     }

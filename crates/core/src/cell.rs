@@ -13,12 +13,14 @@ mod mark;
 mod read;
 mod row;
 mod segment;
+mod spans;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use cut::{Collected, RowChange};
 pub use read::{Cells, SEGMENTS, segment_keys};
+pub use spans::Spans;
 pub use table::{Added, Table};
 
 /// What memory knows about a counter.
@@ -46,12 +48,12 @@ impl Row {
 }
 
 /// What corrections have done to a counter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The last generation that touched it; 0 if none did.
     pub generation: u64,
-    /// The last generation that cleared it; 0 if none did. What was counted before it is not there any more.
-    pub cleared: u64,
+    /// What clears have taken of what was counted.
+    pub spans: Spans,
 }
 
 /// When a counter expires. It carries the counter's id, since expiry starts from the clock and not from a request.

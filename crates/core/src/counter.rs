@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 pub use meaning::Meaning;
 pub use resolve::{IdError, Target};
 pub use schema::schema;
-pub use settings::{Dedup, Durability, Field, Idempotency, Lateness};
+pub use settings::{Clocks, Dedup, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
 pub use yaml::ConfigError;
 
@@ -124,6 +124,7 @@ pub struct Declarations {
     yaml: Box<str>,
     counters: Vec<Counter>,
     idempotency: Idempotency,
+    clocks: Clocks,
     by_name: HashMap<Box<[u8]>, u16>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
 }
@@ -131,9 +132,14 @@ pub struct Declarations {
 impl Declarations {
     /// Reads a configuration. Its version is 0 until [`Self::with_version`] says otherwise.
     pub fn parse(yaml: &str) -> Result<Declarations, ConfigError> {
-        let (counters, idempotency) = declare::configuration(yaml)?;
-        let mut declarations = Declarations { yaml: yaml.into(), idempotency, ..Declarations::default() };
-        for counter in counters {
+        let configuration = declare::configuration(yaml)?;
+        let mut declarations = Declarations {
+            yaml: yaml.into(),
+            idempotency: configuration.idempotency,
+            clocks: configuration.clocks,
+            ..Declarations::default()
+        };
+        for counter in configuration.counters {
             declarations.add(counter);
         }
         Ok(declarations)
@@ -176,6 +182,10 @@ impl Declarations {
         self.idempotency
     }
 
+    pub fn clocks(&self) -> Clocks {
+        self.clocks
+    }
+
     /// Counter `index`, as operations and [`Target::Declared`] name it.
     pub fn counter(&self, index: u16) -> &Counter {
         &self.counters[usize::from(index)]
@@ -187,8 +197,13 @@ impl Declarations {
 
     /// The counter that a canonical id is a cell of; `None` if it is ad hoc.
     pub fn counter_of(&self, id: &[u8]) -> Option<&Counter> {
+        self.index_of(id).map(|index| self.counter(index))
+    }
+
+    /// The same, as an index.
+    pub fn index_of(&self, id: &[u8]) -> Option<u16> {
         let name_len = memchr::memchr(crate::id::SEPARATOR, id).unwrap_or(id.len());
-        self.find(&id[..name_len]).map(|index| self.counter(index))
+        self.find(&id[..name_len])
     }
 
     /// The types of events that feed a counter, in the order of the file; one that feeds several comes again.

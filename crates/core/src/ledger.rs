@@ -26,7 +26,7 @@ pub use audit::{Duplicate, DuplicatePlace, Duplicates};
 pub use boxes::{BoxKind, Boxes, KeyBoxes, merge};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal};
 pub use cut::{Change, LedgerCut, LedgerRow};
-pub use history::{Step, Steps};
+pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use journal::Journal;
 pub use key::{LedgerKey, LedgerKind};
 pub use layer::Layer;

@@ -196,8 +196,8 @@ pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;
 /// `idempotency.maxKeys`.
 pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
 
-/// How far ahead of its arrival an event may claim to have happened, in milliseconds.
-pub const CLOCK_AHEAD_MS_MAX: i64 = 5 * 60 * 1000;
+/// `clocks.ahead`, in milliseconds: up to a day.
+pub const CLOCK_AHEAD_MS_MAX: u64 = 86_400_000;
 
 /// How far the wall clock may step ahead of the time of the log and be followed at once, in milliseconds; and how far it may
 /// be behind at a start.
@@ -217,6 +217,13 @@ pub const STREAM_SHARE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Counters that one correction changes.
 pub const CORRECTION_DELTAS_MAX: usize = 100_000;
+
+/// Clears of one key that can still be reverted, about: beyond it the oldest are joined.
+pub const SPANS_MAX: usize = 64;
+
+/// Rejected `display` entries of a counter's two windows of which it is remembered that they claimed nothing; beyond it a
+/// rejected entry counts as seen.
+pub const REJECTED_KEPT_MAX: usize = 65_536;
 
 /// The reason of a correction, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;

@@ -49,12 +49,15 @@ pub struct Op {
     pub arg: i64,
     /// Where its record begins in the bytes of its batch. Meaningless for reads.
     pub record: u32,
-    /// For entries: which declared counter, as an index into the configuration.
+    /// For entries and additions: which declared counter, as an index into the configuration; [`Op::AD_HOC`] if none.
     pub counter: u16,
     pub kind: OpKind,
 }
 
 impl Op {
+    /// The counter of operations that belong to no declared one.
+    pub const AD_HOC: u16 = u16::MAX;
+
     /// Reads leave no trace in the log and need no sync.
     pub fn is_read(&self) -> bool {
         matches!(self.kind, OpKind::Get | OpKind::Ttl)
@@ -82,6 +85,32 @@ pub struct Stamp {
     pub number: u64,
     /// When it happened, as the client says; when it was received, if the client says nothing.
     pub time_ms: i64,
+    /// When it was received.
+    pub received_ms: u64,
+}
+
+impl Stamp {
+    /// Of something that is known by a key alone.
+    pub fn of_key(key: CellKey) -> Stamp {
+        Stamp { key, number: 0, time_ms: 0, received_ms: 0 }
+    }
+}
+
+/// A counter that a client adds to by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct<'a> {
+    pub cell: CellKey,
+    pub name: &'a [u8],
+    /// Which declared counter it is a cell of; [`Op::AD_HOC`] if none.
+    pub counter: u16,
+    /// The counter's own; `None`: as the node.
+    pub durability: Option<Durability>,
+}
+
+impl<'a> Direct<'a> {
+    pub fn ad_hoc(cell: CellKey, name: &'a [u8]) -> Direct<'a> {
+        Direct { cell, name, counter: Op::AD_HOC, durability: None }
+    }
 }
 
 /// What became of an operation.
@@ -233,20 +262,27 @@ impl Submission {
     }
 
     pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
-        self.add_to(cell, name, delta, None);
+        self.add_to(&Direct::ad_hoc(cell, name), delta);
     }
 
-    /// Adds to a counter that may have a durability of its own.
-    pub fn add_to(&mut self, cell: CellKey, name: &[u8], delta: i64, durability: Option<Durability>) {
-        let at = self.record(&Record::Add { name, delta });
-        self.op(OpKind::Add, cell, delta, at);
-        self.needs.entry(Mode::Simple, durability);
+    /// Adds to a counter that may be declared.
+    #[inline]
+    pub fn add_to(&mut self, to: &Direct<'_>, delta: i64) {
+        self.direct(OpKind::Add, to, delta, &Record::Add { name: to.name, delta });
     }
 
-    /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it.
-    pub fn add_once(&mut self, cell: CellKey, name: &[u8], delta: i64, key: CellKey, id: &[u8]) {
-        self.record_op(OpKind::AddOnce, cell, delta, &Record::AddOnce { name, id, delta });
-        self.stamps.push(Stamp { key, number: 0, time_ms: 0 });
+    /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes
+    /// nothing about where the counter's changes have to be when they are answered.
+    pub fn add_once(&mut self, to: &Direct<'_>, delta: i64, key: CellKey, id: &[u8]) {
+        self.direct(OpKind::AddOnce, to, delta, &Record::AddOnce { name: to.name, id, delta });
+        self.stamps.push(Stamp::of_key(key));
+    }
+
+    #[inline]
+    fn direct(&mut self, kind: OpKind, to: &Direct<'_>, delta: i64, record: &Record<'_>) {
+        let record = self.record(record);
+        self.ops.push(Op { cell: to.cell, arg: delta, record, counter: to.counter, kind });
+        self.needs.entry(Mode::Simple, to.durability);
     }
 
     pub fn set(&mut self, cell: CellKey, name: &[u8], value: i64, condition: SetCondition, expiry: Expiry) {
@@ -288,7 +324,7 @@ impl Submission {
     }
 
     pub fn op(&mut self, kind: OpKind, cell: CellKey, arg: i64, record: u32) {
-        self.ops.push(Op { cell, arg, record, counter: 0, kind });
+        self.ops.push(Op { cell, arg, record, counter: Op::AD_HOC, kind });
     }
 
     /// Appends another submission behind this one.

@@ -19,7 +19,7 @@ mod thread;
 mod trouble;
 mod writer;
 
-pub use correction::{CorrectionError, CorrectionRequest};
+pub use correction::{CorrectionError, CorrectionRequest, Reverted};
 pub use explain::{Facts, History, Why};
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
@@ -65,6 +65,15 @@ pub struct Reading {
     pub value: i64,
     /// The last correction that touched it, 0 if none did.
     pub generation: u64,
+}
+
+/// What a reader is told about a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `None` if there is no such counter.
+    pub reading: Option<Reading>,
+    /// Late entries that will count with the next run.
+    pub pending: u64,
 }
 
 /// A log to read along with its writer.
@@ -211,6 +220,16 @@ impl Engine {
                 Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, self.shared.clock.now_ms()))
             }
         }
+    }
+
+    /// The same with what is still to come. Only within [`Self::consistently`] do the two belong together.
+    pub async fn see(&self, cell: CellKey) -> Result<Seen, Refusal> {
+        Ok(Seen { reading: self.get(cell).await?, pending: self.pending(cell) })
+    }
+
+    /// How many late entries wait for a counter.
+    pub fn pending(&self, cell: CellKey) -> u64 {
+        self.shared.cells.pending(cell)
     }
 
     /// Makes some reads that see each correction as a whole or not at all.

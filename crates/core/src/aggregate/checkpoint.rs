@@ -2,18 +2,20 @@
 //! watermarks, open proposals, and what is parked. Small, so it is written as a whole each time.
 
 use super::State;
-use super::contract::Kept;
+use super::contract::{Kept, Sums};
+use super::memory::Memory;
 use super::parked::ParkedEntry;
 use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
+use crate::dedup::RejectedEntry;
 use crate::id::CellKey;
 use crate::ledger::{Boxes, Proposal, Row};
 use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 
-/// The first version had nothing behind the number of audited rows.
+/// The first version had no sums of counters, and nothing behind the number of audited rows.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 impl State {
@@ -44,6 +46,9 @@ impl State {
         put_list(&mut out, &parked, put_parked);
         put_varint(&mut out, self.contracts.audited);
         put_varint(&mut out, self.forgotten_before_ms);
+        let rejected: Vec<_> =
+            self.contracts.memories().filter(|memory| memory.dedup.rejected().next().is_some()).collect();
+        put_list(&mut out, rejected, put_rejected);
         (out, read_from)
     }
 
@@ -65,7 +70,7 @@ impl State {
         self.log_time_ms = take_varint(bytes)?;
         let read_from = take_varint(bytes)?;
         self.timeline.resume(take_list(bytes, take_config)?);
-        for (name, kept) in take_list::<Vec<_>, _>(bytes, take_kept)? {
+        for (name, kept) in take_list::<Vec<_>, _>(bytes, |bytes| take_kept(bytes, version))? {
             self.contracts.resume(name, kept);
         }
         self.ledger.claims.resume(take_varint(bytes)?);
@@ -78,11 +83,13 @@ impl State {
         self.corrections.reverted = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
         self.answered.hours = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
         for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, take_parked)? {
+            self.table.add_pending(cell, entry.entries as i64);
             self.contracts.parked.resume(cell, bucket_ms, entry);
         }
         self.contracts.audited = take_varint(bytes)?;
         if version >= 2 {
             self.forgotten_before_ms = take_varint(bytes)?;
+            self.contracts.rejected = take_list(bytes, take_rejected)?;
         }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
@@ -99,6 +106,7 @@ impl State {
                 self.declare(declarations);
             }
         }
+        self.contracts.resume_rejected();
         Ok(())
     }
 
@@ -142,13 +150,47 @@ fn put_kept(out: &mut Vec<u8>, (name, kept): &(&str, &Kept)) {
     put_varint(out, kept.received);
     put_bytes(out, &kept.boxes.to_bytes());
     put_signed(out, kept.watermark_ms);
+    out.push(kept.sums.is_some().into());
+    if let Some(Sums { counted, corrected }) = kept.sums {
+        out.extend_from_slice(&counted.to_le_bytes());
+        out.extend_from_slice(&corrected.to_le_bytes());
+    }
 }
 
-fn take_kept(bytes: &mut &[u8]) -> Result<(Box<str>, Kept), DecodeError> {
+fn take_kept(bytes: &mut &[u8], version: u8) -> Result<(Box<str>, Kept), DecodeError> {
     let name = take_str(bytes)?.into();
     let (meaning, received) = (Meaning::decode(bytes)?, take_varint(bytes)?);
     let boxes = Boxes::decode(take_bytes(bytes)?)?;
-    Ok((name, Kept { meaning, received, boxes, watermark_ms: take_signed(bytes)? }))
+    let watermark_ms = take_signed(bytes)?;
+    let has_sums = version >= 2 && take_byte(bytes)? != 0;
+    let mut sum = || Ok(i128::from_le_bytes(take_array(bytes)?));
+    let sums = if has_sums { Some(Sums { counted: sum()?, corrected: sum()? }) } else { None };
+    Ok((name, Kept { meaning, received, boxes, watermark_ms, sums }))
+}
+
+fn put_rejected(out: &mut Vec<u8>, memory: &Memory) {
+    put_bytes(out, &memory.name());
+    // In one order, so that the same state is the same bytes.
+    let mut rejected: Vec<_> = memory.dedup.rejected().collect();
+    rejected.sort_unstable();
+    put_list(out, rejected, |out, (group, seq, window)| {
+        out.extend_from_slice(&group.to_bytes());
+        put_varint(out, seq);
+        put_varint(out, window);
+    });
+}
+
+fn take_rejected(bytes: &mut &[u8]) -> Result<(Vec<u8>, Vec<RejectedEntry>), DecodeError> {
+    let name = take_bytes(bytes)?.to_vec();
+    let entry =
+        |bytes: &mut &[u8]| Ok((CellKey::from_bytes(take_array(bytes)?), take_varint(bytes)?, take_varint(bytes)?));
+    Ok((name, take_list(bytes, entry)?))
+}
+
+fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], DecodeError> {
+    let (array, rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+    *bytes = rest;
+    Ok(*array)
 }
 
 fn put_proposal(out: &mut Vec<u8>, proposal: &Proposal) {
@@ -165,8 +207,7 @@ fn put_parked(out: &mut Vec<u8>, (cell, bucket_ms, entry): &(CellKey, u64, &Park
 }
 
 fn take_parked(bytes: &mut &[u8]) -> Result<(CellKey, u64, ParkedEntry), DecodeError> {
-    let (cell, rest) = bytes.split_first_chunk::<16>().ok_or(DecodeError::Truncated)?;
-    *bytes = rest;
+    let cell = CellKey::from_bytes(take_array(bytes)?);
     let bucket_ms = take_varint(bytes)?;
     let entry = ParkedEntry {
         id: take_bytes(bytes)?.into(),
@@ -174,5 +215,5 @@ fn take_parked(bytes: &mut &[u8]) -> Result<(CellKey, u64, ParkedEntry), DecodeE
         entries: take_varint(bytes)?,
         due_ms: take_varint(bytes)?,
     };
-    Ok((CellKey::from_bytes(*cell), bucket_ms, entry))
+    Ok((cell, bucket_ms, entry))
 }

@@ -3,11 +3,12 @@
 //! First the question whether the entry stood before (display, persistent) or changes anything (transition), then whether
 //! it is late, then it counts. Boxes are kept per counter; those other than `counted` also per key.
 
+use super::memory::{Memories, Memory};
 use super::parked::Parked;
 use super::{Batch, State, record_at};
 use crate::cell::Added;
-use crate::counter::{Declarations, Lateness, Meaning, Mode, Target};
-use crate::dedup::{Dedup, needed_from_ms};
+use crate::counter::{Declarations, Lateness, Meaning, Mode};
+use crate::dedup::{RejectedEntry, needed_from_ms};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes, Claim, Duplicate, Entity};
 use crate::op::{Answer, Op, OpKind, Stamp, Stream};
@@ -20,6 +21,10 @@ pub struct Contracts {
     active: Vec<Contract>,
     /// What is left of counters that are not declared any more.
     retired: BTreeMap<Box<str>, Kept>,
+    /// Memories of repeats that no declared counter has any more, and that may come back.
+    resting: Memories,
+    /// What a checkpoint says of entries that claimed nothing, by what memory they are of, until the log before it was noted.
+    pub(super) rejected: Vec<(Vec<u8>, Vec<RejectedEntry>)>,
     pub parked: Parked,
     /// How many rows the audit of duplicates ever got.
     pub audited: u64,
@@ -29,7 +34,7 @@ struct Contract {
     name: Box<str>,
     mode: Mode,
     lateness: Option<Lateness>,
-    dedup: Option<Dedup>,
+    memory: Option<Memory>,
     kept: Kept,
 }
 
@@ -40,8 +45,19 @@ pub(super) struct Kept {
     /// Entries that came, counted before anybody looks at them: the boxes have to add up to it.
     pub received: u64,
     pub boxes: Boxes,
-    /// The latest time of an entry that counted.
+    /// The latest time that an entry showed: its own, or that of its arrival if that is earlier.
     pub watermark_ms: i64,
+    /// `None` if it counted under a version that did not add up.
+    pub sums: Option<Sums>,
+}
+
+/// What the values of a counter's keys have to add up to, summed where it was decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// What entries and additions by name have changed.
+    pub counted: i128,
+    /// What corrections have changed, but for late entries that they let count.
+    pub corrected: i128,
 }
 
 /// A counter's boxes.
@@ -53,6 +69,7 @@ pub struct Balance {
     pub received: u64,
     pub boxes: Boxes,
     pub watermark_ms: Option<i64>,
+    pub sums: Option<Sums>,
 }
 
 impl Balance {
@@ -63,6 +80,7 @@ impl Balance {
             received: kept.received,
             boxes: kept.boxes,
             watermark_ms: (kept.watermark_ms != i64::MIN).then_some(kept.watermark_ms),
+            sums: kept.sums,
         }
     }
 }
@@ -79,9 +97,8 @@ pub(super) enum Verdict {
 impl Contracts {
     /// Goes over to new declarations. A counter keeps what it has by its name.
     pub(super) fn declare(&mut self, declarations: &Declarations) {
-        let mut memories = BTreeMap::new();
         for contract in self.active.drain(..) {
-            memories.extend(contract.dedup.map(|dedup| (contract.name.clone(), dedup)));
+            self.resting.rest(contract.memory);
             self.retired.insert(contract.name, contract.kept);
         }
         for counter in declarations.counters() {
@@ -90,13 +107,11 @@ impl Contracts {
                 received: 0,
                 boxes: Boxes::default(),
                 watermark_ms: i64::MIN,
+                sums: Some(Sums::default()),
             });
-            let memory = memories.remove(&counter.name);
-            let dedup = counter.dedup.as_ref().map(|wanted| {
-                memory.filter(|dedup| dedup.window_ms() == wanted.window_ms).unwrap_or(Dedup::new(wanted.window_ms))
-            });
+            let memory = counter.dedup.as_ref().map(|dedup| self.resting.wake(&counter.name, dedup));
             let (name, mode, lateness) = (counter.name.clone(), counter.mode, counter.lateness);
-            self.active.push(Contract { name, mode, lateness, dedup, kept });
+            self.active.push(Contract { name, mode, lateness, memory, kept });
         }
     }
 
@@ -117,8 +132,27 @@ impl Contracts {
 
     /// How many sessions (or other groups) are remembered against repeats, and the memory for it.
     pub fn dedup_usage(&self) -> (usize, usize) {
-        let memories = self.active.iter().filter_map(|contract| contract.dedup.as_ref());
-        memories.fold((0, 0), |(groups, bytes), dedup| (groups + dedup.groups(), bytes + dedup.bytes()))
+        let dedups = self.memories().map(|memory| &memory.dedup);
+        dedups.fold((0, 0), |(groups, bytes), dedup| (groups + dedup.groups(), bytes + dedup.bytes()))
+    }
+
+    /// Everything that is remembered against repeats.
+    pub(super) fn memories(&self) -> impl Iterator<Item = &Memory> {
+        self.active.iter().filter_map(|contract| contract.memory.as_ref()).chain(self.resting.iter())
+    }
+
+    fn memories_mut(&mut self) -> impl Iterator<Item = &mut Memory> {
+        self.active.iter_mut().filter_map(|contract| contract.memory.as_mut()).chain(self.resting.iter_mut())
+    }
+
+    /// The log before the checkpoint was noted: what it says of rejected entries holds from here on.
+    pub(super) fn resume_rejected(&mut self) {
+        let rejected = std::mem::take(&mut self.rejected);
+        for memory in self.memories_mut() {
+            let name = memory.name();
+            let of = rejected.iter().filter(|(of, _)| *of == name).flat_map(|(_, entries)| entries);
+            memory.dedup.resume_rejected(of.copied());
+        }
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = (&str, &Kept)> {
@@ -132,35 +166,32 @@ impl Contracts {
 
     /// The first log time whose batches a rebuild of the repeats needs; `None` if nothing is remembered.
     pub(super) fn needed_from_ms(&self, log_time_ms: u64) -> Option<u64> {
-        let memories = self.active.iter().filter_map(|contract| contract.dedup.as_ref());
-        memories.map(|dedup| needed_from_ms(dedup.window_ms(), log_time_ms)).min()
+        self.memories().map(|memory| needed_from_ms(memory.dedup.window_ms(), log_time_ms)).min()
     }
 
     /// Lets log time pass for the memories of repeats, whether anybody feeds them or not.
     pub(super) fn advance(&mut self, log_time_ms: u64) {
-        for dedup in self.active.iter_mut().filter_map(|contract| contract.dedup.as_mut()) {
-            dedup.advance(log_time_ms);
-        }
+        self.memories_mut().for_each(|memory| memory.dedup.advance(log_time_ms));
+        self.resting.let_go();
     }
 
     /// The log time at which some of what is remembered of repeats no longer counts.
     pub(super) fn forgets_at_ms(&self) -> Option<u64> {
-        self.active.iter().filter_map(|contract| contract.dedup.as_ref()?.forgets_at_ms()).min()
+        self.memories().filter_map(|memory| memory.dedup.forgets_at_ms()).min()
     }
 
     /// Gives some of the memory back that repeats no longer need. It changes nothing that anybody can see.
     pub fn sweep(&mut self, segments: usize) {
-        for dedup in self.active.iter_mut().filter_map(|contract| contract.dedup.as_mut()) {
-            dedup.sweep(segments);
-        }
+        self.memories_mut().for_each(|memory| memory.dedup.sweep(segments));
+        self.resting.let_go();
     }
 
     #[inline]
     pub(super) fn prefetch(&self, op: &Op, stamp: &Stamp) {
         if op.kind == OpKind::Entry
-            && let Some(dedup) = &self.active[usize::from(op.counter)].dedup
+            && let Some(memory) = &self.active[usize::from(op.counter)].memory
         {
-            dedup.prefetch(stamp.key);
+            memory.dedup.prefetch(stamp.key);
         }
     }
 
@@ -171,9 +202,28 @@ impl Contracts {
     /// Whether a display entry stood before; notes it.
     #[inline]
     pub(super) fn is_repeat(&mut self, counter: u16, stamp: &Stamp, log_time_ms: u64) -> bool {
-        match &mut self.active[usize::from(counter)].dedup {
-            Some(dedup) if stamp.key != CellKey::NONE => dedup.is_repeat(stamp.key, stamp.number, log_time_ms),
+        match &mut self.active[usize::from(counter)].memory {
+            Some(memory) if stamp.key != CellKey::NONE => memory.dedup.is_repeat(stamp.key, stamp.number, log_time_ms),
             _ => false,
+        }
+    }
+
+    /// Notes a display entry that stands in the log before a checkpoint.
+    pub(super) fn note(&mut self, counter: u16, stamp: &Stamp, log_time_ms: u64) {
+        if let Some(memory) = &mut self.active[usize::from(counter)].memory
+            && stamp.key != CellKey::NONE
+        {
+            memory.dedup.note(stamp.key, stamp.number, log_time_ms);
+        }
+    }
+
+    /// The display entry that was noted last is rejected: it has claimed nothing.
+    #[cold]
+    fn unclaim(&mut self, counter: u16, stamp: &Stamp) {
+        if let Some(memory) = &mut self.active[usize::from(counter)].memory
+            && stamp.key != CellKey::NONE
+        {
+            memory.dedup.reject(stamp.key, stamp.number);
         }
     }
 
@@ -188,15 +238,48 @@ impl Contracts {
         self.active[usize::from(counter)].kept.boxes.bump(kind, n);
     }
 
-    pub(super) fn index(&self, name: &str) -> Option<u16> {
-        self.active.iter().position(|contract| *contract.name == *name).map(|index| index as u16)
+    /// An entry has counted, and changed the sum of all values by so much.
+    #[inline]
+    fn counted(&mut self, counter: u16, change: i64) {
+        let kept = &mut self.active[usize::from(counter)].kept;
+        kept.boxes.bump(BoxKind::Counted, 1);
+        kept.add_counted(change);
     }
 
-    /// The boxes of a counter by its name, declared or not any more.
-    pub(super) fn boxes_mut(&mut self, name: &str) -> Option<&mut Boxes> {
-        match self.index(name) {
-            Some(index) => Some(&mut self.active[usize::from(index)].kept.boxes),
-            None => self.retired.get_mut(name).map(|kept| &mut kept.boxes),
+    /// A client has added to a declared counter by its name.
+    #[inline]
+    pub(super) fn added(&mut self, counter: u16, change: i64) {
+        self.active[usize::from(counter)].kept.add_counted(change);
+    }
+
+    /// What is kept of the counter that a cell belongs to, declared or not any more.
+    pub(super) fn kept_of(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Kept> {
+        if let Some(index) = declarations.index_of(id) {
+            return Some(&mut self.active[usize::from(index)].kept);
+        }
+        let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();
+        self.retired.get_mut(std::str::from_utf8(name).ok()?)
+    }
+
+    /// Every value is gone, and with it what they add up to.
+    pub(super) fn forget_values(&mut self) {
+        self.parked.clear();
+        let active = self.active.iter_mut().map(|contract| &mut contract.kept);
+        active.chain(self.retired.values_mut()).for_each(|kept| kept.sums = Some(Sums::default()));
+    }
+}
+
+impl Kept {
+    #[inline]
+    pub(super) fn add_counted(&mut self, change: i64) {
+        if let Some(sums) = &mut self.sums {
+            sums.counted += i128::from(change);
+        }
+    }
+
+    pub(super) fn add_corrected(&mut self, change: i64) {
+        if let Some(sums) = &mut self.sums {
+            sums.corrected += i128::from(change);
         }
     }
 }
@@ -207,7 +290,7 @@ impl State {
     pub(super) fn count(&mut self, op: &Op, records: &[u8]) -> Answer {
         let answer = self.add(op, records);
         match answer {
-            Answer::Value(_) => self.contracts.bump(op.counter, BoxKind::Counted, 1),
+            Answer::Value(_) => self.contracts.counted(op.counter, op.arg),
             _ => self.put_into(op, BoxKind::Rejected),
         }
         answer
@@ -224,10 +307,14 @@ impl State {
             Mode::Transition => return self.transition(op, stamp, batch),
             Mode::Simple | Mode::Display | Mode::Persistent => {}
         }
-        match self.contracts.lateness(op.counter, stamp.time_ms) {
+        let answer = match self.contracts.lateness(op.counter, stamp) {
             Timely::InTime => self.count(op, batch.records),
             Timely::Late { due_ms } => self.park(op, stamp, due_ms, batch),
+        };
+        if answer == Answer::Overflow {
+            self.contracts.unclaim(op.counter, stamp);
         }
+        answer
     }
 
     fn refuse_claimed(&mut self, op: &Op) -> Answer {
@@ -285,46 +372,81 @@ impl State {
         self.contracts.audited += 1;
     }
 
-    /// Per entity the greatest (time, position) wins. Undoing undoes what was counted, wherever that was.
+    /// Per entity the greatest (time, position) wins, and decides the state as well as the key. Undoing undoes what was counted,
+    /// wherever that was.
     fn transition(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
         let now = (stamp.time_ms, batch.offset);
         let known = self.ledger.entities.get(stamp.key).copied();
-        let is_overtaken = known.is_some_and(|known| now < (known.occurred_ms, known.offset));
-        let was_on = known.filter(|known| known.on);
+        if known.is_some_and(|known| now < (known.occurred_ms, known.offset)) {
+            return self.ignore(op);
+        }
+        let counted = known.filter(|known| known.on);
         let turns_on = op.arg > 0;
-        let answer = match was_on {
-            _ if is_overtaken => return self.ignore(op),
+        let answer = match &counted {
+            Some(counted) if turns_on && counted.cell == op.cell => self.ignore(op),
+            Some(counted) if turns_on => self.move_to(op, counted, batch.records),
+            Some(counted) => self.undo(op, counted),
             None if turns_on => self.count(op, batch.records),
-            Some(counted) if !turns_on => self.undo(op, &counted),
-            _ => self.ignore(op),
+            None => self.ignore(op),
         };
         if answer == Answer::Overflow {
             return answer;
         }
-        let (cell, generation) = match was_on {
-            Some(counted) => (counted.cell, counted.generation),
-            None => (op.cell, self.corrections.generation),
+        let (cell, generation) = match counted {
+            Some(counted) if counted.cell == op.cell || !turns_on => (counted.cell, counted.generation),
+            _ => (op.cell, self.corrections.generation),
         };
         let entity = Entity { on: turns_on, occurred_ms: now.0, offset: now.1, cell, generation };
         self.ledger.entities.put(stamp.key, entity);
         answer
     }
 
+    /// The entity counts for another key from now on.
+    fn move_to(&mut self, op: &Op, counted: &Entity, records: &[u8]) -> Answer {
+        if self.would_overflow(op) || self.has_no_room_below(counted.cell) {
+            return self.overflow(op);
+        }
+        let change = if self.take_away(counted) { 0 } else { op.arg };
+        let answer = self.add(op, records);
+        self.contracts.counted(op.counter, change);
+        answer
+    }
+
     fn undo(&mut self, op: &Op, counted: &Entity) -> Answer {
-        // What was cleared since then is not there to be undone.
-        if self.table.mark(counted.cell).cleared > counted.generation {
+        if self.has_no_room_below(counted.cell) {
+            return self.overflow(op);
+        }
+        if !self.take_away(counted) {
             return self.ignore(op);
         }
-        match self.table.add(counted.cell, op.arg) {
-            Added::Overflow => {
-                self.put_into(op, BoxKind::Rejected);
-                Answer::Overflow
-            }
-            Added::Value(value) | Added::Created(value) => {
-                self.contracts.bump(op.counter, BoxKind::Counted, 1);
-                Answer::Value(value)
-            }
+        self.contracts.counted(op.counter, -1);
+        self.table.get(counted.cell).map_or(Answer::Absent, Answer::Value)
+    }
+
+    /// Takes away what an entity counted. `false` if it is not there: it was cleared since.
+    fn take_away(&mut self, counted: &Entity) -> bool {
+        if self.table.get(counted.cell).is_none() {
+            return false;
         }
+        let mut mark = self.table.mark(counted.cell);
+        let is_there = mark.spans.is_there(counted.generation);
+        if mark.spans.undo(counted.generation) {
+            self.table.set_mark(counted.cell, mark);
+        }
+        if is_there {
+            let taken = self.table.add(counted.cell, -1);
+            debug_assert!(matches!(taken, Added::Value(_)), "room was checked, and the cell is there");
+        }
+        is_there
+    }
+
+    fn has_no_room_below(&self, cell: CellKey) -> bool {
+        self.table.get(cell) == Some(i64::MIN)
+    }
+
+    fn overflow(&mut self, op: &Op) -> Answer {
+        self.put_into(op, BoxKind::Rejected);
+        Answer::Overflow
     }
 
     fn ignore(&mut self, op: &Op) -> Answer {
@@ -344,15 +466,13 @@ impl State {
     }
 
     /// The box of an entry that a client made by the name of its counter.
-    pub(super) fn box_named(&mut self, op: &Op, records: &[u8], kind: BoxKind) {
+    pub(super) fn box_named(&mut self, op: &Op, kind: BoxKind) {
         if kind != BoxKind::Counted {
             self.ledger.boxes.add(op.cell, kind, 1);
         }
-        if let Record::AddOnce { name, .. } = record_at(records, op)
-            && let Ok(Target::Declared { counter, .. }) = self.stager.declarations().resolve(name)
-        {
-            self.contracts.receive(counter);
-            self.contracts.bump(counter, kind, 1);
+        if op.counter != Op::AD_HOC {
+            self.contracts.receive(op.counter);
+            self.contracts.bump(op.counter, kind, 1);
         }
     }
 
@@ -365,6 +485,7 @@ impl State {
             self.put_into(op, BoxKind::Rejected);
             return Answer::Overflow;
         }
+        self.table.add_pending(op.cell, 1);
         self.put_into(op, BoxKind::Late);
         Answer::Late
     }
@@ -385,14 +506,17 @@ impl DueMs {
 }
 
 impl Contracts {
-    /// Whether an entry of this time counts at once; moves the watermark.
+    /// Whether an entry counts at once; moves the watermark. A time ahead of its arrival moves it no further than to the
+    /// arrival, and an entry that we kept waiting is not late for that.
     #[inline]
-    fn lateness(&mut self, counter: u16, time_ms: i64) -> Timely {
+    fn lateness(&mut self, counter: u16, stamp: &Stamp) -> Timely {
         let Contract { lateness: Some(lateness), kept, .. } = &mut self.active[usize::from(counter)] else {
             return Timely::InTime;
         };
-        kept.watermark_ms = kept.watermark_ms.max(time_ms);
-        let behind_ms = kept.watermark_ms.abs_diff(time_ms);
+        let received_ms = i64::try_from(stamp.received_ms).unwrap_or(i64::MAX);
+        kept.watermark_ms = kept.watermark_ms.max(stamp.time_ms.min(received_ms));
+        let now_ms = kept.watermark_ms.min(received_ms);
+        let behind_ms = if stamp.time_ms < now_ms { now_ms.abs_diff(stamp.time_ms) } else { 0 };
         if behind_ms <= lateness.allowed_ms {
             return Timely::InTime;
         }

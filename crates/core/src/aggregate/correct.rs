@@ -5,7 +5,8 @@
 //! kept, which is what the generation before last said.
 
 use super::State;
-use crate::cell::{Added, Mark};
+use crate::cell::Added;
+use crate::counter::Mode;
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Cause, Correction, Delta, Proposal, Row, Step};
 use crate::limits::{CORRECTION_DELTAS_MAX, PROPOSALS_OPEN_MAX};
@@ -23,6 +24,34 @@ pub struct Corrections {
     pub(super) reverted: BTreeMap<u64, u64>,
 }
 
+/// What is to be corrected, and why.
+#[derive(Clone, Debug)]
+pub struct CorrectionRequest {
+    pub cause: Cause,
+    pub reason: String,
+    /// Who applies, clears or reverts.
+    pub author: String,
+    pub deltas: Vec<Delta>,
+    /// What it undoes.
+    pub reverted: Option<Reverted>,
+    /// No counter that it changes may have been touched by a later generation.
+    pub if_generation: Option<u64>,
+}
+
+/// A correction that another one undoes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reverted {
+    pub generation: u64,
+    pub cause: Cause,
+}
+
+impl CorrectionRequest {
+    pub fn new(cause: Cause, reason: impl Into<String>, author: impl Into<String>, deltas: Vec<Delta>) -> Self {
+        let (reason, author) = (reason.into(), author.into());
+        CorrectionRequest { cause, reason, author, deltas, reverted: None, if_generation: None }
+    }
+}
+
 /// Why a correction cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -32,6 +61,15 @@ pub enum Unfit {
     Reverted { number: u64, by: u64 },
     #[error("{id:?} would not fit into 64 bits; correct it by less")]
     Overflow { id: String },
+    #[error(
+        "{id:?} was corrected meanwhile: its generation is {is}, and at most {asked} was asked for; look at it again"
+    )]
+    Moved { id: String, asked: u64, is: u64 },
+    #[error(
+        "{id:?} was cleared too often since correction {number}, so nobody knows any more what that took; \
+         propose what is to be added"
+    )]
+    TooLongAgo { id: String, number: u64 },
     #[error("it would change nothing: every counter it names is 0 already")]
     Nothing,
     #[error("a correction changes at most {CORRECTION_DELTAS_MAX} counters; make several")]
@@ -64,34 +102,78 @@ impl Corrections {
 impl State {
     /// Writes a correction in full. The cells it touches must be known. For [`Cause::Clear`] the deltas follow from the
     /// values, for [`Cause::Late`] from what waits, for [`Cause::Proposal`] everything follows from the proposal.
-    pub fn draft(&self, cause: Cause, reason: &str, author: &str, deltas: &[Delta]) -> Result<Correction, Unfit> {
+    pub fn draft(&self, request: &CorrectionRequest) -> Result<Correction, Unfit> {
         let corrections = &self.corrections;
+        let deltas = &request.deltas;
+        let mut if_generation = request.if_generation;
         let mut correction = Correction {
             number: corrections.number + 1,
             generation: corrections.generation + 1,
-            reason: reason.to_owned(),
-            author: author.to_owned(),
+            reason: request.reason.clone(),
+            author: request.author.clone(),
             at_ms: 0,
-            deltas: deltas.to_vec(),
-            cause,
+            deltas: deltas.clone(),
+            cause: request.cause,
+            applied_by: request.author.clone(),
+            proposed_ms: None,
+            reverted_generation: request.reverted.map(|reverted| reverted.generation),
         };
         match correction.cause {
             Cause::Proposal(number) => {
                 let proposal = corrections.open.get(&number).ok_or(Unfit::NotOpen(number))?;
                 correction.number = number;
                 correction.reason.clone_from(&proposal.reason);
+                correction.author.clone_from(&proposal.author);
                 correction.deltas.clone_from(&proposal.deltas);
+                correction.proposed_ms = Some(proposal.at_ms);
+                if_generation = [if_generation, proposal.if_generation].into_iter().flatten().min();
             }
             Cause::Revert(number) => {
                 if let Some(by) = corrections.reverted_by(number) {
                     return Err(Unfit::Reverted { number, by });
+                }
+                if let Some(reverted) = request.reverted {
+                    self.leave_out_undone(number, reverted, &mut correction.deltas)?;
                 }
             }
             Cause::Clear => correction.deltas = self.clearing(deltas),
             Cause::Late { .. } => correction.deltas = self.waiting(deltas),
         }
         self.check(&correction)?;
+        if let Some(asked) = if_generation {
+            self.check_generation(asked, correction.deltas.iter().map(|delta| &*delta.id))?;
+        }
         Ok(correction)
+    }
+
+    /// Whether no counter was touched by a generation later than the one asked for. They must be known.
+    pub fn check_generation<'i>(&self, asked: u64, ids: impl Iterator<Item = &'i [u8]>) -> Result<(), Unfit> {
+        for id in ids {
+            let is = self.table.mark(self.hasher.key(id)).generation;
+            if is > asked {
+                return Err(Unfit::Moved { id: shown(id), asked, is });
+            }
+        }
+        Ok(())
+    }
+
+    /// What was undone since a clear does not come back with it, and the other way round.
+    fn leave_out_undone(&self, number: u64, reverted: Reverted, deltas: &mut [Delta]) -> Result<(), Unfit> {
+        for delta in deltas.iter_mut().filter(|delta| self.keeps_entities(&delta.id)) {
+            let spans = self.table.mark(self.hasher.key(&delta.id)).spans;
+            if reverted.cause == Cause::Clear && !spans.has(reverted.generation) {
+                return Err(Unfit::TooLongAgo { id: shown(&delta.id), number });
+            }
+            let undone = spans.undone_since(reverted.generation);
+            delta.delta = delta.delta.checked_add(undone).ok_or_else(|| Unfit::Overflow { id: shown(&delta.id) })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a counter counts for entities, which may undo what they counted.
+    fn keeps_entities(&self, id: &[u8]) -> bool {
+        let counter = self.declarations().counter_of(id);
+        counter.is_some_and(|counter| counter.mode == Mode::Transition && !counter.entity.is_empty())
     }
 
     fn clearing(&self, deltas: &[Delta]) -> Vec<Delta> {
@@ -115,12 +197,14 @@ impl State {
         if correction.deltas.len() > CORRECTION_DELTAS_MAX {
             return Err(Unfit::TooMany);
         }
-        let mut sums = BTreeMap::<CellKey, i64>::new();
+        let mut sums = BTreeMap::<CellKey, (i64, i64)>::new();
         for delta in &correction.deltas {
             let cell = self.hasher.key(&delta.id);
-            let sum = sums.entry(cell).or_insert_with(|| self.table.get(cell).unwrap_or(0));
-            let overflow = || Unfit::Overflow { id: String::from_utf8_lossy(&delta.id).into_owned() };
-            *sum = sum.checked_add(delta.delta).ok_or_else(overflow)?;
+            let (value, change) = sums.entry(cell).or_insert_with(|| (self.table.get(cell).unwrap_or(0), 0));
+            let overflow = || Unfit::Overflow { id: shown(&delta.id) };
+            *value = value.checked_add(delta.delta).ok_or_else(overflow)?;
+            // The history has one number for all of them, and a revert takes its opposite.
+            *change = change.checked_add(delta.delta).filter(|change| *change != i64::MIN).ok_or_else(overflow)?;
         }
         Ok(())
     }
@@ -165,7 +249,8 @@ impl State {
 
     fn correct_cell(&mut self, correction: &Correction, delta: &Delta, steps: &mut BTreeMap<CellKey, Step>) {
         let cell = self.hasher.key(&delta.id);
-        if matches!(correction.cause, Cause::Late { .. }) && !self.settle(cell, delta) {
+        let is_late = matches!(correction.cause, Cause::Late { .. });
+        if is_late && !self.settle(cell, delta) {
             return;
         }
         let before = self.table.get(cell).unwrap_or(0);
@@ -175,30 +260,47 @@ impl State {
             // Drafting has checked it; a record that says otherwise changes nothing.
             Added::Overflow => return,
         }
-        let cleared = correction.cause == Cause::Clear;
-        let step = steps.entry(cell).or_insert(Step {
-            before,
-            delta: 0,
-            at_ms: correction.at_ms,
-            number: correction.number,
-            cleared,
-        });
-        step.delta = step.delta.wrapping_add(delta.delta);
-        let last = self.table.mark(cell);
-        let cleared = if cleared { correction.generation } else { last.cleared };
-        self.table.set_mark(cell, Mark { generation: correction.generation, cleared });
+        if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &delta.id) {
+            if is_late { kept.add_counted(delta.delta) } else { kept.add_corrected(delta.delta) }
+        }
+        if let Some(step) = steps.get_mut(&cell) {
+            step.delta = step.delta.wrapping_add(delta.delta);
+            return;
+        }
+        let Correction { at_ms, number, cause, .. } = *correction;
+        let step = Step { before, delta: delta.delta, at_ms, number, cleared: cause == Cause::Clear, forgotten: false };
+        steps.insert(cell, step);
+        self.mark_corrected(correction, cell, &delta.id);
+    }
+
+    fn mark_corrected(&mut self, correction: &Correction, cell: CellKey, id: &[u8]) {
+        let generation = correction.generation;
+        let mut mark = self.table.mark(cell);
+        mark.generation = generation;
+        if self.keeps_entities(id) {
+            match (correction.cause, correction.reverted_generation) {
+                (Cause::Clear, _) => mark.spans.clear(generation),
+                (Cause::Revert(_), Some(of)) => mark.spans.revert(of, generation),
+                _ => {}
+            }
+        }
+        self.table.set_mark(cell, mark);
     }
 
     /// A late entry becomes a counted one; `false` if it does not wait any more.
     fn settle(&mut self, cell: CellKey, delta: &Delta) -> bool {
         let Some(parked) = self.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0)) else { return false };
         let entries = parked.entries as i64;
+        self.table.add_pending(cell, -entries);
         self.ledger.boxes.add(cell, BoxKind::Late, -entries);
-        let name = parked.id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();
-        if let Some(boxes) = std::str::from_utf8(name).ok().and_then(|name| self.contracts.boxes_mut(name)) {
-            boxes.bump(BoxKind::Late, -entries);
-            boxes.bump(BoxKind::Counted, entries);
+        if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &parked.id) {
+            kept.boxes.bump(BoxKind::Late, -entries);
+            kept.boxes.bump(BoxKind::Counted, entries);
         }
         true
     }
+}
+
+fn shown(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).into_owned()
 }

@@ -3,7 +3,7 @@
 use super::{Batch, State};
 use crate::counter::{ConfigError, Mode};
 use crate::ledger::{Correction, Proposal, Row};
-use crate::op::{OpKind, Stamp, Submission};
+use crate::op::{Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record};
 
 /// What a batch of the log says.
@@ -51,11 +51,10 @@ impl State {
                 // What was rejected when it came is rejected again, and was told then.
                 self.stager.stage(event, at, out, &mut |_, _| {});
             }
-            Record::Add { name, delta } => out.op(OpKind::Add, self.hasher.key(name), delta, at),
+            Record::Add { name, delta } => out.ops.push(self.addition(OpKind::Add, name, delta, at)),
             Record::AddOnce { name, id, delta } => {
-                out.op(OpKind::AddOnce, self.hasher.key(name), delta, at);
-                let key = crate::fact::answer_key(&self.hasher, name, id);
-                out.stamps.push(Stamp { key, number: 0, time_ms: 0 });
+                out.ops.push(self.addition(OpKind::AddOnce, name, delta, at));
+                out.stamps.push(Stamp::of_key(crate::fact::answer_key(&self.hasher, name, id)));
             }
             Record::Set { name, value, .. } => out.op(OpKind::Set, self.hasher.key(name), value, at),
             Record::Delete { name } => out.op(OpKind::Delete, self.hasher.key(name), 0, at),
@@ -80,6 +79,11 @@ impl State {
         Ok(())
     }
 
+    fn addition(&self, kind: OpKind, name: &[u8], delta: i64, record: u32) -> Op {
+        let counter = self.declarations().index_of(name).unwrap_or(Op::AD_HOC);
+        Op { cell: self.hasher.key(name), arg: delta, record, counter, kind }
+    }
+
     /// Remembers what stood in a batch from before the checkpoint, and changes nothing else.
     pub fn remember(&mut self, batch: &Batch<'_>) {
         self.timeline.passed(batch.log_time_ms, batch.offset);
@@ -89,7 +93,7 @@ impl State {
             if let (OpKind::Entry, Some(stamp)) = (op.kind, stamp)
                 && self.contracts.mode(op.counter) == Mode::Display
             {
-                self.contracts.is_repeat(op.counter, stamp, batch.log_time_ms);
+                self.contracts.note(op.counter, stamp, batch.log_time_ms);
             }
         }
     }

@@ -1,6 +1,9 @@
 //! A replay agrees with what happened, and expiry follows the log's time.
 
 mod contracts;
+mod honesty;
+mod repeats;
+mod transitions;
 
 use super::*;
 use crate::ledger::{Delta, Proposal, Row};
@@ -51,11 +54,12 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
         "persist" => out.persist(key(n), &id(n)),
         "once" => {
             let key_of_id = crate::fact::answer_key(&CellHasher::new(7), &id(n), b"k");
-            out.add_once(key(n), &id(n), number, key_of_id, b"k");
+            out.add_once(&crate::op::Direct::ad_hoc(key(n), &id(n)), number, key_of_id, b"k");
         }
         "propose" => {
             let deltas = vec![Delta { id: id(n), bucket_ms: None, delta: number }];
-            let proposal = Proposal { number: 0, reason: "r".into(), author: "a".into(), at_ms: 0, deltas };
+            let (reason, author) = ("r".into(), "a".into());
+            let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation: None };
             out.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
         }
         "flush" if n == 0 => out.flush(),

@@ -16,6 +16,8 @@ pub struct Cells {
     pub(super) segments: Box<[ArcSwap<Segment>]>,
     pub(super) deadlines: papaya::HashMap<CellKey, u64>,
     pub(super) marks: papaya::HashMap<CellKey, Mark>,
+    /// Counters for which late entries wait, and how many.
+    pub(super) pending: papaya::HashMap<CellKey, u64>,
     /// Live counters that are in the store only.
     pub(super) cold: AtomicU64,
     /// How many cells ever left memory; it changes before a cell leaves.
@@ -31,6 +33,7 @@ impl Cells {
             segments: std::iter::repeat_with(empty).take(SEGMENTS).collect(),
             deadlines: papaya::HashMap::new(),
             marks: papaya::HashMap::new(),
+            pending: papaya::HashMap::new(),
             cold: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             live: AtomicU64::new(0),
@@ -50,7 +53,17 @@ impl Cells {
 
     /// What corrections have done to a counter that is in memory.
     pub fn mark(&self, key: CellKey) -> Mark {
-        self.marks.pin().get(&key).copied().unwrap_or_default()
+        self.marks.pin().get(&key).cloned().unwrap_or_default()
+    }
+
+    /// The last generation that touched a counter that is in memory.
+    pub fn generation(&self, key: CellKey) -> u64 {
+        self.marks.pin().get(&key).map_or(0, |mark| mark.generation)
+    }
+
+    /// How many late entries wait for a counter, whether it is in memory or not.
+    pub fn pending(&self, key: CellKey) -> u64 {
+        self.pending.pin().get(&key).copied().unwrap_or(0)
     }
 
     /// Asks for the memory of a counter, so that a read a little later need not wait for it.

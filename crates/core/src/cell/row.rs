@@ -1,12 +1,14 @@
 //! The bytes of a row in the store (`docs/formats/keys.md`).
 
-use super::{Mark, Row, RowExpiry};
+use super::{Mark, Row, RowExpiry, Spans};
 use crate::record::{DecodeError, put_signed, put_varint, take_byte, take_signed, take_varint};
 
 /// Which extras follow the value.
 mod extra {
     pub const EXPIRY: u8 = 1;
-    pub const MARK: u8 = 2;
+    /// As earlier versions wrote a mark: with the last clear instead of spans.
+    pub const PLAIN_MARK: u8 = 2;
+    pub const MARK: u8 = 4;
 }
 
 impl Row {
@@ -17,7 +19,7 @@ impl Row {
         put_signed(out, self.value);
         if marked {
             put_varint(out, self.mark.generation);
-            put_varint(out, self.mark.cleared);
+            self.mark.spans.encode(out);
         }
         if let Some(expiry) = &self.expiry {
             put_varint(out, expiry.at_ms);
@@ -28,12 +30,15 @@ impl Row {
     pub fn decode(mut bytes: &[u8]) -> Result<Row, DecodeError> {
         let bytes = &mut bytes;
         let extras = take_byte(bytes)?;
-        if extras & !(extra::EXPIRY | extra::MARK) != 0 {
+        if extras & !(extra::EXPIRY | extra::PLAIN_MARK | extra::MARK) != 0 {
             return Err(DecodeError::BadValue { field: "row extras", value: extras.into() });
         }
         let mut row = Row::plain(take_signed(bytes)?);
+        if extras & extra::PLAIN_MARK != 0 {
+            row.mark = Mark { generation: take_varint(bytes)?, spans: Spans::of_last_clear(take_varint(bytes)?) };
+        }
         if extras & extra::MARK != 0 {
-            row.mark = Mark { generation: take_varint(bytes)?, cleared: take_varint(bytes)? };
+            row.mark = Mark { generation: take_varint(bytes)?, spans: Spans::decode(bytes)? };
         }
         if extras & extra::EXPIRY != 0 {
             row.expiry = Some(RowExpiry { at_ms: take_varint(bytes)?, id: (*bytes).into() });
@@ -50,9 +55,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_survives_its_bytes(
-            value: i64, generation in 0..3u64, cleared: u64, expiry in proptest::option::of((any::<u64>(), any::<Vec<u8>>()))
+            value: i64, generation in 0..3u64, cleared in 0..3u64, expiry in proptest::option::of((any::<u64>(), any::<Vec<u8>>()))
         ) {
-            let mark = if generation == 0 { Mark::default() } else { Mark { generation, cleared } };
+            let spans = Spans::of_last_clear(cleared);
+            let mark = if generation == 0 { Mark::default() } else { Mark { generation, spans } };
             let row = Row { value, mark, expiry: expiry.map(|(at_ms, id)| RowExpiry { at_ms, id: id.into() }) };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);
@@ -66,8 +72,16 @@ mod tests {
         let expiry = || Some(RowExpiry { at_ms: 5, id: (*b"a").into() });
         Row::plain(-3).encode(&mut bytes);
         Row { expiry: expiry(), ..Row::plain(300) }.encode(&mut bytes);
-        Row { mark: Mark { generation: 7, cleared: 3 }, ..Row::plain(1) }.encode(&mut bytes);
-        Row { mark: Mark { generation: 7, cleared: 0 }, expiry: expiry(), ..Row::plain(1) }.encode(&mut bytes);
-        assert_eq!(bytes, b"\x00\x05\x01\xd8\x04\x05a\x02\x02\x07\x03\x03\x02\x07\x00\x05a");
+        let mark = |cleared| Mark { generation: 7, spans: Spans::of_last_clear(cleared) };
+        Row { mark: mark(3), ..Row::plain(1) }.encode(&mut bytes);
+        Row { mark: mark(0), expiry: expiry(), ..Row::plain(1) }.encode(&mut bytes);
+        let cleared = b"\x04\x02\x07\x02\x00\x03\x01\x00\x03\x00\x00\x00";
+        assert_eq!(bytes, [b"\x00\x05\x01\xd8\x04\x05a", &cleared[..], b"\x05\x02\x07\x00\x05a"].concat());
+    }
+
+    #[test]
+    fn a_row_of_format_2_is_still_read() {
+        let mark = Mark { generation: 7, spans: Spans::of_last_clear(3) };
+        assert_eq!(Row::decode(b"\x02\x02\x07\x03").unwrap(), Row { mark, ..Row::plain(1) });
     }
 }

@@ -12,8 +12,6 @@ use std::sync::atomic::Ordering;
 
 /// What one expiring counter costs beside its slot: two map entries and its id.
 const EXPIRY_BYTES: usize = 256;
-/// What one corrected counter costs beside its slot: a map entry.
-const MARK_BYTES: usize = 96;
 
 /// What became of an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl Table {
 
     /// Memory in use.
     pub fn bytes(&self) -> usize {
-        let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.len() * MARK_BYTES;
+        let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.bytes();
         self.bytes + extras + self.changes.set_aside_count() * size_of::<RowChange>()
     }
 
@@ -174,6 +172,15 @@ impl Table {
         self.marks.set(&self.cells, key, mark);
     }
 
+    /// Notes that late entries wait for a counter, or that they no longer do.
+    pub fn add_pending(&mut self, key: CellKey, entries: i64) {
+        let pending = self.cells.pending.pin();
+        match pending.get(&key).copied().unwrap_or(0).saturating_add_signed(entries) {
+            0 => pending.remove(&key),
+            left => pending.insert(key, left),
+        };
+    }
+
     /// Gives a counter a deadline, or takes it away. The counter must be there.
     pub fn set_expiry(&mut self, key: CellKey, expiry: Option<RowExpiry>) {
         let (segment, index) = self.found(key).expect("the caller has just seen the counter");
@@ -242,6 +249,7 @@ impl Table {
         }
         self.expiries.clear_all(&self.cells);
         self.marks.clear_all(&self.cells);
+        self.cells.pending.pin().clear();
         self.cells.live.store(0, Ordering::Release);
     }
 

@@ -5,23 +5,30 @@ mod settings;
 
 use super::schema::{CONFIGURATION, COUNTER};
 use super::yaml::{ConfigError, Item, Node, Source};
-use super::{Counter, Direction, Idempotency, Mode, Rule};
+use super::{Clocks, Counter, Direction, Idempotency, Mode, Rule};
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX};
 use fields::{Fields, short_text};
 use hashbrown::{HashMap, HashSet};
 
-/// Reads all declared counters and the settings of the node.
-pub(super) fn configuration(yaml: &str) -> Result<(Vec<Counter>, Idempotency), ConfigError> {
+/// All declared counters and the settings of the node.
+#[derive(Default)]
+pub(super) struct Configuration {
+    pub counters: Vec<Counter>,
+    pub idempotency: Idempotency,
+    pub clocks: Clocks,
+}
+
+pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigError> {
     let source = Source { yaml };
     let root = source.root()?;
     if matches!(root.value, Node::Nothing) {
-        return Ok((Vec::new(), Idempotency::DEFAULT));
+        return Ok(Configuration::default());
     }
     let fields = Fields::of(&source, &CONFIGURATION, &root)?;
-    let idempotency = settings::keys(&fields)?;
+    let (idempotency, clocks) = (settings::keys(&fields)?, settings::clocks(&fields)?);
     let mut seen = Seen::default();
     let counters = declared(&source, &fields)?.iter().map(|item| declaration(&source, item, &mut seen));
-    Ok((counters.collect::<Result<_, _>>()?, idempotency))
+    Ok(Configuration { counters: counters.collect::<Result<_, _>>()?, idempotency, clocks })
 }
 
 /// An error at a field of the counter of this index, in a text that was parsed before; at the counter itself if it

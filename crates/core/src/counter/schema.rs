@@ -5,7 +5,7 @@
 
 mod json;
 
-use super::{Dedup, Durability, Idempotency, Lateness, Mode};
+use super::{Clocks, Dedup, Durability, Idempotency, Lateness, Mode};
 use crate::limits::*;
 
 pub use json::schema;
@@ -89,6 +89,7 @@ pub(super) static CONFIGURATION: Group = Group {
     fields: &[
         optional("counters", Value::Groups(&COUNTER), "The declared counters."),
         optional("idempotency", Value::Group(&KEYS), "How long the keys of idempotent direct writes are known."),
+        optional("clocks", Value::Group(&CLOCKS), "What is believed of senders' clocks."),
     ],
     future: &[],
 };
@@ -230,6 +231,16 @@ pub(super) static LATENESS: Group = Group {
             "How often what is still older is counted.",
         ),
     ],
+    future: &[],
+};
+
+pub(super) static CLOCKS: Group = Group {
+    what: "clocks",
+    fields: &[optional(
+        "ahead",
+        duration((0, CLOCK_AHEAD_MS_MAX), Clocks::DEFAULT_AHEAD_MS),
+        "How far ahead of its arrival an event may claim to have happened. One that lies further ahead is rejected.",
+    )],
     future: &[],
 };
 

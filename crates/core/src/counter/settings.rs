@@ -88,6 +88,23 @@ impl Lateness {
         Lateness { allowed_ms: 10_000, corrected_ms: 2 * 3_600_000, every_ms: 600_000, restated_ms: 24 * 3_600_000 };
 }
 
+/// What is believed of senders' clocks: a node has one such setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// How far ahead of its arrival an event may claim to have happened.
+    pub ahead_ms: u64,
+}
+
+impl Default for Clocks {
+    fn default() -> Clocks {
+        Clocks { ahead_ms: Clocks::DEFAULT_AHEAD_MS }
+    }
+}
+
+impl Clocks {
+    pub const DEFAULT_AHEAD_MS: u64 = 5 * 60 * 1000;
+}
+
 /// What an answer means for the disk, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {

@@ -3,11 +3,11 @@
 //! A pure function of the declarations and the event, and the only one: the running node and a replay stage alike. What
 //! an entry needs beside its cell to be judged (its session, its entity, its event id) goes along as a [`Stamp`].
 
-use super::{Counter, Declarations, Field, Listener, Mode};
+use super::{Clocks, Counter, Declarations, Field, Listener, Mode};
 use crate::event::Event;
 use crate::fact;
 use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
-use crate::limits::{CLOCK_AHEAD_MS_MAX, ID_BYTES_MAX};
+use crate::limits::ID_BYTES_MAX;
 use crate::op::{Op, OpKind, Stamp, Submission};
 use std::sync::Arc;
 
@@ -35,11 +35,12 @@ pub enum Rejection<'d> {
     )]
     NotOne { counter: &'d str, mode: &'static str, delta: i64 },
     #[error(
-        "occurredAt is {ahead_s} s ahead of the time of arrival, and counter {counter:?} takes at most {} s; \
+        "occurredAt is {} ms ahead of the time of arrival, and counter {counter:?} takes at most {} ms (clocks.ahead); \
          set the sender's clock",
-        CLOCK_AHEAD_MS_MAX / 1000
+        ahead_ms,
+        allowed_ms
     )]
-    Ahead { counter: &'d str, ahead_s: i64 },
+    Ahead { counter: &'d str, ahead_ms: u64, allowed_ms: u64 },
     #[error("counter {counter:?} counts this event together with {other:?} or not at all, and {other:?} rejects it")]
     Together { counter: &'d str, other: &'d str },
 }
@@ -117,7 +118,7 @@ impl Stager {
                 persistent = true;
                 continue;
             }
-            match desk.entry(counter, listener, event) {
+            match desk.entry(declarations, listener, event) {
                 Ok(entry) => push(out, listener, record_at, entry, &mut staged),
                 Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
             }
@@ -166,7 +167,7 @@ fn stage_persistent(
     out.stamps.push(desk.claim(event));
     let mut faulty = None;
     for listener in listeners() {
-        match desk.entry(declarations.counter(listener.counter), listener, event) {
+        match desk.entry(declarations, listener, event) {
             Ok(entry) => push(out, listener, record, entry, staged),
             Err(rejection) => faulty = Some(rejection.counter()),
         }
@@ -181,7 +182,7 @@ fn stage_persistent(
     for listener in listeners() {
         let counter = declarations.counter(listener.counter);
         let together = Rejection::Together { counter: &counter.name, other };
-        let rejection = desk.entry(counter, listener, event).err().unwrap_or(together);
+        let rejection = desk.entry(declarations, listener, event).err().unwrap_or(together);
         reject(out, listener, record, rejection, rejected, staged);
     }
 }
@@ -191,12 +192,13 @@ impl Desk {
     #[inline]
     fn entry<'d>(
         &mut self,
-        counter: &'d Counter,
+        declarations: &'d Declarations,
         listener: &Listener,
         event: &Event<'_>,
     ) -> Result<Entry, Rejection<'d>> {
+        let counter = declarations.counter(listener.counter);
         counter.entry_id(event, &mut self.id)?;
-        check_clock(counter, event)?;
+        check_clock(counter, declarations.clocks(), event)?;
         let delta = event.delta;
         let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
         if !counter.mode.takes_any_delta() && arg.unsigned_abs() != 1 {
@@ -216,11 +218,11 @@ impl Desk {
                 let id = event.event_id.as_deref().filter(|id| !id.is_empty());
                 id.ok_or(Rejection::MissingField { counter: &counter.name, field: "eventId" })?;
                 // The claim before it carries the id.
-                return Ok(Some(Stamp { key: CellKey::NONE, number: 0, time_ms: event.time_ms() }));
+                return Ok(Some(stamp(CellKey::NONE, 0, event)));
             }
         };
         let plain = key == CellKey::NONE && counter.lateness.is_none();
-        Ok((!plain).then(|| Stamp { key, number, time_ms: event.time_ms() }))
+        Ok((!plain).then(|| stamp(key, number, event)))
     }
 
     /// The session of a display entry, or whatever `dedup.by` names, and its number there.
@@ -259,22 +261,25 @@ impl Desk {
 
     fn claim(&mut self, event: &Event<'_>) -> Stamp {
         let id = event.event_id.as_deref().unwrap_or_default();
-        Stamp {
-            key: fact::claim_key(&self.hasher, id, &mut self.key),
-            number: event.content_hash(),
-            time_ms: event.time_ms(),
-        }
+        stamp(fact::claim_key(&self.hasher, id, &mut self.key), event.content_hash(), event)
     }
 }
 
-/// A clock that runs ahead would drag the watermark, and win against everything that happens until then.
 #[inline]
-fn check_clock<'d>(counter: &'d Counter, event: &Event<'_>) -> Result<(), Rejection<'d>> {
+fn stamp(key: CellKey, number: u64, event: &Event<'_>) -> Stamp {
+    Stamp { key, number, time_ms: event.time_ms(), received_ms: event.received_at_ms }
+}
+
+/// A clock that runs ahead would win against everything that happens until then.
+#[inline]
+fn check_clock<'d>(counter: &'d Counter, clocks: Clocks, event: &Event<'_>) -> Result<(), Rejection<'d>> {
     let ahead_ms = event.time_ms().saturating_sub_unsigned(event.received_at_ms);
-    if ahead_ms <= CLOCK_AHEAD_MS_MAX {
-        return Ok(());
+    match u64::try_from(ahead_ms) {
+        Ok(ahead_ms) if ahead_ms > clocks.ahead_ms => {
+            Err(Rejection::Ahead { counter: &counter.name, ahead_ms, allowed_ms: clocks.ahead_ms })
+        }
+        _ => Ok(()),
     }
-    Err(Rejection::Ahead { counter: &counter.name, ahead_s: ahead_ms / 1000 })
 }
 
 impl Mode {

@@ -4,6 +4,9 @@ use super::journal::Journal;
 use super::row::{Row, put_list, put_option, put_text, take_list, take_option, take_text, take_vec, whole};
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_varint};
 
+/// What stands before the fields that later versions added; a row of format 2 ends before it.
+const MORE: u8 = 1;
+
 /// What is added to one counter, in one bucket of time if it has buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
@@ -32,9 +35,16 @@ pub struct Correction {
     pub generation: u64,
     pub cause: Cause,
     pub reason: String,
+    /// Who proposed it, or made it without a proposal.
     pub author: String,
     pub at_ms: u64,
     pub deltas: Vec<Delta>,
+    /// Who made it visible.
+    pub applied_by: String,
+    /// When it was proposed, if it was.
+    pub proposed_ms: Option<u64>,
+    /// The generation of the correction that it undoes.
+    pub reverted_generation: Option<u64>,
 }
 
 /// A correction that somebody may apply.
@@ -45,6 +55,8 @@ pub struct Proposal {
     pub author: String,
     pub at_ms: u64,
     pub deltas: Vec<Delta>,
+    /// It may be applied only while no counter that it changes was touched by a later generation.
+    pub if_generation: Option<u64>,
 }
 
 /// Corrections since the last cut, by number.
@@ -109,11 +121,15 @@ impl Row for Correction {
         put_text(out, &self.author);
         put_varint(out, self.at_ms);
         put_list(out, &self.deltas, |out, delta| delta.put(out));
+        out.push(MORE);
+        put_text(out, &self.applied_by);
+        put_option(out, self.proposed_ms);
+        put_option(out, self.reverted_generation);
     }
 
     fn decode(bytes: &[u8]) -> Result<Correction, DecodeError> {
         whole(bytes, |bytes| {
-            Ok(Correction {
+            let mut correction = Correction {
                 number: take_varint(bytes)?,
                 generation: take_varint(bytes)?,
                 cause: Cause::take(bytes)?,
@@ -121,7 +137,20 @@ impl Row for Correction {
                 author: take_text(bytes)?,
                 at_ms: take_varint(bytes)?,
                 deltas: take_list(bytes, Delta::take)?,
-            })
+                applied_by: String::new(),
+                proposed_ms: None,
+                reverted_generation: None,
+            };
+            match take_more(bytes)? {
+                true => {
+                    correction.applied_by = take_text(bytes)?;
+                    correction.proposed_ms = take_option(bytes, "proposed")?;
+                    correction.reverted_generation = take_option(bytes, "reverted")?;
+                }
+                // Format 2 took whoever proposed it for whoever applied it.
+                false => correction.applied_by.clone_from(&correction.author),
+            }
+            Ok(correction)
         })
     }
 }
@@ -133,6 +162,8 @@ impl Row for Proposal {
         put_text(out, &self.author);
         put_varint(out, self.at_ms);
         put_list(out, &self.deltas, |out, delta| delta.put(out));
+        out.push(MORE);
+        put_option(out, self.if_generation);
     }
 
     fn decode(bytes: &[u8]) -> Result<Proposal, DecodeError> {
@@ -143,16 +174,40 @@ impl Row for Proposal {
                 author: take_text(bytes)?,
                 at_ms: take_varint(bytes)?,
                 deltas: take_list(bytes, Delta::take)?,
+                if_generation: if take_more(bytes)? { take_option(bytes, "ifGeneration")? } else { None },
             })
         })
     }
 }
 
+/// Whether the fields of later versions follow.
+fn take_more(bytes: &mut &[u8]) -> Result<bool, DecodeError> {
+    if bytes.is_empty() {
+        return Ok(false);
+    }
+    match take_byte(bytes)? {
+        MORE => Ok(true),
+        other => Err(DecodeError::BadValue { field: "fields of a later version", value: other.into() }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::row::tests::{check, check_strange};
+    use super::super::row::tests::check_strange;
     use super::*;
     use proptest::prelude::*;
+
+    /// As [`check`], for a row that ends in fields which format 2 did not have: without all of them it is read as well.
+    fn check_more<R: Row + PartialEq + std::fmt::Debug>(row: &R, more_bytes: usize) {
+        let mut bytes = row.to_bytes();
+        assert_eq!(&R::decode(&bytes).unwrap(), row);
+        let format_2 = bytes.len() - more_bytes;
+        for cut in 0..bytes.len() {
+            assert_eq!(R::decode(&bytes[..cut]).is_ok(), cut == format_2, "{row:?} cut at {cut}");
+        }
+        bytes.push(0);
+        assert!(R::decode(&bytes).is_err(), "{row:?} with a byte more");
+    }
 
     fn causes(number: u64) -> [Cause; 4] {
         [Cause::Proposal(number), Cause::Late { run: number }, Cause::Clear, Cause::Revert(number)]
@@ -167,9 +222,10 @@ mod tests {
             let deltas: Vec<_> = deltas.into_iter().map(|(id, bucket_ms, delta)| Delta { id, bucket_ms, delta }).collect();
             for cause in causes(number) {
                 let (reason, author, deltas) = (reason.clone(), author.clone(), deltas.clone());
-                check(&Correction { number, generation, cause, reason, author, at_ms, deltas });
+                let (applied_by, proposed_ms, reverted_generation) = ("x".to_owned(), None, None);
+                check_more(&Correction { number, generation, cause, reason, author, at_ms, deltas, applied_by, proposed_ms, reverted_generation }, 5);
             }
-            check(&Proposal { number, reason, author, at_ms, deltas });
+            check_more(&Proposal { number, reason, author, at_ms, deltas, if_generation: Some(7) }, 3);
         }
 
         #[test]
@@ -189,15 +245,32 @@ mod tests {
         let expected: [&[u8]; 4] = [b"\x00\x07", b"\x01\x07", b"\x02", b"\x03\x07"];
         for (cause, expected) in causes(7).into_iter().zip(expected) {
             let (reason, author) = ("why".into(), "who".into());
-            let correction = Correction { number: 1, generation: 2, cause, reason, author, at_ms: 3, deltas: deltas() };
-            let bytes = [b"\x01\x02", expected, b"\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01"].concat();
-            assert_eq!(correction.to_bytes(), bytes);
+            let mut correction = Correction {
+                number: 1,
+                generation: 2,
+                cause,
+                reason,
+                author,
+                at_ms: 3,
+                deltas: deltas(),
+                applied_by: "you".into(),
+                proposed_ms: Some(2),
+                reverted_generation: None,
+            };
+            let format_2 =
+                [b"\x01\x02", expected, b"\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01"].concat();
+            assert_eq!(correction.to_bytes(), [&format_2[..], b"\x01\x03you\x01\x02\x00"].concat());
+            (correction.applied_by, correction.proposed_ms) = ("who".into(), None);
+            assert_eq!(Correction::decode(&format_2).unwrap(), correction, "a row of format 2 is still read");
         }
     }
 
     #[test]
     fn the_bytes_of_a_proposal_are_pinned() {
-        let proposal = Proposal { number: 1, reason: "why".into(), author: "who".into(), at_ms: 3, deltas: deltas() };
-        assert_eq!(proposal.to_bytes(), b"\x01\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01");
+        let (reason, author) = ("why".into(), "who".into());
+        let proposal = Proposal { number: 1, reason, author, at_ms: 3, deltas: deltas(), if_generation: None };
+        let format_2 = b"\x01\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01";
+        assert_eq!(proposal.to_bytes(), [&format_2[..], b"\x01\x00"].concat());
+        assert_eq!(Proposal::decode(format_2).unwrap(), proposal, "a row of format 2 is still read");
     }
 }

@@ -1,9 +1,9 @@
 //! What each generation did to a cell: from these steps follows what an earlier generation last said.
 
 use super::journal::Journal;
-use super::row::{Row, take_bool, whole};
+use super::row::{Row, whole};
 use crate::id::CellKey;
-use crate::record::{DecodeError, put_signed, put_varint, take_signed, take_varint};
+use crate::record::{DecodeError, put_signed, put_varint, take_byte, take_signed, take_varint};
 
 /// One generation's effect on one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,13 @@ pub struct Step {
     /// The number of the correction.
     pub number: u64,
     pub cleared: bool,
+    /// No step, but word that the counter was deleted: everything up to generation `number` is forgotten. There is one such row
+    /// per cell at most, behind all generations.
+    pub forgotten: bool,
 }
+
+/// Where the row stands that says what is forgotten.
+pub const FORGOTTEN_AT: u64 = u64::MAX;
 
 impl Row for Step {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -23,18 +29,26 @@ impl Row for Step {
         put_signed(out, self.delta);
         put_varint(out, self.at_ms);
         put_varint(out, self.number);
-        out.push(self.cleared.into());
+        out.push(if self.forgotten { 2 } else { self.cleared.into() });
     }
 
     fn decode(bytes: &[u8]) -> Result<Step, DecodeError> {
         whole(bytes, |bytes| {
-            Ok(Step {
+            let mut step = Step {
                 before: take_signed(bytes)?,
                 delta: take_signed(bytes)?,
                 at_ms: take_varint(bytes)?,
                 number: take_varint(bytes)?,
-                cleared: take_bool(bytes, "cleared")?,
-            })
+                cleared: false,
+                forgotten: false,
+            };
+            match take_byte(bytes)? {
+                0 => {}
+                1 => step.cleared = true,
+                2 => step.forgotten = true,
+                other => return Err(DecodeError::BadValue { field: "cleared", value: other.into() }),
+            }
+            Ok(step)
         })
     }
 }
@@ -53,9 +67,21 @@ impl Steps {
         self.insert((cell, generation), &joined);
     }
 
-    /// The steps of a cell with their generations, ascending.
+    /// The steps of a cell with their generations, ascending, without those that are forgotten.
     pub fn of(&self, cell: CellKey) -> impl DoubleEndedIterator<Item = (u64, Step)> {
-        self.range((cell, 0)..=(cell, u64::MAX)).map(|((_, generation), step)| (generation, step))
+        let from = self.forgotten(cell).map_or(0, |generation| generation.saturating_add(1));
+        self.range((cell, from)..(cell, FORGOTTEN_AT)).map(|((_, generation), step)| (generation, step))
+    }
+
+    /// The counter was deleted when this was the newest generation.
+    pub fn forget(&mut self, cell: CellKey, generation: u64, at_ms: u64) {
+        let row = Step { before: 0, delta: 0, at_ms, number: generation, cleared: false, forgotten: true };
+        self.insert((cell, FORGOTTEN_AT), &row);
+    }
+
+    /// The generation up to which everything is forgotten, as far as memory knows.
+    pub fn forgotten(&self, cell: CellKey) -> Option<u64> {
+        self.get((cell, FORGOTTEN_AT)).map(|row| row.number)
     }
 }
 
@@ -68,7 +94,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_step_survives_its_bytes(before: i64, delta: i64, at_ms: u64, number: u64, cleared: bool) {
-            check(&Step { before, delta, at_ms, number, cleared });
+            check(&Step { before, delta, at_ms, number, cleared, forgotten: false });
+            check(&Step { before, delta, at_ms, number, cleared: false, forgotten: true });
         }
 
         #[test]
@@ -78,12 +105,24 @@ mod tests {
     }
 
     fn step(before: i64, delta: i64) -> Step {
-        Step { before, delta, at_ms: 3, number: 4, cleared: false }
+        Step { before, delta, at_ms: 3, number: 4, cleared: false, forgotten: false }
     }
 
     #[test]
     fn the_bytes_of_a_step_are_pinned() {
         assert_eq!(step(-1, 150).to_bytes(), [1, 0xac, 2, 3, 4, 0]);
+        assert_eq!(Step { forgotten: true, ..step(0, 0) }.to_bytes(), [0, 0, 3, 4, 2]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_no_history_and_what_comes_after_it_is() {
+        let cell = CellKey::from_bytes([1; 16]);
+        let mut steps = Steps::default();
+        steps.push(cell, 7, step(10, 2));
+        steps.forget(cell, 8, 3);
+        assert_eq!((steps.of(cell).count(), steps.forgotten(cell)), (0, Some(8)));
+        steps.push(cell, 9, step(0, 1));
+        assert_eq!(steps.of(cell).collect::<Vec<_>>(), [(9, step(0, 1))]);
     }
 
     #[test]

@@ -137,10 +137,21 @@ impl World {
 
     fn correct(&mut self, cell: CellKey, delta: i64) {
         let number = self.clock;
-        let step = Step { before: 7, delta, at_ms: 1, number, cleared: false };
+        let step = Step { before: 7, delta, at_ms: 1, number, cleared: false, forgotten: false };
         let deltas = vec![Delta { id: b"a".to_vec(), bucket_ms: None, delta }];
         let (cause, reason, author) = (Cause::Proposal(number), "r".to_owned(), "a".to_owned());
-        let correction = Correction { number, generation: number, cause, reason, author, at_ms: 1, deltas };
+        let correction = Correction {
+            number,
+            generation: number,
+            cause,
+            reason,
+            author,
+            at_ms: 1,
+            deltas,
+            applied_by: String::new(),
+            proposed_ms: None,
+            reverted_generation: None,
+        };
         self.expect(LedgerKey::Step(cell, number), &step);
         self.expect(LedgerKey::Correction(number), &correction);
         self.ledger.steps.push(cell, number, step);

@@ -4,23 +4,15 @@ use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
 use std::borrow::Cow;
+pub use tally_core::aggregate::{CorrectionRequest, Reverted};
 use tally_core::aggregate::{State, Unfit};
 use tally_core::id::CellKey;
-use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
+use tally_core::ledger::{Cause, Correction, Proposal, Row};
 use tally_core::limits::PARKED_MAX;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
 use tokio::sync::oneshot;
-
-/// What is to be corrected, and why.
-#[derive(Clone, Debug)]
-pub struct CorrectionRequest {
-    pub cause: Cause,
-    pub reason: String,
-    pub author: String,
-    pub deltas: Vec<Delta>,
-}
 
 /// Why a correction was not made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -74,9 +66,8 @@ impl<L: Log + 'static> Desk<L> {
         if deltas.is_empty() {
             return;
         }
-        let (reason, author) = ("late entries".to_owned(), "tally".to_owned());
         let run = self.writer.borrow().state().corrections.generation + 1;
-        let request = CorrectionRequest { cause: Cause::Late { run }, reason, author, deltas };
+        let request = CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas);
         if let Err(error) = self.correct(request).await {
             tracing::warn!(%error, "late entries cannot be applied yet; it will be tried again");
         }

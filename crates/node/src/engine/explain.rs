@@ -50,6 +50,8 @@ pub struct History {
     pub steps: u64,
     /// By how much all of them changed it.
     pub delta: i128,
+    /// The counter was deleted: nothing up to this generation belongs to it.
+    forgotten: Option<u64>,
 }
 
 /// Why a correction was made.
@@ -57,7 +59,10 @@ pub struct History {
 pub struct Why {
     pub cause: Cause,
     pub reason: String,
+    /// Who proposed it, or made it without a proposal.
     pub author: String,
+    pub applied_by: String,
+    pub proposed_ms: Option<u64>,
     /// By how much it says that it changes the counter asked about.
     pub delta: i128,
 }
@@ -116,9 +121,11 @@ impl Engine {
 }
 
 impl Why {
-    fn of(Correction { cause, reason, author, deltas, .. }: Correction, id: &str) -> Why {
+    fn of(correction: Correction, id: &str) -> Why {
+        let Correction { cause, reason, author, deltas, applied_by, proposed_ms, .. } = correction;
         let of_id = deltas.iter().filter(|delta| delta.id == id.as_bytes());
-        Why { cause, reason, author, delta: of_id.map(|delta| i128::from(delta.delta)).sum() }
+        let delta = of_id.map(|delta| i128::from(delta.delta)).sum();
+        Why { cause, reason, author, applied_by, proposed_ms, delta }
     }
 }
 
@@ -156,6 +163,11 @@ impl History {
         let range = LedgerKey::steps_of(cell);
         shared.store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {
             match LedgerKey::decode(key).and_then(|key| Ok((key, Step::decode(row)?))) {
+                // The newest row of all, as keys go.
+                Ok((_, step)) if step.forgotten => history.forgotten = Some(step.number),
+                Ok((LedgerKey::Step(_, generation), _)) if history.has_forgotten(generation) => {
+                    return ControlFlow::Break(());
+                }
                 Ok((LedgerKey::Step(_, generation), step)) => history.add_older(generation, step),
                 Ok(_) => {}
                 Err(error) => read = Err(error),
@@ -163,6 +175,10 @@ impl History {
             if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(read.map(|()| history))
+    }
+
+    fn has_forgotten(&self, generation: u64) -> bool {
+        self.forgotten.is_some_and(|up_to| generation <= up_to)
     }
 
     /// Takes the next step back.
@@ -176,6 +192,9 @@ impl History {
 
     /// Goes on with what is older than all of this.
     fn followed_by(mut self, older: History) -> History {
+        if self.forgotten.is_some() {
+            return self;
+        }
         self.steps += older.steps;
         self.delta += older.delta;
         let room = STEPS_SHOWN_MAX - self.newest.len();
@@ -192,7 +211,7 @@ impl Facts {
         if !state.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
         }
-        let mut history = History::default();
+        let mut history = History { forgotten: state.ledger.steps.forgotten(cell), ..History::default() };
         state.ledger.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
         let mut boxes = state.ledger.boxes.get(cell);
         boxes.add(&stored.boxes);
@@ -219,7 +238,7 @@ fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> 
         false => {
             let row = stored.row.as_ref();
             let deadline = row.and_then(|row| Some(row.expiry.as_ref()?.at_ms));
-            (row.map(|row| row.value), deadline, row.map(|row| row.mark).unwrap_or_default())
+            (row.map(|row| row.value), deadline, row.map(|row| row.mark.clone()).unwrap_or_default())
         }
     };
     let is_due = deadline.is_some_and(|at_ms| at_ms <= now_ms);
@@ -287,7 +306,7 @@ mod tests {
 
     #[test]
     fn history_keeps_the_newest_steps_and_the_sum_of_all() {
-        let step = |delta| Step { before: 0, delta, at_ms: 0, number: 1, cleared: false };
+        let step = |delta| Step { before: 0, delta, at_ms: 0, number: 1, cleared: false, forgotten: false };
         let (mut newer, mut older) = (History::default(), History::default());
         (0..3).for_each(|n| newer.add_older(1000 - n, step(i64::MAX)));
         (0..STEPS_SHOWN_MAX as u64).for_each(|n| older.add_older(500 - n, step(1)));

@@ -181,7 +181,7 @@ impl Shared {
     /// What memory knows, value and generation.
     pub fn read(&self, key: CellKey) -> Result<Option<Reading>, Cold> {
         match self.cells.read(key, || self.clock.now_ms()) {
-            Hot::Value(value) => Ok(Some(Reading { value, generation: self.cells.mark(key).generation })),
+            Hot::Value(value) => Ok(Some(Reading { value, generation: self.cells.generation(key) })),
             Hot::Absent => Ok(None),
             Hot::Cold => Err(Cold),
         }

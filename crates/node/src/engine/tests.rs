@@ -149,9 +149,10 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
             match liked {
                 None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
                 Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),
+                Some(liked) if liked == i64::from(*page) => Answer::Ignored,
                 Some(liked) => {
-                    remember(model, fact("page"), liked);
-                    Answer::Ignored
+                    add(model, format!("likes:p{liked}").into_bytes(), -1);
+                    add(model, format!("likes:p{page}").into_bytes(), 1)
                 }
                 None => Answer::Ignored,
             }
@@ -241,7 +242,7 @@ fn submission(steps: &[Step], engine: &Engine) -> Submission {
             Step::Once(n, key, delta) => {
                 let (cell, name) = named(n);
                 let hashed = tally_core::fact::answer_key(&engine.hasher(), &name, &[*key]);
-                out.add_once(cell, &name, *delta, hashed, &[*key]);
+                out.add_once(&tally_core::op::Direct::ad_hoc(cell, &name), *delta, hashed, &[*key]);
             }
             Step::Event(..) | Step::Claim(..) | Step::Like(..) | Step::View(..) => {
                 let event = event(step);

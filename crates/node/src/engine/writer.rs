@@ -310,8 +310,7 @@ impl<L: Log> Writer<L> {
         for (need, stored) in found.into_rows() {
             self.state.load(need, stored);
         }
-        let CorrectionRequest { cause, reason, author, deltas } = request;
-        let correction = self.state.draft(*cause, reason, author, deltas)?;
+        let correction = self.state.draft(request)?;
         let record = Record::Correct(&correction.to_bytes());
         self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
         self.durability = Durability::Sync;

@@ -134,7 +134,7 @@ mod tests {
     use tally_core::op::Stream;
 
     fn balance(name: &str, stream: Stream, boxes: Boxes) -> Balance {
-        Balance { name: name.into(), stream, received: boxes.received() as u64, boxes, watermark_ms: None }
+        Balance { name: name.into(), stream, received: boxes.received() as u64, boxes, watermark_ms: None, sums: None }
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn a_correction_is_told_with_its_reason_once_readers_see_it() {
             told,
             json!({
                 "generation": 1, "number": number, "cause": "proposal", "reason": "bots", "author": "ops",
-                "at": applied["appliedAt"], "deltaCount": 2, "deltas": applied["deltas"],
+                "appliedBy": "anonymous", "at": applied["appliedAt"], "deltaCount": 2, "deltas": applied["deltas"],
             })
         );
         assert_eq!(subscriber.commit()["to"], applied["token"]);

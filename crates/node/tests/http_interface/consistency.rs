@@ -207,9 +207,10 @@ fn move_one(engine: &Engine) {
     let (from, to) = ids();
     let deltas = from.iter().map(|id| delta(id, -1)).chain(to.iter().map(|id| delta(id, 1))).collect();
     let (reason, author) = ("moved".to_owned(), "test".to_owned());
-    let proposal = Proposal { number: 0, reason: reason.clone(), author: author.clone(), at_ms: 0, deltas };
+    let (at_ms, if_generation) = (0, None);
+    let proposal = Proposal { number: 0, reason: reason.clone(), author: author.clone(), at_ms, deltas, if_generation };
     let number = pollster::block_on(engine.propose(proposal)).unwrap();
-    let request = CorrectionRequest { cause: Cause::Proposal(number), reason, author, deltas: Vec::new() };
+    let request = CorrectionRequest::new(Cause::Proposal(number), reason, author, Vec::new());
     pollster::block_on(engine.correct(request)).unwrap();
 }
 

@@ -136,7 +136,7 @@ fn what_is_no_correction_is_refused_by_name() {
     assert!(node.get(&format!("/v1/corrections/{huge}/preview")).problem(409, "overflow").contains("a is 0"));
     assert!(node.post(&format!("/v1/corrections/{huge}/apply"), "").problem(409, "overflow").contains("\"a\""));
     assert_eq!(node.get(&format!("/v1/corrections/{huge}")).ok()["state"], "proposed");
-    node.post(&format!("/v1/corrections/{huge}/apply"), r#"{"author":"me"}"#).problem(400, "invalid-body");
+    node.post(&format!("/v1/corrections/{huge}/apply"), r#"{"reason":"me"}"#).problem(400, "unknown-field");
     for query in ["limit=0", "before=x", "page=2"] {
         node.get(&format!("/v1/corrections?{query}")).problem(400, "invalid-parameter");
     }

@@ -64,8 +64,7 @@ fn explain(node: &TestNode, id: &str) -> Value {
 
 fn correct(node: &TestNode, id: &str) -> u64 {
     let deltas = vec![Delta { id: id.as_bytes().to_vec(), bucket_ms: None, delta: 0 }];
-    let (reason, author) = ("a test run".to_owned(), "me".to_owned());
-    let request = CorrectionRequest { cause: Cause::Clear, reason, author, deltas };
+    let request = CorrectionRequest::new(Cause::Clear, "a test run", "me", deltas);
     pollster::block_on(node.node().engine().correct(request)).unwrap().generation
 }
 

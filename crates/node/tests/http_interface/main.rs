@@ -11,6 +11,7 @@ mod counters;
 mod duplicates;
 mod events;
 mod explain;
+mod honesty;
 mod hostile;
 mod protocol;
 mod scenarios;

@@ -1,5 +1,5 @@
 //! The display rule, as plainly as it can be said: an entry is a duplicate if and only if the same (counter, session, seq)
-//! stood earlier, whatever became of it, in the current or the previous tumbling window of log time.
+//! stood earlier, and was not rejected (nothing here is), in the current or the previous tumbling window of log time.
 
 use super::super::answer::Boxes;
 use super::traffic::{COUNTRIES, Event, VIDEOS};

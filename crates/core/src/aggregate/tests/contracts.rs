@@ -23,27 +23,36 @@ counters:
   - {counterName: billed, mode: persistent, rules: [{on: ad, op: increment}]}
 ";
 
-fn hasher() -> CellHasher {
+pub(super) fn hasher() -> CellHasher {
     CellHasher::new(7)
 }
 
 /// A node without disks and clocks.
-struct Bench {
-    state: State,
-    offset: u64,
-    log_time_ms: u64,
-    answers: Vec<Answer>,
+pub(super) struct Bench {
+    pub state: State,
+    pub offset: u64,
+    pub log_time_ms: u64,
+    pub answers: Vec<Answer>,
 }
 
 impl Bench {
-    fn new() -> Bench {
-        let mut state = State::new(hasher());
-        state.configure(Declarations::parse(CONFIG).expect("the sample is valid"), 0);
-        Bench { state, offset: 0, log_time_ms: 100_000, answers: Vec::new() }
+    pub fn new() -> Bench {
+        Bench::with(CONFIG)
+    }
+
+    pub fn with(yaml: &str) -> Bench {
+        let mut bench = Bench { state: State::new(hasher()), offset: 0, log_time_ms: 100_000, answers: Vec::new() };
+        bench.configure(yaml);
+        bench
+    }
+
+    /// Puts another configuration in force.
+    pub fn configure(&mut self, yaml: &str) {
+        self.state.configure(Declarations::parse(yaml).expect("the sample is valid"), self.offset);
     }
 
     /// Commits events as one batch; answers the fates of the entries, in order.
-    fn send(&mut self, events: &[Event<'_>]) -> Vec<Answer> {
+    pub fn send(&mut self, events: &[Event<'_>]) -> Vec<Answer> {
         let mut submission = Submission::default();
         for event in events {
             let at = submission.event(event);
@@ -54,17 +63,34 @@ impl Bench {
         entries.map(|(_, answer)| *answer).collect()
     }
 
-    fn commit(&mut self, submission: &Submission) {
+    pub fn commit(&mut self, submission: &Submission) {
         let Submission { records, ops, stamps, .. } = submission;
         let batch = Batch { records, ops, stamps, log_time_ms: self.log_time_ms, offset: self.offset };
         self.state.apply(&batch, &mut self.answers);
         self.offset += u64::from(submission.record_count);
     }
 
-    fn correct(&mut self, cause: Cause, deltas: &[Delta]) -> crate::ledger::Correction {
-        let correction = self.state.draft(cause, "test", "me", deltas).expect("it fits");
+    pub fn correct(&mut self, cause: Cause, deltas: &[Delta]) -> crate::ledger::Correction {
+        self.request(&CorrectionRequest::new(cause, "test", "me", deltas.to_vec())).expect("it fits")
+    }
+
+    pub fn request(&mut self, request: &CorrectionRequest) -> Result<crate::ledger::Correction, Unfit> {
+        let correction = self.state.draft(request)?;
         self.commit_correction(&correction);
-        correction
+        Ok(correction)
+    }
+
+    pub fn clear(&mut self, id: &str) -> crate::ledger::Correction {
+        self.correct(Cause::Clear, &[Delta { id: id.into(), bucket_ms: None, delta: 0 }])
+    }
+
+    /// Reverts a correction as a client would.
+    pub fn revert(&mut self, of: &crate::ledger::Correction) -> crate::ledger::Correction {
+        let opposite = |delta: &Delta| Delta { delta: -delta.delta, ..delta.clone() };
+        let deltas = of.deltas.iter().map(opposite).collect();
+        let reverted = Some(Reverted { generation: of.generation, cause: of.cause });
+        let request = CorrectionRequest::new(Cause::Revert(of.number), "test", "me", deltas);
+        self.request(&CorrectionRequest { reverted, ..request }).expect("it fits")
     }
 
     fn commit_correction(&mut self, correction: &crate::ledger::Correction) {
@@ -74,11 +100,11 @@ impl Bench {
         self.commit(&submission);
     }
 
-    fn value(&self, id: &str) -> i64 {
+    pub fn value(&self, id: &str) -> i64 {
         self.state.table.get(hasher().key(id.as_bytes())).unwrap_or(0)
     }
 
-    fn boxes(&self, counter: &str) -> Boxes {
+    pub fn boxes(&self, counter: &str) -> Boxes {
         self.state.contracts.balances().iter().find(|balance| *balance.name == *counter).expect("declared").boxes
     }
 }
@@ -92,17 +118,20 @@ struct Told {
     id: u8,
     session: u8,
     seq: u64,
-    /// How long ago it happened.
-    ago_ms: u64,
+    /// How long ago it happened, as the sender says; before 0 if its clock runs ahead.
+    ago_ms: i64,
+    /// How long it waited before it came.
+    waited_ms: u64,
     pause_ms: u64,
 }
 
 fn told() -> impl Strategy<Value = Told> {
     let pause = prop_oneof![8 => Just(0u64), 3 => 0..700u64, 1 => 900..3500u64];
     let seq = prop_oneof![6 => 0..12u64, 1 => (u64::MAX - 2)..=u64::MAX];
-    let ago = prop_oneof![4 => 0..900u64, 1 => 900..20_000u64];
-    (0..5u8, 0..3u8, 0..2u8, 0..20u8, 0..3u8, seq, ago, pause).prop_map(
-        |(kind, video, user, id, session, seq, ago_ms, pause_ms)| Told {
+    let ago = prop_oneof![4 => 0..900i64, 1 => 900..20_000i64, 1 => -250_000..0i64];
+    let waited = prop_oneof![6 => Just(0u64), 1 => 0..30_000u64];
+    (0..5u8, 0..3u8, 0..2u8, 0..20u8, 0..3u8, seq, ago, (waited, pause)).prop_map(
+        |(kind, video, user, id, session, seq, ago_ms, (waited_ms, pause_ms))| Told {
             kind,
             video,
             user,
@@ -110,6 +139,7 @@ fn told() -> impl Strategy<Value = Told> {
             session,
             seq,
             ago_ms,
+            waited_ms,
             pause_ms,
         },
     )
@@ -118,11 +148,12 @@ fn told() -> impl Strategy<Value = Told> {
 impl Told {
     fn event(&self, now_ms: u64) -> Event<'static> {
         let kinds = ["viewed", "liked", "unliked", "ad", "undone"];
-        let mut event = Event::new(kinds[usize::from(self.kind)], now_ms);
+        let received_ms = now_ms - self.waited_ms;
+        let mut event = Event::new(kinds[usize::from(self.kind)], received_ms);
         event.event_id = Some(format!("e{}", self.id).into());
         event.session = Some(format!("s{}", self.session).into());
         event.seq = Some(self.seq);
-        event.occurred_at_ms = Some((now_ms - self.ago_ms) as i64);
+        event.occurred_at_ms = Some(received_ms as i64 - self.ago_ms);
         for (name, value) in [("video", self.video), ("user", self.user), ("creator", self.video % 2 + self.id % 2)] {
             event.dimensions.push((name.into(), value.to_string().into()));
         }
@@ -159,7 +190,7 @@ impl Model {
         self.fate(counter, "counted");
     }
 
-    /// The display rule as DESIGN has it: the same stood earlier in the current or the previous tumbling window.
+    /// The display rule: the same stood earlier in the current or the previous tumbling window (and nothing here is rejected).
     fn stood(&mut self, counter: &'static str, identity: String, now_ms: u64, window_ms: u64) -> bool {
         let times = self.stood.entry((counter, identity)).or_default();
         let repeated = times.iter().any(|then_ms| now_ms / window_ms - then_ms / window_ms <= 1);
@@ -180,9 +211,11 @@ impl Model {
                     false => self.count("hosts", "hosts".to_owned(), 1),
                 }
                 let time_ms = event.time_ms();
-                let watermark_ms = self.watermark_ms.map_or(time_ms, |watermark_ms| watermark_ms.max(time_ms));
+                let received_ms = event.received_at_ms as i64;
+                let shown_ms = time_ms.min(received_ms);
+                let watermark_ms = self.watermark_ms.map_or(shown_ms, |watermark_ms| watermark_ms.max(shown_ms));
                 self.watermark_ms = Some(watermark_ms);
-                match watermark_ms - time_ms > 1000 {
+                match watermark_ms.min(received_ms) - time_ms > 1000 {
                     true => self.fate("timely", "late"),
                     false => self.count("timely", format!("timely:{video}"), 1),
                 }
@@ -229,6 +262,12 @@ impl Model {
                 self.count(counter, id, 1);
             }
             (true, false, Some(counted)) => self.count(counter, counted, -1),
+            // The newest alone decides which key it counts for.
+            (true, true, Some(counted)) if counted != id => {
+                *self.values.entry(counted).or_default() -= 1;
+                said.counted = Some(id.clone());
+                self.count(counter, id, 1);
+            }
             (_, _, counted) => {
                 said.counted = counted;
                 self.fate(counter, "ignored");
@@ -269,7 +308,7 @@ proptest! {
     }
 }
 
-fn event(
+pub(super) fn event(
     kind: &'static str,
     id: &'static str,
     at_ms: i64,
@@ -379,7 +418,7 @@ fn an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first() {
     let add = |bench: &mut Bench, delta, id: &[u8]| {
         let mut submission = Submission::default();
         let key = crate::fact::answer_key(&hasher(), b"c", id);
-        submission.add_once(hasher().key(b"c"), b"c", delta, key, id);
+        submission.add_once(&crate::op::Direct::ad_hoc(hasher().key(b"c"), b"c"), delta, key, id);
         bench.commit(&submission);
         bench.answers[0]
     };
@@ -399,7 +438,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
     let add = |bench: &mut Bench| {
         let mut submission = Submission::default();
         let key = crate::fact::answer_key(&hasher(), b"c", b"k");
-        submission.add_once(hasher().key(b"c"), b"c", 1, key, b"k");
+        submission.add_once(&crate::op::Direct::ad_hoc(hasher().key(b"c"), b"c"), 1, key, b"k");
         bench.commit(&submission);
         bench.answers[0]
     };
@@ -440,7 +479,8 @@ fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
     assert_eq!((first.generation, first.deltas[0].delta), (1, -1));
     bench.correct(Cause::Revert(first.number), &[delta(1)]);
     assert_eq!(bench.value("shown:a"), 1);
-    let again = bench.state.draft(Cause::Revert(first.number), "", "", &[delta(1)]);
+    let again = CorrectionRequest::new(Cause::Revert(first.number), "", "", vec![delta(1)]);
+    let again = bench.state.draft(&again);
     assert_eq!(again, Err(Unfit::Reverted { number: 1, by: 2 }));
     let steps: Vec<_> = bench.state.ledger.steps.of(hasher().key(b"shown:a")).collect();
     assert_eq!(steps.iter().map(|(generation, step)| (*generation, step.before)).collect::<Vec<_>>(), [(1, 1), (2, 0)]);

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use crate::counter::schema::{refused_fields, required_durability};
 use crate::counter::yaml::{ConfigError, Item, Node};
-use crate::counter::{Dedup, Durability, Field, Idempotency, Lateness, Mode, Rule, duration};
+use crate::counter::{Clocks, Dedup, Durability, Field, Idempotency, Lateness, Mode, Rule, duration};
 
 /// Refuses what the mode has no use for.
 pub(super) fn check_mode(fields: &Fields<'_>, mode: Mode) -> Result<(), ConfigError> {
@@ -122,6 +122,14 @@ pub(super) fn event_id(counter: &Fields<'_>) -> Result<(), ConfigError> {
             Err(fields.source.error(item, message))
         }
         _ => Ok(()),
+    }
+}
+
+/// What is believed of senders' clocks, for the whole node.
+pub(super) fn clocks(configuration: &Fields<'_>) -> Result<Clocks, ConfigError> {
+    match configuration.group("clocks")? {
+        None => Ok(Clocks::default()),
+        Some(fields) => Ok(Clocks { ahead_ms: fields.duration("ahead")? }),
     }
 }
 

@@ -134,7 +134,7 @@ mod tests {
 
     fn balance(stream: Stream, received: u64, counted: i64, late: i64) -> Balance {
         let boxes = Boxes { counted, late, ..Boxes::default() };
-        Balance { name: "x".into(), stream, received, boxes, watermark_ms: None }
+        Balance { name: "x".into(), stream, received, boxes, watermark_ms: None, sums: None }
     }
 
     #[test]

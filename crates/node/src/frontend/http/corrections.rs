@@ -12,12 +12,13 @@ use tally_core::aggregate::Unfit;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal};
 
 use super::Api;
+use super::counters::read_together;
 use super::parameters::{Paging, Parameters, limit};
 use super::problem::{Kind, Problem};
-use crate::engine::{CorrectionError, CorrectionRequest};
+use crate::engine::{CorrectionError, CorrectionRequest, Reverted};
 use find::Found;
 use preview::{Part, Preview};
-use request::{Number, ProposalBody, WhyBody};
+use request::{ApplyBody, Number, ProposalBody, WhyBody};
 use view::{CorrectionPage, CorrectionView};
 
 mod clear;
@@ -53,6 +54,7 @@ pub async fn propose(
     body: Body,
 ) -> Result<(StatusCode, Json<CorrectionView>), Problem> {
     let proposal = request::proposal(&api, &headers, body).await?;
+    check_generation(&api, &proposal).await?;
     let number = api.engine.propose(proposal).await?;
     let proposed = find(&api, number).await?.view();
     Ok((StatusCode::CREATED, with_token(&api, proposed)))
@@ -93,6 +95,7 @@ pub async fn preview(State(api): State<Api>, Number(number): Number, uri: Uri) -
 ///
 /// It becomes visible for all readers at once and makes a generation.
 #[utoipa::path(post, path = "/v1/corrections/{n}/apply", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
+    request_body(content = Option<ApplyBody>),
     responses((status = 200, description = "The correction", body = CorrectionView), Problem))]
 pub async fn apply(
     State(api): State<Api>,
@@ -100,9 +103,12 @@ pub async fn apply(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CorrectionView>, Problem> {
-    request::nothing(&api, &headers, body).await?;
-    let Proposal { reason, author, .. } = open(&api, number).await?;
-    let request = CorrectionRequest { cause: Cause::Proposal(number), reason, author, deltas: Vec::new() };
+    let ApplyBody { author, if_generation } = request::application(&api, &headers, body).await?;
+    let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
+    request::check_author(&author)?;
+    let Proposal { reason, .. } = open(&api, number).await?;
+    let request = CorrectionRequest::new(Cause::Proposal(number), reason, author, Vec::new());
+    let request = CorrectionRequest { if_generation, ..request };
     let made = api.engine.correct(request).await;
     if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
         // Somebody was faster; what they did is the answer.
@@ -123,19 +129,22 @@ pub async fn revert(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CorrectionView>, Problem> {
-    let WhyBody { reason, author } = request::why(&api, &headers, body).await?;
+    let WhyBody { reason, author, if_generation } = request::why(&api, &headers, body).await?;
     let reason = reason.unwrap_or_else(|| format!("revert of correction {number}"));
     let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
     request::check_why(&reason, &author)?;
-    let deltas = match find(&api, number).await? {
-        Found::Applied { correction, .. } => inverse(correction)?,
+    let (reverted, deltas) = match find(&api, number).await? {
+        Found::Applied { correction, .. } => {
+            (Reverted { generation: correction.generation, cause: correction.cause }, inverse(correction)?)
+        }
         Found::Proposed(_) => {
             let detail =
                 format!("correction {number} is proposed, so there is nothing to revert; DELETE it to withdraw it");
             return Err(Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed"));
         }
     };
-    let request = CorrectionRequest { cause: Cause::Revert(number), reason, author, deltas };
+    let request = CorrectionRequest::new(Cause::Revert(number), reason, author, deltas);
+    let request = CorrectionRequest { reverted: Some(reverted), if_generation, ..request };
     let made = api.engine.correct(request).await?;
     Ok(applied(&api, &made))
 }
@@ -150,6 +159,21 @@ pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<
         open(&api, number).await?;
     }
     Ok(Json(Withdrawn { number, state: "withdrawn" }))
+}
+
+/// Whether a proposal is still about the counters that its author has seen.
+async fn check_generation(api: &Api, proposal: &Proposal) -> Result<(), Problem> {
+    let Some(asked) = proposal.if_generation else { return Ok(()) };
+    let hasher = api.engine.hasher();
+    let cells: Vec<_> = proposal.deltas.iter().map(|delta| hasher.key(&delta.id)).collect();
+    for (delta, seen) in proposal.deltas.iter().zip(read_together(&api.engine, &cells).await?) {
+        let is = seen.reading.map_or(0, |reading| reading.generation);
+        if is > asked {
+            let id = String::from_utf8_lossy(&delta.id).into_owned();
+            return Err(CorrectionError::Unfit(Unfit::Moved { id, asked, is }).into());
+        }
+    }
+    Ok(())
 }
 
 async fn find(api: &Api, number: u64) -> Result<Found, Problem> {
@@ -225,6 +249,13 @@ impl From<CorrectionError> for Problem {
                     .with("number", number)
                     .with("state", "reverted")
                     .with("revertedBy", by)
+            }
+            Unfit::Moved { id, asked, is } => Problem::new(Kind::GenerationMoved, detail)
+                .with("id", id)
+                .with("ifGeneration", asked)
+                .with("generation", is),
+            Unfit::TooLongAgo { id, number } => {
+                Problem::new(Kind::CorrectionState, detail).with("id", id).with("number", number)
             }
             Unfit::Overflow { id } => Problem::new(Kind::Overflow, detail).with("id", id),
             Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),

@@ -26,7 +26,7 @@ use super::id::{ID, IdPath, Named};
 use super::parameters::{Parameters, refused};
 use super::problem::{Kind, Problem, quoted};
 use super::{Api, READS_AT_ONCE};
-use crate::engine::{Committed, Engine, Reading, Refusal};
+use crate::engine::{Committed, Engine, Refusal, Seen};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -179,8 +179,7 @@ pub async fn get_many(
     let cells: Vec<_> = named.iter().map(|named| named.cell).collect();
     let (readings, now_ms) = (read_together(&api.engine, &cells).await?, api.engine.clock().now_ms());
     let node = api.engine.durability();
-    let counters =
-        named.into_iter().zip(readings).map(|(named, reading)| Envelope::exact(named, reading, now_ms, node));
+    let counters = named.into_iter().zip(readings).map(|(named, seen)| Envelope::new(named, seen, now_ms, node));
     Ok(Json(Envelopes { counters: counters.collect() }))
 }
 
@@ -213,16 +212,14 @@ async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<
     let declarations = api.engine.declarations();
     let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
     check_takes_writes(&declarations, &named)?;
-    let (cell, name) = (named.cell, named.id.as_bytes());
+    let to = named.direct();
     let mut submission = Submission::default();
     match key {
         Some(key) => {
-            let hashed = fact::answer_key(&api.engine.hasher(), name, key.as_bytes());
-            submission.add_once(cell, name, delta, hashed, key.as_bytes());
+            let hashed = fact::answer_key(&api.engine.hasher(), to.name, key.as_bytes());
+            submission.add_once(&to, delta, hashed, key.as_bytes());
         }
-        None => {
-            submission.add_to(cell, name, delta, named.durability);
-        }
+        None => submission.add_to(&to, delta),
     }
     let (answer, committed) = commit(api, submission).await?;
     let changed = |sum, repeated| {
@@ -282,17 +279,17 @@ async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed)
 }
 
 /// Reads counters so that each correction is seen as a whole or not at all.
-pub async fn read_together(engine: &Engine, cells: &[CellKey]) -> Result<Vec<Option<Reading>>, Refusal> {
+pub async fn read_together(engine: &Engine, cells: &[CellKey]) -> Result<Vec<Seen>, Refusal> {
     let read =
-        || stream::iter(cells.iter().copied().map(|cell| engine.get(cell))).buffered(READS_AT_ONCE).try_collect();
+        || stream::iter(cells.iter().copied().map(|cell| engine.see(cell))).buffered(READS_AT_ONCE).try_collect();
     engine.consistently(read).await
 }
 
 async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
     let (engine, cell) = (&api.engine, named.cell);
     // Value and generation belong together.
-    let reading = engine.consistently(|| engine.get(cell)).await?;
-    Ok(Envelope::exact(named, reading, engine.clock().now_ms(), engine.durability()))
+    let seen = engine.consistently(|| engine.see(cell)).await?;
+    Ok(Envelope::new(named, seen, engine.clock().now_ms(), engine.durability()))
 }
 
 async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {

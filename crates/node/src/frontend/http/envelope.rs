@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::id::Named;
-use crate::engine::Reading;
+use crate::engine::Seen;
 use tally_core::counter::Durability;
 
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
@@ -25,6 +25,9 @@ pub struct Envelope {
     /// What was counted; a counter that is declared with `floorAtZero` shows 0 for a sum below it.
     pub value: i64,
     pub kind: ReadKind,
+    /// Only for a `provisional` value: how many late entries wait for their run, which will change it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
     /// The number of the last correction that touched the counter; 0 is none.
     pub generation: u64,
     /// The moment for which the value is true.
@@ -44,16 +47,27 @@ pub struct Envelope {
 #[serde(rename_all = "camelCase")]
 pub enum ReadKind {
     Exact,
+    /// Late entries wait for their run: the value is right for what has counted, and will change.
+    Provisional,
+}
+
+impl ReadKind {
+    /// The kind of a value for which so many late entries wait.
+    pub fn with_pending(pending: u64) -> ReadKind {
+        if pending == 0 { ReadKind::Exact } else { ReadKind::Provisional }
+    }
 }
 
 impl Envelope {
-    /// `reading` is `None` for a counter that does not exist; `node` is the durability where a counter does not say.
-    pub fn exact(named: Named, reading: Option<Reading>, as_of_ms: u64, node: Durability) -> Envelope {
+    /// `node` is the durability where a counter does not say.
+    pub fn new(named: Named, seen: Seen, as_of_ms: u64, node: Durability) -> Envelope {
+        let Seen { reading, pending } = seen;
         Envelope {
             value: reading.map_or(0, |reading| named.shown(reading.value)),
             durability: named.durability.unwrap_or(node).name(),
             id: named.id,
-            kind: ReadKind::Exact,
+            kind: ReadKind::with_pending(pending),
+            pending: (pending > 0).then_some(pending),
             generation: reading.map_or(0, |reading| reading.generation),
             as_of: rfc3339(as_of_ms),
             staleness_ms: 0,
@@ -61,11 +75,12 @@ impl Envelope {
         }
     }
 
-    /// Changes whenever the value or the generation does; says nothing about when it was read.
+    /// Changes whenever the value, the generation or what is pending does; says nothing about when it was read.
     fn etag(&self) -> String {
+        let pending = self.pending.map_or(String::new(), |pending| format!("-{pending}"));
         match self.exists {
-            Some(false) => format!("\"{}-none\"", self.generation),
-            _ => format!("\"{}-{}\"", self.generation, self.value),
+            Some(false) => format!("\"{}-none{pending}\"", self.generation),
+            _ => format!("\"{}-{}{pending}\"", self.generation, self.value),
         }
     }
 
@@ -107,6 +122,8 @@ pub fn rfc3339_signed(ms: i64) -> String {
 mod tests {
     use super::*;
 
+    use crate::engine::Reading;
+
     const YAML: &str = "
 counters:
   - {counterName: watching, mode: simple, floorAtZero: true, durability: none}
@@ -116,7 +133,7 @@ counters:
         let declarations = tally_core::counter::Declarations::parse(YAML).unwrap();
         let named = Named::resolve(&declarations, &tally_core::id::CellHasher::new(1), id).unwrap();
         let reading = value.map(|value| Reading { value, generation: 0 });
-        Envelope::exact(named, reading, as_of_ms, Durability::Sync)
+        Envelope::new(named, Seen { reading, pending: 0 }, as_of_ms, Durability::Sync)
     }
 
     fn respond(value: Option<i64>, if_none_match: &'static str) -> Response {

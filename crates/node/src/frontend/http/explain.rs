@@ -30,6 +30,8 @@ pub struct Explanation {
     shown: i64,
     exists: bool,
     kind: ReadKind,
+    /// Late entries that wait for their run, of all buckets in `parked`.
+    pending: u64,
     /// The last correction that touched it; 0 is none.
     generation: u64,
     /// Only for a counter that is declared with `floorAtZero`.
@@ -164,6 +166,7 @@ impl Explanation {
     fn new(named: Named, facts: &Facts, whys: Vec<Why>, log_start: String) -> Explanation {
         let value = facts.sum.unwrap_or(0);
         let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
+        let pending = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
         let checks = checks(facts, &whys);
         let account = facts.balance.as_ref().map(|balance| Account::new(balance.received, &balance.boxes));
         let position = facts.checkpoint.map(|position| position.to_string());
@@ -171,7 +174,8 @@ impl Explanation {
             value,
             shown: named.shown(value),
             exists: facts.sum.is_some(),
-            kind: ReadKind::Exact,
+            kind: ReadKind::with_pending(pending),
+            pending,
             generation: facts.generation,
             floor: named.floor_at_zero.then(|| Floor { at_zero: true, debt: value.min(0).unsigned_abs() }),
             base: facts.base.zip(position.clone()).map(|(value, position)| Base { value, position }),

@@ -11,7 +11,7 @@ use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::State as CoreState;
 use tally_core::id::CellKey;
-use tally_core::ledger::{LedgerKey, Step};
+use tally_core::ledger::{FORGOTTEN_AT, LedgerKey, Step};
 
 use super::Api;
 use super::corrections::{CauseName, decode, reverts};
@@ -19,7 +19,7 @@ use super::envelope::{Envelope, rfc3339};
 use super::id::{ID, IdPath, Named};
 use super::parameters::Paging;
 use super::problem::{Kind, Problem};
-use crate::engine::{Engine, Reading, Refusal, Why};
+use crate::engine::{Engine, Reading, Refusal, Seen, Why};
 
 /// The generations of a counter, the newest first.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -34,6 +34,7 @@ pub struct History {
 
 /// What one generation did to a counter. The values are true sums: a counter with a floor shows less.
 #[derive(Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Generation {
     generation: u64,
     /// The number of the correction.
@@ -43,7 +44,14 @@ pub struct Generation {
     #[serde(skip_serializing_if = "Option::is_none")]
     reverts: Option<u64>,
     reason: String,
+    /// Who proposed it, or made it without a proposal.
     author: String,
+    /// Who made it visible.
+    applied_by: String,
+    /// Left out if nobody proposed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    proposed_at: Option<String>,
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     at: String,
     /// What the generation before it last said.
@@ -84,9 +92,10 @@ pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Enve
     }
     let (now_ms, node) = (engine.clock().now_ms(), engine.durability());
     match said {
-        Said::Now(reading) => Ok(Envelope::exact(named, reading, now_ms, node)),
+        Said::Now(seen) => Ok(Envelope::new(named, seen, now_ms, node)),
         Said::Until(at_ms, reading) => {
-            let envelope = Envelope::exact(named, Some(reading), at_ms, node);
+            let seen = Seen { reading: Some(reading), pending: 0 };
+            let envelope = Envelope::new(named, seen, at_ms, node);
             Ok(Envelope { staleness_ms: now_ms.saturating_sub(at_ms), ..envelope })
         }
     }
@@ -94,7 +103,7 @@ pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Enve
 
 enum Said {
     /// No later generation has touched the counter.
-    Now(Option<Reading>),
+    Now(Seen),
     /// A later generation has, at this moment.
     Until(u64, Reading),
 }
@@ -105,19 +114,22 @@ async fn said(engine: &Engine, cell: CellKey, asked: u64) -> Result<(u64, Said),
         let steps = &state.ledger.steps;
         let later = steps.of(cell).find(|(generation, _)| *generation > asked);
         let last = steps.of(cell).rev().find(|(generation, _)| *generation <= asked);
-        (state.corrections.generation, later, last.map(|(generation, _)| generation), state.store_is_void)
+        let forgotten = steps.forgotten(cell);
+        (state.corrections.generation, later, last.map(|(generation, _)| generation), forgotten, state.store_is_void)
     };
-    let (newest, mut later, mut last, store_is_void) = engine.visit(look).await?;
+    let (newest, mut later, mut last, forgotten, store_is_void) = engine.visit(look).await?;
     if !store_is_void {
-        let (at_most, behind) = (steps_before(cell, asked.saturating_add(1)), LedgerKey::steps_of(cell));
-        let first_behind = engine.ledger_rows(at_most.end.clone()..behind.end, 1, false).await?.pop();
+        let first = first_known(engine, cell, forgotten).await?;
+        let at_most = steps_between(cell, first, asked.saturating_add(1));
+        let behind = steps_between(cell, first.max(asked.saturating_add(1)), FORGOTTEN_AT);
+        let first_behind = engine.ledger_rows(behind, 1, false).await?.pop();
         let stored = first_behind.map(|row| step(&row)).transpose()?;
         later = [later, stored].into_iter().flatten().min_by_key(|(generation, _)| *generation);
         let last_row = engine.ledger_rows(at_most, 1, true).await?.pop();
         last = last.max(last_row.map(|row| step(&row)).transpose()?.map(|(generation, _)| generation));
     }
     let said = match later {
-        None => Said::Now(engine.get(cell).await?),
+        None => Said::Now(engine.see(cell).await?),
         Some((_, step)) => Said::Until(step.at_ms, Reading { value: step.before, generation: last.unwrap_or(0) }),
     };
     Ok((newest, said))
@@ -127,22 +139,35 @@ async fn said(engine: &Engine, cell: CellKey, asked: u64) -> Result<(u64, Said),
 async fn steps(engine: &Engine, cell: CellKey, paging: Paging) -> Result<Vec<(u64, Step)>, Refusal> {
     let Paging { before, limit } = paging;
     let look = move |state: &mut CoreState| {
-        let newest = state.ledger.steps.range((cell, 0)..(cell, before)).rev().take(limit);
-        let in_memory: BTreeMap<_, _> = newest.map(|((_, generation), step)| (generation, step)).collect();
-        (in_memory, state.store_is_void)
+        let steps = &state.ledger.steps;
+        let newest = steps.of(cell).rev().filter(|(generation, _)| *generation < before).take(limit);
+        (newest.collect::<BTreeMap<_, _>>(), steps.forgotten(cell), state.store_is_void)
     };
-    let (mut steps, store_is_void) = engine.visit(look).await?;
+    let (mut steps, forgotten, store_is_void) = engine.visit(look).await?;
     if !store_is_void {
-        for row in engine.ledger_rows(steps_before(cell, before), limit, true).await? {
+        let first = first_known(engine, cell, forgotten).await?;
+        for row in engine.ledger_rows(steps_between(cell, first, before), limit, true).await? {
             steps.extend([step(&row)?]);
         }
     }
     Ok(steps.into_iter().rev().take(limit).collect())
 }
 
-/// Where the store has the steps of generations below one.
-fn steps_before(cell: CellKey, generation: u64) -> std::ops::Range<Vec<u8>> {
-    LedgerKey::Step(cell, 0).encode()..LedgerKey::Step(cell, generation).encode()
+/// The first generation of a counter that is not forgotten, given what memory says.
+async fn first_known(engine: &Engine, cell: CellKey, in_memory: Option<u64>) -> Result<u64, Refusal> {
+    let forgotten = match in_memory {
+        Some(forgotten) => Some(forgotten),
+        None => {
+            let row = engine.ledger_row(LedgerKey::Step(cell, FORGOTTEN_AT).encode()).await?;
+            row.map(|row| decode::<Step>(&row)).transpose()?.map(|row| row.number)
+        }
+    };
+    Ok(forgotten.map_or(0, |generation| generation.saturating_add(1)))
+}
+
+/// Where the store has the steps of generations from one on and below another.
+fn steps_between(cell: CellKey, from: u64, to: u64) -> std::ops::Range<Vec<u8>> {
+    LedgerKey::Step(cell, from).encode()..LedgerKey::Step(cell, to).encode()
 }
 
 fn step((key, row): &(Vec<u8>, Vec<u8>)) -> Result<(u64, Step), Refusal> {
@@ -161,6 +186,8 @@ impl Generation {
             reverts: reverts(why.cause),
             reason: why.reason,
             author: why.author,
+            applied_by: why.applied_by,
+            proposed_at: why.proposed_ms.map(rfc3339),
             at: rfc3339(step.at_ms),
             before: step.before,
             delta: step.delta,

@@ -8,6 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use tally_core::counter::{Declarations, Durability, Target};
 use tally_core::id::{CellHasher, CellKey, decode_part};
+use tally_core::op::{Direct, Op};
 
 use super::problem::{Kind, Problem, quoted};
 
@@ -80,6 +81,12 @@ impl Named {
             floor_at_zero: counter.is_some_and(|counter| counter.floor_at_zero),
             durability: counter.and_then(|counter| counter.durability),
         })
+    }
+
+    /// What an addition to it says.
+    pub fn direct(&self) -> Direct<'_> {
+        let counter = self.declared.unwrap_or(Op::AD_HOC);
+        Direct { cell: self.cell, name: self.id.as_bytes(), counter, durability: self.durability }
     }
 
     /// What reads show of a sum.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use std::fmt;
+use tally_core::aggregate::State as CoreState;
 use tally_core::counter::Declarations;
 use tally_core::id::{SEPARATOR, decode_part, encode_part};
 use tally_core::limits::SCAN_NAMES_MAX;
@@ -16,7 +17,7 @@ use super::at_least::{self, AtLeast};
 use super::envelope::{ReadKind, rfc3339};
 use super::id::IdPath;
 use super::problem::{Kind, Problem, quoted};
-use crate::engine::Engine;
+use crate::engine::{Engine, Refusal};
 
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;
@@ -32,6 +33,9 @@ pub struct Aggregate {
     /// How many counters matched.
     pub counters: u64,
     pub kind: ReadKind,
+    /// Only for a `provisional` sum: how many late entries wait for their run, which will change it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
     /// The last correction that touched one of them; 0 is none.
     pub generation: u64,
     /// When the walk began: no part of the sum is older.
@@ -69,7 +73,8 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
         pattern,
         value,
         counters: sum.counters,
-        kind: ReadKind::Exact,
+        kind: ReadKind::with_pending(sum.pending),
+        pending: (sum.pending > 0).then_some(sum.pending),
         generation: sum.generation,
         as_of: rfc3339(as_of_ms),
         staleness_ms: api.engine.clock().now_ms().saturating_sub(as_of_ms),
@@ -83,11 +88,13 @@ struct Sum {
     counters: u64,
     /// The highest of them.
     generation: u64,
+    /// Late entries that wait for them.
+    pending: u64,
 }
 
 async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     let declarations = engine.declarations();
-    let mut sum = Sum::default();
+    let mut sum = Sum { pending: pending(engine, pattern).await?, ..Sum::default() };
     let mut after = None;
     for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
         let page = engine.scan(pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
@@ -108,8 +115,18 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     Err(Problem::new(Kind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
 }
 
+/// Late entries that wait for counters of the pattern, also for some that do not exist yet.
+async fn pending(engine: &Engine, pattern: &Pattern) -> Result<u64, Refusal> {
+    let pattern = pattern.clone();
+    let look = move |state: &mut CoreState| {
+        let waiting = state.contracts.parked.iter().filter(|(_, _, entry)| pattern.matches(&entry.id));
+        waiting.map(|(_, _, entry)| entry.entries).sum()
+    };
+    engine.visit(look).await
+}
+
 /// An id with `*` in it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pattern {
     /// The literals around the stars, as ids have them: one more than there are stars.
     literals: Vec<Vec<u8>>,

@@ -155,7 +155,7 @@ impl Pass<'_> {
     pub fn push_add(&mut self, id: &[u8], delta: i64) -> Result<(), Fault> {
         let (cell, located) = self.locate(id, Intent::Count)?;
         self.note_floor(&located);
-        self.pending.add_to(cell, &located.id, delta, located.durability);
+        self.pending.add_to(&located.direct(cell), delta);
         Ok(())
     }
 

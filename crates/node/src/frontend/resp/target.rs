@@ -3,6 +3,8 @@
 use super::fault::Fault;
 use std::borrow::Cow;
 use tally_core::counter::{Counter, Declarations, Durability, IdError, Target};
+use tally_core::id::CellKey;
+use tally_core::op::{Direct, Op};
 
 /// What a command is about to do with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,20 +20,33 @@ pub enum Intent {
 pub struct Located<'i> {
     /// The id to hash and to log.
     pub id: Cow<'i, [u8]>,
+    /// Which declared counter it is a cell of; [`Op::AD_HOC`] if none.
+    pub counter: u16,
     /// Whether reads show 0 for a sum below it.
     pub floor_at_zero: bool,
     /// `None`: as the node.
     pub durability: Option<Durability>,
 }
 
+impl Located<'_> {
+    /// What an addition to it says.
+    #[inline]
+    pub fn direct(&self, cell: CellKey) -> Direct<'_> {
+        Direct { cell, name: &self.id, counter: self.counter, durability: self.durability }
+    }
+}
+
 #[inline]
 pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> Result<Located<'i>, Fault> {
     match declarations.resolve(id) {
-        Ok(Target::AdHoc(id)) => Ok(Located { id: Cow::Borrowed(id), floor_at_zero: false, durability: None }),
-        Ok(Target::Declared { counter, id }) => {
-            let counter = declarations.counter(counter);
+        Ok(Target::AdHoc(id)) => {
+            Ok(Located { id: Cow::Borrowed(id), counter: Op::AD_HOC, floor_at_zero: false, durability: None })
+        }
+        Ok(Target::Declared { counter: index, id }) => {
+            let counter = declarations.counter(index);
             permit(counter, intent)?;
-            Ok(Located { id, floor_at_zero: counter.floor_at_zero, durability: counter.durability })
+            let Counter { floor_at_zero, durability, .. } = *counter;
+            Ok(Located { id, counter: index, floor_at_zero, durability })
         }
         Err(error) => Err(error.into()),
     }

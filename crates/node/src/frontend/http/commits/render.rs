@@ -34,6 +34,7 @@ struct CountCorrection {
     reverts: Option<u64>,
     reason: String,
     author: String,
+    applied_by: String,
     at: String,
     delta_count: usize,
     /// The first of them; `GET /v1/corrections/{number}` has them all.
@@ -93,6 +94,7 @@ fn correction(bytes: &[u8], log_time_ms: u64) -> Result<CountCorrection, DecodeE
         reverts: reverts(correction.cause),
         reason: correction.reason,
         author: correction.author,
+        applied_by: correction.applied_by,
         at: rfc3339(log_time_ms),
         delta_count: correction.deltas.len(),
         deltas: correction.deltas.iter().take(DELTAS_TOLD_MAX).map(DeltaView::of).collect(),
@@ -164,13 +166,16 @@ mod tests {
             author: "ops".into(),
             at_ms: 0,
             deltas: vec![delta(1)],
+            applied_by: "boss".into(),
+            proposed_ms: None,
+            reverted_generation: None,
         };
         check(
             &[Record::Correct(&correction.to_bytes())],
             0,
             concat!(
                 "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"reverts\":4,",
-                "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":1,",
+                "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"appliedBy\":\"boss\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":1,",
                 "\"deltas\":[{\"id\":\"a1\\n\",\"bucket\":\"1970-01-01T00:00:00.000Z\",\"delta\":-5}]}\n\n",
                 "id: 2-0-11\nevent: commit\ndata: {\"from\":\"2-0-10\",\"to\":\"2-0-11\",\"logTimeMs\":1794765600000,\"records\":1,\"events\":0}\n\n",
             ),

@@ -52,11 +52,13 @@ pub async fn clear(api: &Api, id: &str, uri: &Uri) -> Result<Option<Cleared>, Pr
         let delta = nothing_of(named.id.as_bytes().to_vec());
         (named.id, vec![delta])
     };
-    let parameters = Parameters::read(uri, &["reason", "author"])?;
+    let parameters = Parameters::read(uri, &["reason", "author", "ifGeneration"])?;
+    let if_generation = parameters.number("ifGeneration")?;
     let reason = parameters.text("reason").unwrap_or("cleared").to_owned();
     let author = parameters.text("author").unwrap_or(ANONYMOUS).to_owned();
     request::check_why(&reason, &author)?;
-    let request = CorrectionRequest { cause: Cause::Clear, reason, author, deltas };
+    let request = CorrectionRequest::new(Cause::Clear, reason, author, deltas);
+    let request = CorrectionRequest { if_generation, ..request };
     match api.engine.correct(request).await {
         Ok(made) => Ok(Some(Cleared {
             id,

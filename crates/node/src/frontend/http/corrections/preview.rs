@@ -81,7 +81,7 @@ async fn would(engine: &Engine, sums: &BTreeMap<&[u8], i128>) -> Result<Vec<Effe
     let hasher = engine.hasher();
     let cells: Vec<_> = sums.keys().map(|id| hasher.key(id)).collect();
     let readings = read_together(engine, &cells).await?;
-    let before = readings.into_iter().map(|reading| reading.map_or(0, |reading| reading.value));
+    let before = readings.into_iter().map(|seen| seen.reading.map_or(0, |reading| reading.value));
     sums.iter().zip(before).map(|((id, sum), before)| Effect::new(id, before, *sum)).collect()
 }
 

@@ -16,7 +16,7 @@ use super::super::Api;
 use super::super::body::Pieces;
 use super::super::document::{Object, given, parse};
 use super::super::id::Named;
-use super::super::problem::{Kind, Problem, quoted};
+use super::super::problem::{Kind, Problem};
 
 /// Deltas belong to buckets of this length.
 const BUCKET_MS: u64 = 3_600_000;
@@ -34,6 +34,10 @@ pub struct ProposalBody<'a> {
     reason: String,
     #[schema(example = "ops@example.com")]
     author: String,
+    /// Refuse it, now and when it is applied, if a later generation has touched one of the counters.
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[schema(example = 3)]
+    if_generation: Option<u64>,
     #[serde(borrow)]
     #[schema(value_type = Vec<DeltaBody>)]
     deltas: Vec<Object<DeltaBody<'a>>>,
@@ -67,6 +71,24 @@ pub struct WhyBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(example = "ops@example.com")]
     pub author: Option<String>,
+    /// Refuse it if a later generation has touched one of the counters.
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[schema(example = 3)]
+    pub if_generation: Option<u64>,
+}
+
+/// Who applies a proposal; everything may be left out.
+#[derive(Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ApplyRequest)]
+pub struct ApplyBody {
+    #[serde(default, deserialize_with = "given")]
+    #[schema(example = "boss@example.com")]
+    pub author: Option<String>,
+    /// Refuse it if a later generation has touched one of the counters.
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[schema(example = 3)]
+    pub if_generation: Option<u64>,
 }
 
 /// The number in the path of a request.
@@ -87,7 +109,7 @@ impl<S: Sync> FromRequestParts<S> for Number {
 /// Reads a proposal and checks everything about it that does not depend on values.
 pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Proposal, Problem> {
     let body = Pieces::new(api, headers, body, BODY_BYTES_MAX)?.collect().await?;
-    let ProposalBody { reason, author, deltas } = parse(&body, PROPOSAL_EXAMPLE)?;
+    let ProposalBody { reason, author, if_generation, deltas } = parse(&body, PROPOSAL_EXAMPLE)?;
     check_why(&reason, &author)?;
     match deltas.len() {
         0 => return Err(Problem::field("deltas", "[]", "say what to add to which counter")),
@@ -108,7 +130,7 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
         Ok(Delta { id: named.id.into_bytes(), bucket_ms, delta })
     };
     let deltas = deltas.iter().enumerate().map(delta).collect::<Result<Vec<_>, _>>()?;
-    Ok(Proposal { number: 0, reason, author, at_ms: 0, deltas })
+    Ok(Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation })
 }
 
 /// Reads the reason and author of a change; an empty body says neither.
@@ -120,25 +142,27 @@ pub async fn why(api: &Api, headers: &HeaderMap, body: Body) -> Result<WhyBody, 
     parse(&body, r#"{"reason":"it was no bot after all","author":"ops"}"#)
 }
 
-/// Refuses a body where none belongs: whoever sends one expects something of it.
-pub async fn nothing(api: &Api, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
+/// Reads who applies a proposal; an empty body does not say.
+pub async fn application(api: &Api, headers: &HeaderMap, body: Body) -> Result<ApplyBody, Problem> {
     let body = Pieces::new(api, headers, body, SMALL_BODY_BYTES_MAX)?.collect().await?;
-    if body.trim_ascii().is_empty() || body.trim_ascii() == b"{}" {
-        return Ok(());
+    if body.trim_ascii().is_empty() {
+        return Ok(ApplyBody::default());
     }
-    let detail = format!("the body is {}; send none: everything follows from the proposal", shown(&body));
-    Err(Problem::new(Kind::InvalidBody, detail))
-}
-
-fn shown(body: &[u8]) -> String {
-    quoted(&String::from_utf8_lossy(body))
+    parse(&body, r#"{"author":"ops","ifGeneration":3}"#)
 }
 
 pub fn check_why(reason: &str, author: &str) -> Result<(), Problem> {
-    for (field, value, bytes_max) in [("reason", reason, REASON_BYTES_MAX), ("author", author, AUTHOR_BYTES_MAX)] {
-        if value.trim().is_empty() || value.len() > bytes_max {
-            return Err(Problem::field(field, &format!("{value:?}"), &format!("send 1 to {bytes_max} bytes of text")));
-        }
+    check_text("reason", reason, REASON_BYTES_MAX)?;
+    check_author(author)
+}
+
+pub fn check_author(author: &str) -> Result<(), Problem> {
+    check_text("author", author, AUTHOR_BYTES_MAX)
+}
+
+fn check_text(field: &str, value: &str, bytes_max: usize) -> Result<(), Problem> {
+    if value.trim().is_empty() || value.len() > bytes_max {
+        return Err(Problem::field(field, &format!("{value:?}"), &format!("send 1 to {bytes_max} bytes of text")));
     }
     Ok(())
 }

@@ -16,7 +16,14 @@ pub struct CorrectionView {
     /// The generation that it made; `null` while it is only proposed.
     pub generation: Option<u64>,
     pub reason: String,
+    /// Who proposed it, or made it without a proposal.
     pub author: String,
+    /// Who made it visible; left out while it is only proposed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied_by: Option<String>,
+    /// It can be applied only while no counter that it changes was touched by a later generation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_generation: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     pub proposed_at: Option<String>,
@@ -97,6 +104,8 @@ impl CorrectionView {
             generation: None,
             reason: proposal.reason.clone(),
             author: proposal.author.clone(),
+            applied_by: None,
+            if_generation: proposal.if_generation,
             proposed_at: Some(rfc3339(proposal.at_ms)),
             applied_at: None,
             reverts: None,
@@ -116,7 +125,9 @@ impl CorrectionView {
             generation: Some(correction.generation),
             reason: correction.reason.clone(),
             author: correction.author.clone(),
-            proposed_at: None,
+            applied_by: Some(correction.applied_by.clone()),
+            if_generation: None,
+            proposed_at: correction.proposed_ms.map(rfc3339),
             applied_at: Some(rfc3339(correction.at_ms)),
             reverts: reverts(correction.cause),
             reverted_by: None,

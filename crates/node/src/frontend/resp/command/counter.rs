@@ -48,7 +48,7 @@ fn push_add_once(pass: &mut Pass<'_>, id: &[u8], delta: i64, once: &[u8]) -> Res
     let (cell, located) = pass.locate(id, Intent::Count)?;
     let key = fact::answer_key(&pass.server.hasher, &located.id, once);
     pass.note_floor(&located);
-    pass.pending.add_once(cell, &located.id, delta, key, once);
+    pass.pending.add_once(&located.direct(cell), delta, key, once);
     Ok(())
 }
 

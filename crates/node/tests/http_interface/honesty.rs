@@ -1,0 +1,163 @@
+//! What a write rests on, what a read is worth, and who corrected what.
+
+use crate::support::TestNode;
+use serde_json::{Value, json};
+use tally_node::engine::Durability;
+
+const YAML: &str = "
+counters:
+  - counterName: views
+    mode: display
+    dimensions: [video]
+    dedup: none
+    lateness: {allowed: 10s, corrected: 2h, every: 7d}
+    rules: [{on: viewed, op: increment}]
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video],
+     rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: safe, mode: simple, durability: sync}
+  - {counterName: loose, mode: simple, durability: none}
+";
+
+fn start() -> TestNode {
+    TestNode::start_with(|options| options.config = Some(YAML.to_owned()))
+}
+
+fn view(video: &str, seconds_ago: i64) -> String {
+    let now_ms = i64::try_from(tally_node::clock::wall_ms()).unwrap();
+    let occurred = jiff::Timestamp::from_millisecond(now_ms - seconds_ago * 1000).unwrap().to_string();
+    json!({"type": "viewed", "occurredAt": occurred, "dimensions": {"video": video}}).to_string()
+}
+
+fn once(node: &TestNode, id: &str) -> u64 {
+    let key = [("idempotency-key", id)];
+    let written = node.send("POST", &format!("/v1/counters/{id}/increment"), &key, b"").ok();
+    written["token"].as_str().unwrap().rsplit('-').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_increment_with_an_id_is_as_durable_as_its_counter() {
+    let node = TestNode::start_with(|options| {
+        options.config = Some(YAML.to_owned());
+        options.durability = Durability::None;
+    });
+    let synced = || node.node().engine().log().synced_end().offset;
+    let loose = once(&node, "loose");
+    assert!(synced() < loose, "nobody asked for a sync");
+    let safe = once(&node, "safe");
+    assert!(synced() >= safe, "the counter says sync, with an id as without one");
+}
+
+#[test]
+fn a_read_says_that_late_entries_wait_and_how_many() {
+    let node = start();
+    node.post("/v1/events", [view("a", 0), view("a", 600), view("a", 900), view("b", 700)].join("\n")).ok();
+    let worth = |read: &Value| json!([read["value"], read["kind"], read["pending"]]);
+    let read = node.get("/v1/counters/views:a");
+    assert_eq!(worth(&read.ok()), json!([1, "provisional", 2]));
+    assert_eq!(read.header("etag"), Some("\"0-1-2\""), "what is pending changes, so the tag does");
+    let absent = node.get("/v1/counters/views:b").ok();
+    assert_eq!((worth(&absent), &absent["exists"]), (json!([0, "provisional", 1]), &json!(false)));
+    let many = node.post("/v1/counters/get", r#"{"ids":["views:a","views:c"]}"#).ok();
+    let many: Vec<_> = many["counters"].as_array().unwrap().iter().map(worth).collect();
+    assert_eq!(json!(many), json!([[1, "provisional", 2], [0, "exact", null]]));
+    let sum = node.get("/v1/counters/views:*/aggregate").ok();
+    assert_eq!(worth(&sum), json!([1, "provisional", 3]), "also for a key that does not exist yet");
+    let explained = node.get("/v1/counters/views:a/explain").ok();
+    assert_eq!((&explained["kind"], &explained["pending"]), (&json!("provisional"), &json!(2)));
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    assert_eq!(worth(&node.get("/v1/counters/views:a").ok()), json!([1, "provisional", 2]), "after a restart as well");
+}
+
+#[test]
+fn one_fast_clock_parks_nobody_elses_events() {
+    let node = start();
+    let outcome = node.post("/v1/events", [view("a", -299), view("a", 0), view("a", 5)].join("\n")).ok();
+    assert_eq!((&outcome["counted"], &outcome["late"]), (&json!(3), &json!(0)));
+}
+
+fn like(node: &TestNode, kind: &str) {
+    node.post("/v1/events", json!({"type": kind, "dimensions": {"user": "u", "video": "v"}}).to_string()).ok();
+}
+
+#[test]
+fn like_clear_revert_unlike_is_nothing_through_restarts() {
+    let node = start();
+    like(&node, "liked");
+    let cleared = node.send("DELETE", "/v1/counters/likes:v", &[], b"").ok();
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    node.post(&format!("/v1/corrections/{}/revert", cleared["number"]), "").ok();
+    assert_eq!(node.value("likes:v"), 1);
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    like(&node, "unliked");
+    assert_eq!(node.value("likes:v"), 0);
+}
+
+fn proposal(delta: i64, if_generation: Option<u64>) -> String {
+    let mut body = json!({"reason": "recount", "author": "ann", "deltas": [{"id": "safe", "delta": delta}]});
+    if let Some(generation) = if_generation {
+        body["ifGeneration"] = generation.into();
+    }
+    body.to_string()
+}
+
+#[test]
+fn who_proposed_and_who_applied_a_correction_and_when_is_kept() {
+    let node = start();
+    let proposed = node.post("/v1/corrections", proposal(3, None)).with_status(201);
+    let applied = node.post("/v1/corrections/1/apply", r#"{"author":"bob"}"#).ok();
+    for made in [applied.clone(), node.get("/v1/corrections/1").ok(), node.restarted().get("/v1/corrections/1").ok()] {
+        assert_eq!((&made["author"], &made["appliedBy"]), (&json!("ann"), &json!("bob")));
+        assert_eq!((&made["proposedAt"], &made["appliedAt"]), (&proposed["proposedAt"], &applied["appliedAt"]));
+    }
+}
+
+#[test]
+fn two_people_who_correct_the_same_number_do_not_correct_it_twice() {
+    let node = start();
+    node.post("/v1/counters/safe/increment", "").ok();
+    for _ in 0..2 {
+        node.post("/v1/corrections", proposal(9, Some(0))).with_status(201);
+    }
+    node.post("/v1/corrections/1/apply", "").ok();
+    let refused = node.post("/v1/corrections/2/apply", "");
+    let detail = refused.problem(409, "generation-moved");
+    assert!(detail.contains("\"safe\"") && detail.contains("generation is 1"), "{detail}");
+    assert_eq!((&refused.json()["ifGeneration"], &refused.json()["generation"]), (&json!(0), &json!(1)));
+    assert_eq!(node.value("safe"), 10);
+    node.post("/v1/corrections", proposal(9, Some(0))).problem(409, "generation-moved");
+    node.post("/v1/corrections", proposal(-4, None)).with_status(201);
+    node.post("/v1/corrections/3/apply", r#"{"ifGeneration":0}"#).problem(409, "generation-moved");
+    node.post("/v1/corrections/1/revert", r#"{"ifGeneration":0}"#).problem(409, "generation-moved");
+    node.send("DELETE", "/v1/counters/safe?ifGeneration=0", &[], b"").problem(409, "generation-moved");
+    assert_eq!(node.value("safe"), 10, "nothing of it has happened");
+    node.post("/v1/corrections/3/apply", r#"{"ifGeneration":1,"author":"ann"}"#).ok();
+    assert_eq!(node.value("safe"), 6);
+}
+
+#[test]
+fn a_deleted_counter_has_no_history() {
+    let node = start();
+    let correct = |number: u64| {
+        let body = json!({"reason": "r", "author": "a", "deltas": [{"id": "adhoc", "delta": 5}]});
+        node.post("/v1/corrections", body.to_string()).with_status(201);
+        node.post(&format!("/v1/corrections/{number}/apply"), "").ok();
+    };
+    let history = |node: &TestNode| {
+        let history = node.get("/v1/counters/adhoc/history").ok();
+        let explained = node.get("/v1/counters/adhoc/explain").ok();
+        assert_eq!(explained["holds"], true, "{explained:#}");
+        (history["generations"].as_array().unwrap().len(), explained["correctionsTotal"].as_u64().unwrap())
+    };
+    correct(1);
+    assert_eq!(history(&node), (1, 1));
+    node.send("DELETE", "/v1/counters/adhoc", &[], b"").ok();
+    assert_eq!(history(&node), (0, 0));
+    assert_eq!(node.get("/v1/counters/adhoc?generation=0").ok()["exists"], false, "nobody knows what it was");
+    correct(2);
+    assert_eq!(history(&node), (1, 1));
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    assert_eq!(history(&node), (1, 1), "neither does a restart bring it back");
+    node.send("DELETE", "/v1/counters/adhoc", &[], b"").ok();
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    assert_eq!(history(&node), (0, 0));
+}
