@@ -25,7 +25,7 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 #[derive(Default)]
 struct Stubborn {
     store: MemoryStore,
-    refuses: AtomicBool,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Store for Stubborn {
@@ -67,11 +67,12 @@ impl Store for Stubborn {
 
 #[test]
 fn a_node_that_refuses_all_writes_for_want_of_room_says_so_until_it_has_some() {
-    let store = Arc::new(Stubborn::default());
-    let mut ground = Ground { store: store.clone(), ..Ground::new(1 << 20) };
+    let store = Stubborn::default();
+    let refuses = store.refuses.clone();
+    let mut ground = Ground { store: Arc::new(store), ..Ground::new(1 << 20) };
     ground.options.busy_after = Duration::from_millis(20);
     ground.options.checkpoint_retry = Duration::from_millis(20);
-    store.refuses.store(true, Ordering::Release);
+    refuses.store(true, Ordering::Release);
     beside(ground.open().0, async |engine| {
         let mut part = 0;
         let refusal = loop {
@@ -83,7 +84,7 @@ fn a_node_that_refuses_all_writes_for_want_of_room_says_so_until_it_has_some() {
         assert!(matches!(refusal, Refusal::Busy { .. }), "{refusal}");
         assert_eq!(lasting(&engine), [Trouble::Crowded]);
         assert!(Trouble::Crowded.refuses_all_writes());
-        store.refuses.store(false, Ordering::Release);
+        refuses.store(false, Ordering::Release);
         until(async || lasting(&engine).is_empty()).await;
         engine.submit(numbered(&engine, "y", 5_000)).await.unwrap();
     });
