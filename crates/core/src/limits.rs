@@ -76,6 +76,12 @@ pub const RESP_INLINE_BYTES_MAX: usize = 64 * 1024;
 /// One RESP command with all its arguments, in bytes.
 pub const RESP_QUERY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// The same before `AUTH`.
+pub const RESP_QUERY_BYTES_STRANGER_MAX: usize = 64 * 1024;
+
+/// How a RESP client is called, and what it says of its library, in bytes each.
+pub const RESP_CLIENT_NAME_BYTES_MAX: usize = 256;
+
 /// What is read from a RESP connection at once, in bytes.
 pub const RESP_READ_BYTES: usize = 64 * 1024;
 
@@ -88,12 +94,13 @@ pub const RESP_SLICE_BYTES: usize = 1024 * 1024;
 /// Replies that wait for a RESP client to read them, in bytes; beyond it the connection is closed.
 pub const RESP_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Unfinished commands and unread replies of all RESP connections together, in bytes; the connection that goes beyond it
-/// is closed.
-pub const RESP_HELD_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// What every RESP connection may hold in any case, in bytes: the beginning of a short command.
+pub const RESP_HELD_BYTES_FREE: usize = 4 * 1024;
 
-/// What every RESP connection may hold in any case, in bytes.
-pub const RESP_HELD_BYTES_FREE: usize = 128 * 1024;
+/// What all clients together may make the node hold beside its `--memory`: half of that, but at least and at most so many
+/// bytes.
+pub const CLIENT_BYTES_MIN: u64 = 128 << 20;
+pub const CLIENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Sets of buffers kept for RESP connections that wake up.
 pub const RESP_BUFFERS_KEPT: usize = 256;
@@ -111,7 +118,7 @@ pub const RESP_CLIENTS_MAX: usize = 10_000;
 pub const RESP_SCANS_MAX: usize = 1024;
 
 /// Names that one step of `SCAN` looks at.
-pub const RESP_SCAN_COUNT_MAX: usize = 100_000;
+pub const RESP_SCAN_COUNT_MAX: usize = 4096;
 
 /// HTTP connections, unless the configuration says otherwise.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
@@ -134,8 +141,26 @@ pub const HTTP_DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// HTTP connections beyond the bound that are listened to until they have read so; the others are told and closed at once.
 pub const HTTP_TURNED_AWAY_MAX: usize = 64;
 
-/// Bytes that all HTTP requests together may hold while they are read, unless the configuration says otherwise.
-pub const HTTP_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What every HTTP connection is charged for the buffers that it has in any case, in bytes.
+pub const HTTP_CONNECTION_BYTES: usize = 16 * 1024;
+
+/// What an HTTP/2 connection may send ahead of being read, and is charged for in addition, in bytes.
+pub const HTTP_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// Larger answers are charged while their client takes them, and are handed to it in pieces of this many bytes.
+pub const HTTP_ANSWER_BYTES: usize = 64 * 1024;
+
+/// What is done of a body before other requests of the same thread have a turn, in bytes.
+pub const HTTP_POLL_BYTES_MAX: usize = 256 * 1024;
+
+/// Files of the store that are kept open.
+pub const STORE_FILES_MAX: usize = 256;
+
+/// File descriptors that clients never get: they are for the log, the store and whoever reads them.
+pub const DESCRIPTORS_RESERVED: usize = 1024;
+
+/// What the system may keep for a client that does not read, in bytes; it takes twice as much for itself.
+pub const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
 /// The token of HTTP, in bytes: anybody who can connect may guess.
 pub const TOKEN_BYTES_MIN: usize = 16;
@@ -170,8 +195,14 @@ pub const RESP_SCAN_COUNT: usize = 10;
 /// Names that `KEYS` reads at once.
 pub const RESP_KEYS_PAGE: usize = 4096;
 
-/// Bytes of names times bytes of a pattern that are matched without leaving the writer's thread.
-pub const RESP_MATCH_INLINE: usize = 256 * 1024;
+/// A pattern of `KEYS` or `SCAN`, in bytes.
+pub const RESP_PATTERN_BYTES_MAX: usize = 16 * 1024;
+
+/// Names that are matched without leaving the writer's thread, in bytes.
+pub const RESP_MATCH_INLINE_BYTES: usize = 16 * 1024;
+
+/// Pages of names that are read and matched for RESP clients at the same time; the others wait for their turn.
+pub const RESP_WALKS_MAX: usize = 4;
 
 // Settings of a declaration.
 

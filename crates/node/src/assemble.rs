@@ -2,7 +2,9 @@
 
 use crate::clock::Clock;
 use crate::data_dir::{DataDir, DataDirError};
+use crate::descriptors::{self, Connections};
 use crate::engine::{self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal};
+use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::counter::{ConfigError, Declarations};
-use tally_core::limits::WATCH_CONNECTIONS_MAX;
+use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
 use tally_core::position::Position;
 use tally_storage::log::LogHandle;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
@@ -42,6 +44,8 @@ pub struct Options {
     pub config: Option<String>,
     /// Bounds the table of counters, the queues and the store's caches together.
     pub memory_bytes: u64,
+    /// Bounds what all clients together make the node hold beside that; `None` derives it from `memory_bytes`.
+    pub client_bytes: Option<u64>,
     pub durability: Durability,
     pub checkpoint_log_bytes: u64,
     pub log: local::Options,
@@ -65,6 +69,7 @@ impl Options {
             http_threads: std::thread::available_parallelism().map_or(1, usize::from),
             config: None,
             memory_bytes: 1 << 30,
+            client_bytes: None,
             durability: Durability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
             log: local::Options::default(),
@@ -93,6 +98,14 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
+/// What clients may take of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// What all of them together make it hold, beside its own memory.
+    pub client_bytes: u64,
+    pub connections: Connections,
+}
+
 /// A running node.
 pub struct Node {
     engine: Engine,
@@ -100,6 +113,7 @@ pub struct Node {
     http: Option<http::Server>,
     watch: Option<http::Server>,
     resp_addr: Option<SocketAddr>,
+    bounds: Bounds,
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
     house: JoinHandle<()>,
@@ -115,16 +129,19 @@ impl Node {
         }
         let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
         let data_dir = DataDir::open(&options.data_dir, random)?;
+        let bounds = Bounds::new(&options);
+        let budget = Budget::new(bounds.client_bytes as usize);
         let resp_listener = options.resp.map(listen).transpose()?;
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (thread, recovered, log) = open_engine(&options, &data_dir, declarations)?;
         let engine = thread.engine();
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
-            let listening = http::serve(address, threads, engine.clone(), http_options, stopping.clone());
+            let (engine, budget) = (engine.clone(), budget.clone());
+            let listening = http::serve(address, threads, engine, http_options, budget, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
         };
-        let everything = || options.http_options.clone();
+        let everything = || http::Options { connections_max: bounds.connections.http, ..options.http_options.clone() };
         let http = options.http.map(|address| serve(address, options.http_threads, everything())).transpose()?;
         let only_watch = || http::Options {
             surface: http::Surface::Watch,
@@ -141,10 +158,22 @@ impl Node {
             let (engine, stopping) = (engine.clone(), stopping.clone());
             move || engine.tend(&stopping)
         })?;
-        let resp_options = resp::RespOptions { durability: options.durability, ..options.resp_options };
-        let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, stopping))?;
-        let node =
-            Node { engine, recovered, http, watch, resp_addr, shutdown, writer, house, tender, _data_dir: data_dir };
+        let clients_max = bounds.connections.resp;
+        let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
+        let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, budget, stopping))?;
+        let node = Node {
+            engine,
+            recovered,
+            http,
+            watch,
+            resp_addr,
+            bounds,
+            shutdown,
+            writer,
+            house,
+            tender,
+            _data_dir: data_dir,
+        };
         node.say_started(&options.data_dir);
         Ok(node)
     }
@@ -183,6 +212,10 @@ impl Node {
         self.watch.as_ref().map(http::Server::address)
     }
 
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Stops accepting, finishes what was accepted, takes a checkpoint.
     pub fn stop(self) -> Result<(), Refusal> {
         tracing::info!("stopping");
@@ -204,6 +237,20 @@ impl Node {
     }
 }
 
+impl Bounds {
+    fn new(options: &Options) -> Bounds {
+        let derived_bytes = (options.memory_bytes / 2).clamp(CLIENT_BYTES_MIN, CLIENT_BYTES_MAX);
+        let wanted = Connections {
+            http: options.http.map_or(0, |_| options.http_options.connections_max),
+            resp: options.resp.map_or(0, |_| options.resp_options.clients_max),
+        };
+        Bounds {
+            client_bytes: options.client_bytes.unwrap_or(derived_bytes),
+            connections: descriptors::make_room(wanted),
+        }
+    }
+}
+
 fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     #[expect(clippy::disallowed_methods, reason = "this is where randomness comes in")]
@@ -215,6 +262,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        socket2::SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER_BYTES)?;
         Ok(listener)
     };
     bind().map_err(|error| StartError::Listen { address, error })
@@ -276,6 +324,7 @@ fn run_writer(
     mut thread: EngineThread,
     resp_listener: Option<TcpListener>,
     resp_options: resp::RespOptions,
+    budget: Arc<Budget>,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -285,7 +334,7 @@ fn run_writer(
             let _ = stopping.wait_for(|stop| *stop).await;
         };
         let served = match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => resp::serve(listener, local, resp_options, stopped).await,
+            Ok(listener) => resp::serve(listener, local, resp_options, budget, stopped).await,
             Err(error) => Err(error),
         };
         if let Err(error) = served {

@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod clock;
 pub mod data_dir;
+pub mod descriptors;
 pub mod engine;
 pub mod frontend;
 pub mod metrics;

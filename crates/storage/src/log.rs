@@ -67,6 +67,10 @@ pub trait LogHandle: Clone + Send + Sync + 'static {
 pub trait LogReader: Send {
     /// The next batch up to the synced end, or `None` there; ask again when the end has moved.
     fn next(&mut self) -> Result<Option<Batch<'_>>, LogError>;
+
+    /// Gives back the memory that the last batches took, and keeps its place: whoever is not going to read for a while may
+    /// have a lot of it.
+    fn rest(&mut self);
 }
 
 /// Where a batch went.

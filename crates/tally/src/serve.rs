@@ -211,6 +211,13 @@ fn say_what_is_there(node: &Node, guards: Guards) {
         say(&format!("  metrics     http://{address}/metrics  no token"));
         warn_if_public(address, "read /metrics, which name the counters and say how much they count");
     }
+    let bounds = node.bounds();
+    say(&format!(
+        "  clients     {} over HTTP, {} over the Redis protocol at most; {} of memory for all of them",
+        bounds.connections.http,
+        bounds.connections.resp,
+        ByteSize::b(bounds.client_bytes).display().iec()
+    ));
     say("ready");
 }
 

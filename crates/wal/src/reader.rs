@@ -77,6 +77,13 @@ impl<D: Disk> Reader<D> {
         Ok(None)
     }
 
+    /// Gives back the memory of what was read; whatever comes next is read anew.
+    pub fn rest(&mut self) {
+        (self.chunk, self.records) = (Vec::new(), Vec::new());
+        (self.chunk_at, self.chunk_bytes) = (self.at, CHUNK_BYTES_MIN);
+        self.limit = self.offset;
+    }
+
     /// The header of the next batch, all of which is in the chunk then.
     fn next_header(&mut self) -> Result<Option<Header>, Error> {
         if self.offset >= self.limit && !self.refill(0)? {

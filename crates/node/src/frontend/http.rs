@@ -3,6 +3,7 @@
 //! Requests are read on threads of their own, each with its own listener and runtime ([`server`]); what they write goes to
 //! the engine as one submission per request, what they read comes from shared memory. Every error is a [`problem`].
 
+mod answer;
 mod at_least;
 mod balance;
 mod body;
@@ -15,13 +16,14 @@ mod envelope;
 mod events;
 mod explain;
 mod guard;
+mod head;
 mod health;
 mod history;
 mod id;
 mod linger;
-mod memory;
 mod openapi;
 mod parameters;
+mod patience;
 mod pattern;
 mod problem;
 mod pulse;
@@ -36,15 +38,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_MEMORY_BYTES_MAX, HTTP_WALKS_MAX, SUBSCRIBERS_MAX};
+use tally_core::limits::{HTTP_CONNECTIONS_MAX, HTTP_WALKS_MAX, SUBSCRIBERS_MAX};
 use tokio::sync::{Semaphore, watch};
 
 pub use guard::{Access, HostName, Origin};
 pub use server::{Server, serve};
 
 use crate::engine::Engine;
+use crate::frontend::budget::Budget;
 use crate::metrics::{HttpRequest, Metrics};
-use memory::Memory;
 use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
 
 /// Cold counters that one request reads at the same time.
@@ -64,8 +66,8 @@ pub struct Options {
     pub surface: Surface,
     pub access: Access,
     pub connections_max: usize,
-    /// What all requests together may hold while they are read.
-    pub memory_bytes: usize,
+    /// `None`: three quarters of them, or all for clients on this machine.
+    pub connections_per_address_max: Option<usize>,
     /// How long the head of a request may take.
     pub head_timeout: Duration,
     /// How long a body may pause.
@@ -74,6 +76,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// How long a connection may stand still between requests.
     pub idle_timeout: Duration,
+    /// How long a client may take nothing of an answer or of a subscription that waits for it.
+    pub write_timeout: Duration,
     /// How long a sender who was refused is listened to, so that he gets to read why.
     pub linger: Duration,
     /// How long requests under way may take to finish when the node stops.
@@ -89,11 +93,12 @@ impl Default for Options {
             surface: Surface::Everything,
             access: Access::default(),
             connections_max: HTTP_CONNECTIONS_MAX,
-            memory_bytes: HTTP_MEMORY_BYTES_MAX,
+            connections_per_address_max: None,
             head_timeout: Duration::from_secs(30),
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             grace: Duration::from_secs(10),
             subscribers_max: SUBSCRIBERS_MAX,
@@ -108,22 +113,25 @@ struct Api {
     engine: Engine,
     metrics: Arc<Metrics>,
     options: Arc<Options>,
-    memory: Arc<Memory>,
+    /// Of all clients, those of other protocols included.
+    budget: Arc<Budget>,
     /// Turns for walks through the store.
     walks: Arc<Semaphore>,
     /// Places for subscribers.
     subscribers: Arc<Semaphore>,
+    /// The turn to read the log for a subscriber.
+    turn: Arc<Semaphore>,
     /// Turns true when the node stops, or loses its sender: what has no end by itself ends then.
     stopping: watch::Receiver<bool>,
 }
 
 impl Api {
-    fn new(engine: Engine, options: Options, stopping: watch::Receiver<bool>) -> Api {
-        let memory = Arc::new(Memory::new(options.memory_bytes));
+    fn new(engine: Engine, options: Options, budget: Arc<Budget>, stopping: watch::Receiver<bool>) -> Api {
         let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
         let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
         let metrics = Arc::clone(engine.metrics());
-        Api { metrics, engine, options: Arc::new(options), memory, walks, subscribers, stopping }
+        let turn = Arc::new(Semaphore::new(1));
+        Api { metrics, engine, options: Arc::new(options), budget, walks, subscribers, turn, stopping }
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
+mod bounds;
 mod browser;
 mod commits;
 mod consistency;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+mod bounds;
 mod differential;
 mod robustness;
 mod scenario;

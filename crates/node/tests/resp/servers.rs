@@ -12,6 +12,8 @@ use tempfile::TempDir;
 pub struct Settings {
     pub password: Option<String>,
     pub clients_max: Option<usize>,
+    /// What else a test needs of a Tally.
+    pub change: Option<fn(&mut Options)>,
     /// Declarations, as YAML: Redis has none.
     pub declarations: Option<String>,
 }
@@ -87,6 +89,9 @@ impl Tally {
         options.resp_options.password = settings.password.as_deref().and_then(Password::new);
         if let Some(clients_max) = settings.clients_max {
             options.resp_options.clients_max = clients_max;
+        }
+        if let Some(change) = settings.change {
+            change(&mut options);
         }
         Tally { node: Node::start(options.clone()).unwrap(), options, dir }
     }

@@ -122,6 +122,10 @@ impl<D: Disk> LogReader for LocalReader<D> {
             records: batch.records,
         }))
     }
+
+    fn rest(&mut self) {
+        self.0.rest();
+    }
 }
 
 impl From<Error> for LogError {

@@ -164,6 +164,10 @@ impl LogReader for MemoryReader {
         let Stored { position, count, log_time_ms, ref records } = *batch;
         Ok(Some(Batch { position, count, log_time_ms, records }))
     }
+
+    fn rest(&mut self) {
+        self.current = None;
+    }
 }
 
 #[cfg(test)]

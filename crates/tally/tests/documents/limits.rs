@@ -55,13 +55,22 @@ fn the_limits_of_http_are_those_of_the_code() {
             "| connections; requests at once on an HTTP/2 connection | {}; {HTTP_STREAMS_MAX} |",
             n(HTTP_CONNECTIONS_MAX)
         ),
-        format!("| what all requests hold while they are read | {}; beyond it 503 |", bytes(HTTP_MEMORY_BYTES_MAX)),
         format!(
-            "| time | {} s for a head, {} s between two parts of a body, {} min for all of it, {} s idle |",
+            "| the head of a request | {}; over HTTP/2 {} |",
+            bytes(HTTP_READ_BUFFER_BYTES_MAX),
+            bytes(HTTP_HEAD_BYTES_MAX as usize)
+        ),
+        format!(
+            "| what all clients hold | half of `--memory`, at least {}; [beyond it](operations.md#clients) 503 |",
+            bytes(CLIENT_BYTES_MIN as usize)
+        ),
+        format!(
+            "| time | {} s for a head, {} s between two parts of a body, {} min for all of it, {} s idle, {} s without taking anything of an answer |",
             seconds(times.head_timeout),
             seconds(times.body_idle_timeout),
             seconds(times.body_timeout) / 60,
-            seconds(times.idle_timeout)
+            seconds(times.idle_timeout),
+            seconds(times.write_timeout)
         ),
     ];
     assert_said("docs/guide/http.md", "## Limits", &said);

@@ -1,30 +1,28 @@
-//! The body of a request as it streams in: decompressed, bounded in size and in time.
+//! The body of a request as it streams in: decompressed, bounded in size, in time and in what is done of it at once.
 //!
-//! The bound holds for what comes *out* of a decompressor, and it holds while decompressing, so a bomb costs no more than
-//! an honest body of the largest size.
+//! The bound on the size holds for what comes *out* of a decompressor, and it holds while decompressing, so a bomb costs no
+//! more than an honest body of the largest size. What is held for a body, windows of decompressors included, is charged to
+//! the budget of all clients as it arrives; what a sender only promises takes nothing.
 
-use std::io::{self, Write};
+use std::ops::Deref;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use bytes::Bytes;
-use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
-use tally_core::limits::HTTP_DRAIN_BYTES_MAX;
+use tally_core::limits::{HTTP_DRAIN_BYTES_MAX, HTTP_POLL_BYTES_MAX};
+use tokio::task::yield_now;
 use tokio::time::timeout;
-use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
 use super::Api;
-use super::memory::Lease;
-use super::problem::{Kind, Problem, quoted};
+use super::problem::{Kind, Problem};
 use crate::clock::Stopwatch;
+use crate::frontend::budget::Charge;
+use decode::{Decoder, Fault, decoder};
 
-/// The largest window of a zstd frame, as a power of two: the 8 MiB that RFC 9659 allows on the web.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-
-const OUTPUT_STEP_BYTES: usize = 128 * 1024;
+mod decode;
 
 /// Pieces of a body, decoded, in order.
 pub struct Pieces {
@@ -34,13 +32,20 @@ pub struct Pieces {
     /// The sender waits for leave to send; it need not be read to be told.
     expects_leave: bool,
     decoder: Option<Decoder>,
+    decoder_charge: Charge,
+    /// What has arrived and is not decoded yet.
+    encoded: Bytes,
     limit: usize,
     left: usize,
+    /// Handed out since other requests had a turn.
+    since_turn_bytes: usize,
     idle_timeout: Duration,
+    /// How long it may pause once it was refused.
+    linger: Duration,
     total_timeout: Duration,
     begun: Stopwatch,
     /// The room that the request takes in memory; the reader of the pieces says how much.
-    pub lease: Lease,
+    pub charge: Charge,
 }
 
 impl Pieces {
@@ -52,12 +57,16 @@ impl Pieces {
             too_large: decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64),
             expects_leave: headers.contains_key(EXPECT),
             decoder,
+            decoder_charge: Charge::new(&api.budget),
+            encoded: Bytes::new(),
             limit,
             left: limit,
+            since_turn_bytes: 0,
             idle_timeout: api.options.body_idle_timeout,
+            linger: api.options.linger,
             total_timeout: api.options.body_timeout,
             begun: Stopwatch::start(),
-            lease: Lease::new(api.memory.clone()),
+            charge: Charge::new(&api.budget),
         })
     }
 
@@ -66,33 +75,52 @@ impl Pieces {
         if self.too_large {
             return Err(too_large(self.limit));
         }
-        let Some(frame) = self.frame().await? else {
-            return match self.decoder.take() {
-                Some(decoder) => decoder.finish(self.left).map(Some).map_err(|fault| self.explain(fault)),
-                None => Ok(None),
-            };
-        };
-        let piece = match &mut self.decoder {
-            None => frame,
-            Some(decoder) => decoder.decode(&frame, self.left).map_err(|fault| self.explain(fault))?,
-        };
+        if self.since_turn_bytes >= HTTP_POLL_BYTES_MAX {
+            self.since_turn_bytes = 0;
+            yield_now().await;
+        }
+        let Some(piece) = self.next_piece().await? else { return Ok(None) };
         self.left = self.left.checked_sub(piece.len()).ok_or_else(|| too_large(self.limit))?;
+        self.since_turn_bytes += piece.len();
         Ok(Some(piece))
     }
 
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.decoder.is_none() {
+            return self.frame().await;
+        }
+        if self.encoded.is_empty() && !self.decoder.as_ref().is_some_and(Decoder::is_pending) {
+            match self.frame().await? {
+                Some(frame) => self.encoded = frame,
+                None => return self.finish(),
+            }
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(None) };
+        let decoded = decoder.step(&mut self.encoded, self.left);
+        self.decoder_charge.grow_to(decoder.held_bytes())?;
+        decoded.map(Some).map_err(|fault| self.explain(fault))
+    }
+
+    fn finish(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(decoder) = self.decoder.take() else { return Ok(None) };
+        let rest = decoder.finish(self.left);
+        self.decoder_charge.release();
+        rest.map(Some).map_err(|fault| self.explain(fault))
+    }
+
     /// The whole body.
-    pub async fn collect(mut self) -> Result<Vec<u8>, Problem> {
+    pub async fn collect(mut self) -> Result<Whole, Problem> {
         let mut whole = Vec::new();
         match self.collect_into(&mut whole).await {
-            Ok(()) => Ok(whole),
+            Ok(()) => Ok(Whole { bytes: whole, _charge: self.charge }),
             Err(problem) => Err(self.refuse(problem).await),
         }
     }
 
     async fn collect_into(&mut self, whole: &mut Vec<u8>) -> Result<(), Problem> {
         while let Some(piece) = self.next().await? {
-            self.lease.hold(whole.len() + piece.len())?;
             whole.extend_from_slice(&piece);
+            self.charge.grow_to(whole.capacity())?;
         }
         Ok(())
     }
@@ -100,6 +128,11 @@ impl Pieces {
     /// Ends a request that cannot be taken: a bounded rest of its body is read and forgotten, so that the connection can be
     /// used again. Whoever is late has had his time; his connection ends (see [`super::linger`]).
     pub async fn refuse(mut self, problem: Problem) -> Problem {
+        // Its room is free at once.
+        self.charge.release();
+        self.decoder = None;
+        self.decoder_charge.release();
+        self.idle_timeout = self.idle_timeout.min(self.linger);
         let mut left = HTTP_DRAIN_BYTES_MAX;
         if problem.kind == Kind::Timeout || (self.too_large && self.expects_leave) {
             left = 0;
@@ -158,223 +191,16 @@ fn too_large(limit: usize) -> Problem {
     Problem::too_large("the body is too large when decompressed", limit, "send it in several requests")
 }
 
-fn decoder(headers: &HeaderMap) -> Result<Option<Decoder>, Problem> {
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(None) };
-    match encoding.to_str().unwrap_or("?").trim().to_ascii_lowercase().as_str() {
-        "" | "identity" => Ok(None),
-        "gzip" | "x-gzip" => Ok(Some(Decoder::Gzip(Box::new(MultiGzDecoder::new(Bounded::default()))))),
-        "zstd" => Ok(Some(Decoder::zstd())),
-        unknown => {
-            let unknown = quoted(unknown);
-            let detail = format!("Content-Encoding is {unknown}; send gzip, zstd or no encoding at all");
-            Err(Problem::new(Kind::UnsupportedEncoding, detail).with("value", unknown))
-        }
-    }
+/// A body that has been read, and its room in memory.
+pub struct Whole {
+    bytes: Vec<u8>,
+    _charge: Charge,
 }
 
-/// Why a body cannot be decoded.
-#[derive(Debug)]
-enum Fault {
-    TooLarge,
-    Broken(io::Error),
-}
+impl Deref for Whole {
+    type Target = [u8];
 
-enum Decoder {
-    Gzip(Box<MultiGzDecoder<Bounded>>),
-    Zstd { decoder: ZstdDecoder<'static>, in_frame: bool },
-}
-
-impl Decoder {
-    fn zstd() -> Decoder {
-        let mut decoder = ZstdDecoder::new().expect("a decoder needs nothing but memory");
-        decoder
-            .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
-            .expect("the window is one that zstd knows");
-        Decoder::Zstd { decoder, in_frame: false }
-    }
-
-    /// Decodes one piece to at most `limit` bytes.
-    fn decode(&mut self, input: &[u8], limit: usize) -> Result<Bytes, Fault> {
-        match self {
-            Decoder::Gzip(decoder) => {
-                decoder.get_mut().limit = limit;
-                let written = decoder.write_all(input).and_then(|()| decoder.flush());
-                decoder.get_mut().take(written)
-            }
-            Decoder::Zstd { decoder, in_frame } => decode_zstd(decoder, in_frame, input, limit),
-        }
-    }
-
-    /// What is left at the end of the body; an encoding that breaks off is an error.
-    fn finish(self, limit: usize) -> Result<Bytes, Fault> {
-        match self {
-            Decoder::Gzip(mut decoder) => {
-                decoder.get_mut().limit = limit;
-                let finished = decoder.try_finish();
-                decoder.get_mut().take(finished)
-            }
-            Decoder::Zstd { in_frame: false, .. } => Ok(Bytes::new()),
-            Decoder::Zstd { in_frame: true, .. } => Err(Fault::Broken(io::ErrorKind::UnexpectedEof.into())),
-        }
-    }
-}
-
-fn decode_zstd(decoder: &mut ZstdDecoder<'_>, in_frame: &mut bool, input: &[u8], limit: usize) -> Result<Bytes, Fault> {
-    let mut out = Vec::new();
-    if input.is_empty() {
-        return Ok(out.into());
-    }
-    let mut input = InBuffer::around(input);
-    loop {
-        let start = out.len();
-        out.resize(start + OUTPUT_STEP_BYTES, 0);
-        let mut output = OutBuffer::around_pos(&mut out[..], start);
-        let hint = decoder.run(&mut input, &mut output).map_err(Fault::Broken)?;
-        let end = output.pos();
-        out.truncate(end);
-        if end > limit {
-            return Err(Fault::TooLarge);
-        }
-        *in_frame = hint > 0;
-        // Either the frame is complete, or an output that is not full says that the decoder waits for more input.
-        if input.pos() == input.src.len() && (hint == 0 || end < start + OUTPUT_STEP_BYTES) {
-            return Ok(out.into());
-        }
-    }
-}
-
-/// What a decoder may write, and no byte more.
-#[derive(Default)]
-struct Bounded {
-    out: Vec<u8>,
-    limit: usize,
-    full: bool,
-}
-
-impl Bounded {
-    /// What was written since the last time, if `written` went well.
-    fn take(&mut self, written: io::Result<()>) -> Result<Bytes, Fault> {
-        match written {
-            Ok(()) => Ok(std::mem::take(&mut self.out).into()),
-            Err(_) if self.full => Err(Fault::TooLarge),
-            Err(error) => Err(Fault::Broken(error)),
-        }
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.out.len() + bytes.len() > self.limit {
-            self.full = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.out.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: usize = 1 << 20;
-
-    fn gzip(plain: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(plain).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    fn zstd(plain: &[u8]) -> Vec<u8> {
-        zstd::encode_all(plain, 1).unwrap()
-    }
-
-    fn new_decoder(encoding: &'static str) -> Decoder {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
-        decoder(&headers).unwrap_or_else(|_| panic!("{encoding} is known")).unwrap()
-    }
-
-    /// Decodes in pieces, as [`Pieces`] does.
-    fn decode(encoding: &'static str, encoded: &[u8], piece: usize) -> Result<Vec<u8>, Fault> {
-        let mut decoder = new_decoder(encoding);
-        let mut out = Vec::new();
-        for piece in encoded.chunks(piece) {
-            out.extend_from_slice(&decoder.decode(piece, LIMIT - out.len())?);
-        }
-        out.extend_from_slice(&decoder.finish(LIMIT - out.len())?);
-        Ok(out)
-    }
-
-    fn sample() -> Vec<u8> {
-        (0..20_000).flat_map(|n| format!("{{\"type\":\"v\",\"seq\":{n}}}\n").into_bytes()).collect()
-    }
-
-    #[test]
-    fn a_compressed_body_comes_out_whole_in_whatever_pieces_it_comes_in() {
-        let plain = sample();
-        for piece in [1, 7, 1000, usize::MAX] {
-            assert_eq!(decode("gzip", &gzip(&plain), piece).unwrap(), plain);
-            assert_eq!(decode("zstd", &zstd(&plain), piece).unwrap(), plain);
-        }
-        let twice = [plain.clone(), plain.clone()].concat();
-        assert_eq!(decode("gzip", &[gzip(&plain), gzip(&plain)].concat(), 99).unwrap(), twice);
-        assert_eq!(decode("zstd", &[zstd(&plain), zstd(&plain)].concat(), 99).unwrap(), twice);
-    }
-
-    #[test]
-    fn a_bomb_is_stopped_at_the_limit() {
-        let zeros = vec![0; 64 * LIMIT];
-        for (encoding, bomb) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
-            assert!(bomb.len() < LIMIT / 2, "{encoding} makes {} of it", bomb.len());
-            assert!(matches!(decode(encoding, &bomb, usize::MAX), Err(Fault::TooLarge)), "{encoding}");
-            assert!(matches!(decode(encoding, &bomb, 100), Err(Fault::TooLarge)), "{encoding}");
-        }
-    }
-
-    #[test]
-    fn a_body_of_exactly_the_limit_is_taken() {
-        let plain = vec![b'x'; LIMIT];
-        assert_eq!(decode("gzip", &gzip(&plain), 1000).unwrap().len(), LIMIT);
-        assert_eq!(decode("zstd", &zstd(&plain), 1000).unwrap().len(), LIMIT);
-        let plain = vec![b'x'; LIMIT + 1];
-        assert!(matches!(decode("gzip", &gzip(&plain), 1000), Err(Fault::TooLarge)));
-        assert!(matches!(decode("zstd", &zstd(&plain), 1000), Err(Fault::TooLarge)));
-    }
-
-    #[test]
-    fn a_compressed_body_that_breaks_off_is_an_error() {
-        let plain = sample();
-        for (encoding, encoded) in [("gzip", gzip(&plain)), ("zstd", zstd(&plain))] {
-            for cut in [1, 5, 20, encoded.len() / 2, encoded.len() - 1] {
-                assert!(
-                    matches!(decode(encoding, &encoded[..cut], 512), Err(Fault::Broken(_))),
-                    "{encoding} cut at {cut}"
-                );
-            }
-            assert!(matches!(decode(encoding, b"{\"type\":\"v\"}", 512), Err(Fault::Broken(_))), "{encoding}");
-        }
-    }
-
-    #[test]
-    fn a_zstd_window_beyond_the_web_limit_is_refused() {
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
-        encoder.window_log(27).unwrap();
-        encoder.write_all(&sample()).unwrap();
-        let encoded = encoder.finish().unwrap();
-        assert!(matches!(decode("zstd", &encoded, 512), Err(Fault::Broken(_))));
-    }
-
-    #[test]
-    fn an_unknown_encoding_is_refused_by_name() {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, "br".parse().unwrap());
-        let problem = decoder(&headers).err().expect("br is not known");
-        assert_eq!(problem.kind, Kind::UnsupportedEncoding);
-        assert!(problem.detail.contains("br"), "{}", problem.detail);
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Only what is durable and applied is told: nobody acts on a record that is lost later, and whoever is told of a correction
 //! reads it. A subscription is a stream that is asked for more when its client has taken what there was. It reads the log on
-//! a thread that may wait for a disk, and only while there is something to read; when the client goes it is dropped.
+//! a thread that may wait for a disk, and only while there is something to read; when the client goes it is dropped. What
+//! it is about to tell is charged to the budget of all clients until the client has taken it, and a client that does not
+//! take it is cut off.
 
 use std::convert::Infallible;
 
@@ -22,6 +24,7 @@ use super::Api;
 use super::parameters::{Parameters, refused};
 use super::problem::{Kind, Problem};
 use crate::engine::{Engine, RETRY_AFTER};
+use crate::frontend::budget::Charge;
 use follow::Follower;
 
 mod follow;
@@ -48,13 +51,14 @@ pub async fn commits(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Re
     let asked = asked(&uri, &headers)?;
     let place = api.subscribers.clone().try_acquire_owned().map_err(|_| too_many(api.options.subscribers_max))?;
     let from = asked.unwrap_or_else(|| api.engine.log().synced_end());
-    let follower = Follower::open(&api.engine, from).await?;
+    let follower = Follower::open(&api.engine, api.turn.clone(), from).await?;
     let subscription = Subscription {
         engine: api.engine.clone(),
         follower: Some(follower),
         greeting: Some(render::greeting(from)),
         heartbeat: api.options.heartbeat,
         stopping: api.stopping.clone(),
+        charge: Charge::new(&api.budget),
         _place: place,
     };
     let headers = [(CONTENT_TYPE, EVENT_STREAM), (CACHE_CONTROL, "no-store"), (UNBUFFERED, "no")];
@@ -86,6 +90,8 @@ struct Subscription {
     greeting: Option<Bytes>,
     heartbeat: Duration,
     stopping: watch::Receiver<bool>,
+    /// For what was handed out last: it is taken when more is asked for.
+    charge: Charge,
     _place: OwnedSemaphorePermit,
 }
 
@@ -109,6 +115,7 @@ impl Subscription {
         if let Some(greeting) = self.greeting.take() {
             return Some(greeting);
         }
+        self.charge.release();
         loop {
             if *self.stopping.borrow() {
                 return None;
@@ -121,6 +128,10 @@ impl Subscription {
             let reached = follower.reached();
             self.follower = Some(follower);
             if !text.is_empty() {
+                if let Err(full) = self.charge.set(text.len()) {
+                    self.follower = None;
+                    return Some(render::problem(&full.into()));
+                }
                 self.engine.wait_for(reached).await;
                 return Some(text);
             }

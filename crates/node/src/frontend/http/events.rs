@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
 use tally_core::event::body::{BodyError, BodyReader, Form};
-use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENTS_PER_REQUEST_MAX};
+use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 
 use super::Api;
 use super::body::{Pieces, content_length};
@@ -48,9 +48,9 @@ pub async fn events(
     let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());
-    batch.expect(content_length(&headers).unwrap_or(0));
+    let promised_bytes = content_length(&headers).unwrap_or(0);
     let reader = BodyReader::new(form(&headers), api.engine.clock().arrival());
-    if let Err(problem) = read(&mut pieces, reader, &mut batch).await {
+    if let Err(problem) = read(&mut pieces, reader, &mut batch, promised_bytes).await {
         return Err(pieces.refuse(problem).await);
     }
     if is_strict && let Some(faults) = batch.faults() {
@@ -62,17 +62,26 @@ pub async fn events(
     respond(outcome)
 }
 
-async fn read(pieces: &mut Pieces, mut reader: BodyReader, batch: &mut Batch) -> Result<(), Problem> {
+async fn read(
+    pieces: &mut Pieces,
+    mut reader: BodyReader,
+    batch: &mut Batch,
+    promised_bytes: u64,
+) -> Result<(), Problem> {
     let mut body_bytes = 0;
     while let Some(piece) = pieces.next().await? {
-        reader.feed(&piece, batch)?;
+        if body_bytes == 0 {
+            batch.expect(promised_bytes, piece.len());
+        }
         body_bytes += piece.len();
+        reader.feed(&piece, batch)?;
         check(batch)?;
-        pieces.lease.hold(body_bytes + batch.bytes())?;
+        // Beside the batch there is at most the beginning of one event.
+        pieces.charge.grow_to(body_bytes.min(EVENT_BYTES_MAX) + batch.bytes())?;
     }
     reader.finish(batch)?;
     check(batch)?;
-    Ok(pieces.lease.hold(body_bytes + batch.bytes())?)
+    Ok(pieces.charge.grow_to(batch.bytes())?)
 }
 
 async fn commit(api: &Api, mut batch: Batch) -> Result<Outcome, Problem> {

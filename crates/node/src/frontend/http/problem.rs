@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use utoipa::openapi::{self, RefOr};
 
-use crate::engine::Refusal;
+use crate::engine::{RETRY_AFTER as RETRY_AFTER_BUSY, Refusal};
+use crate::frontend::budget::Full;
 
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 
@@ -21,6 +22,9 @@ const QUOTED_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    InvalidHead,
+    HeadTooLarge,
+    UriTooLong,
     InvalidBody,
     InvalidField,
     UnknownField,
@@ -68,6 +72,11 @@ impl Kind {
     fn row(self) -> (&'static str, StatusCode, &'static str) {
         use StatusCode as S;
         match self {
+            Kind::InvalidHead => ("invalid-head", S::BAD_REQUEST, "This is no HTTP request"),
+            Kind::HeadTooLarge => {
+                ("head-too-large", S::REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too large")
+            }
+            Kind::UriTooLong => ("uri-too-long", S::URI_TOO_LONG, "The address of the request is too long"),
             Kind::InvalidBody => ("invalid-body", S::BAD_REQUEST, "The body cannot be read"),
             Kind::InvalidField => ("invalid-field", S::BAD_REQUEST, "A field has a value that it cannot have"),
             Kind::UnknownField => ("unknown-field", S::BAD_REQUEST, "A field is not known"),
@@ -82,7 +91,7 @@ impl Kind {
             Kind::UnknownHost => ("unknown-host", S::MISDIRECTED_REQUEST, "The server is not known by this name"),
             Kind::NotFound => ("not-found", S::NOT_FOUND, "There is nothing here"),
             Kind::MethodNotAllowed => ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods"),
-            Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The body came too slowly"),
+            Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The request came too slowly"),
             Kind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
             Kind::CorrectionState => ("correction-state", S::CONFLICT, "The correction is in another state"),
             Kind::GenerationMoved => ("generation-moved", S::CONFLICT, "The counter was corrected meanwhile"),
@@ -180,6 +189,19 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The whole answer as HTTP/1.1 has it, for those whose request was never understood. The connection ends with it.
+    pub fn raw(&self) -> Vec<u8> {
+        let (status, body) = (self.kind.status(), self.body());
+        let retry_after = self.retry_after_s.map_or(String::new(), |seconds| format!("retry-after: {seconds}\r\n"));
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {CONTENT_TYPE_PROBLEM}\r\n{retry_after}connection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), &body].concat()
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.kind.status(), self.body()).into_response();
@@ -199,6 +221,21 @@ impl utoipa::IntoResponses for Problem {
             .description("What went wrong, and how to mend it")
             .content(CONTENT_TYPE_PROBLEM, openapi::ContentBuilder::new().schema(Some(schema)).build());
         BTreeMap::from([("default".to_owned(), response.build().into())])
+    }
+}
+
+impl From<Full> for Problem {
+    fn from(full: Full) -> Problem {
+        match full.beyond_bytes {
+            Some(bytes) => {
+                let fix = "send it in several requests, or give the node more --memory";
+                Problem::too_large("the request needs more memory than this node has for one", bytes, fix)
+            }
+            None => {
+                let detail = "the memory that this node has for clients is in use; come back, or give it more --memory";
+                Problem::new(Kind::Busy, detail).retry_after(RETRY_AFTER_BUSY.as_secs())
+            }
+        }
     }
 }
 

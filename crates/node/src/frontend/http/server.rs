@@ -5,6 +5,7 @@
 //! the requests under way and drops what is left after a grace period. Whoever is answered while he still sends
 //! gets to read the answer before the connection is closed ([`super::linger`]).
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
@@ -13,32 +14,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket, Type};
-use tally_core::limits::{HTTP_HEAD_BYTES_MAX, HTTP_READ_BUFFER_BYTES_MAX, HTTP_STREAMS_MAX, HTTP_TURNED_AWAY_MAX};
+use tally_core::limits::{
+    HTTP_ANSWER_BYTES, HTTP_CONNECTION_BYTES, HTTP_HEAD_BYTES_MAX, HTTP_READ_BUFFER_BYTES_MAX, HTTP_STREAMS_MAX,
+    HTTP_TURNED_AWAY_MAX, HTTP_WINDOW_BYTES, SEND_BUFFER_BYTES,
+};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::answer::charged;
 use super::linger::linger;
+use super::patience::{Patience, Verdict};
+use super::problem::{Kind, Problem};
 use super::pulse::{Pulse, Watched};
-use super::{Api, Options, router};
-use crate::engine::Engine;
+use super::{Api, Options, head, router};
+use crate::engine::{Engine, RETRY_AFTER};
+use crate::frontend::budget::{Budget, Charge, Full};
+use crate::frontend::places::{NoPlace, Place, Places};
 
 const BACKLOG: i32 = 1024;
 
 /// After a failed accept, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 129\r\n\r\n\
-    {\"type\":\"/problems/busy\",\"title\":\"Tally is busy\",\"status\":503,\
-    \"detail\":\"there are too many connections; close some or come back\"}";
 
 /// A running HTTP interface.
 #[derive(Debug)]
@@ -69,13 +76,15 @@ pub fn serve(
     threads: usize,
     engine: Engine,
     options: Options,
+    budget: Arc<Budget>,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<Server> {
     let listeners = listen(address, threads.max(1))?;
     let address = listeners[0].local_addr()?;
-    let api = Api::new(engine, options, shutdown.clone());
+    let api = Api::new(engine, options, Arc::clone(&budget), shutdown.clone());
     let shared = Shared {
-        connections: Arc::new(Semaphore::new(api.options.connections_max.min(Semaphore::MAX_PERMITS))),
+        budget,
+        places: Places::new(api.options.connections_max, api.options.connections_per_address_max),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
         router: router(api),
@@ -94,7 +103,8 @@ pub fn serve(
 struct Shared {
     router: Router,
     options: Arc<Options>,
-    connections: Arc<Semaphore>,
+    budget: Arc<Budget>,
+    places: Arc<Places>,
     /// Places for connections that find no other and are listened to until they have read so.
     turned_away: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
@@ -114,6 +124,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -138,7 +149,7 @@ async fn accept(listener: TcpListener, shared: Shared) {
         tokio::select! {
             () = &mut stopping => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => admit(stream, &shared, &protocols, &mut connections),
+                Ok((stream, peer)) => admit(stream, peer, &shared, &protocols, &mut connections),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept HTTP connections");
                     sleep(ACCEPT_PAUSE).await;
@@ -160,16 +171,38 @@ async fn stopped(shutdown: &mut watch::Receiver<bool>) {
     let _ = shutdown.wait_for(|stop| *stop).await;
 }
 
-fn admit(stream: TcpStream, shared: &Shared, protocols: &Arc<Protocols>, connections: &mut JoinSet<()>) {
-    if let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() {
-        connections.spawn(connection(stream, shared.clone(), Arc::clone(protocols), permit));
-        return;
+fn admit(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+    protocols: &Arc<Protocols>,
+    connections: &mut JoinSet<()>,
+) {
+    let mut charge = Charge::new(&shared.budget);
+    let admitted = charge.set(HTTP_CONNECTION_BYTES).map_err(Problem::from);
+    let admitted = admitted.and_then(|()| shared.places.take(peer.ip()).map_err(no_place));
+    match admitted {
+        Ok(place) => {
+            let ticket = place.ticket();
+            let task = connections.spawn(connection(stream, shared.clone(), Arc::clone(protocols), place, charge));
+            ticket.belongs_to(task);
+        }
+        Err(problem) => {
+            // Best effort, and never a wait for room to write: whoever reads it knows, the others see a closed connection.
+            let _ = stream.try_write(&problem.raw());
+            if let Ok(permit) = Arc::clone(&shared.turned_away).try_acquire_owned() {
+                connections.spawn(turn_away(stream, shared.options.linger, permit));
+            }
+        }
     }
-    // Best effort, and never a wait for room to write: whoever reads it knows, the others see a closed connection.
-    let _ = stream.try_write(TOO_MANY_CONNECTIONS);
-    if let Ok(permit) = Arc::clone(&shared.turned_away).try_acquire_owned() {
-        connections.spawn(turn_away(stream, shared.options.linger, permit));
-    }
+}
+
+fn no_place(why: NoPlace) -> Problem {
+    let detail = match why {
+        NoPlace::Full => "there are too many connections; close some or come back",
+        NoPlace::TooManyFromThere => "there are too many connections from this address; close some or come back",
+    };
+    Problem::new(Kind::Busy, detail).retry_after(RETRY_AFTER.as_secs())
 }
 
 async fn turn_away(stream: TcpStream, patience: Duration, _permit: OwnedSemaphorePermit) {
@@ -185,74 +218,114 @@ fn protocols(options: &Options) -> Protocols {
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
         .max_buf_size(HTTP_READ_BUFFER_BYTES_MAX)
-        .pipeline_flush(true);
+        // With it, an answer waits for as long as a part of the next request is there.
+        .pipeline_flush(false);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(HTTP_STREAMS_MAX)
+        .initial_connection_window_size(HTTP_WINDOW_BYTES)
+        .initial_stream_window_size(HTTP_WINDOW_BYTES)
+        .max_send_buf_size(HTTP_ANSWER_BYTES)
         .max_header_list_size(HTTP_HEAD_BYTES_MAX);
     builder
 }
 
-async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>, _permit: OwnedSemaphorePermit) {
+async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>, place: Place, _charge: Charge) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
     let patience = shared.options.linger;
-    let pulse = Arc::new(Pulse::default());
-    let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse));
-    let may_be_sending = converse(stream, pulse, shared, &protocols).await;
-    if may_be_sending && let Ok(stream) = given_back.await {
-        linger(stream, patience).await;
+    let pulse = Arc::new(Pulse::new(&shared.budget));
+    let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse), &shared.budget);
+    let ended = converse(stream, pulse, shared, &protocols, Arc::new(place)).await;
+    if !ended.may_be_sending && ended.owed.is_none() {
+        return;
     }
+    let Ok(mut stream) = given_back.await else { return };
+    if let Some(problem) = ended.owed {
+        // Best effort, as all that is said to somebody who does not speak the language.
+        let _ = timeout(patience, stream.write_all(&problem.raw())).await;
+    }
+    linger(stream, patience).await;
 }
 
-/// Answers requests until the connection ends. Says whether the other side may still be sending, which it does not while
-/// it has no request under way and we are the ones who end it.
-async fn converse(stream: Watched, pulse: Arc<Pulse>, shared: Shared, protocols: &Protocols) -> bool {
+/// How a conversation ended.
+struct Ended {
+    /// The other side does not while it has no request under way and we are the ones who end it.
+    may_be_sending: bool,
+    /// What it is still to be told.
+    owed: Option<Problem>,
+}
+
+/// Answers requests until the connection ends.
+async fn converse(
+    stream: Watched,
+    pulse: Arc<Pulse>,
+    shared: Shared,
+    protocols: &Protocols,
+    place: Arc<Place>,
+) -> Ended {
     let service = TowerToHyperService::new(shared.router);
-    let service = service_fn(|request| {
+    let service = service_fn(|request: hyper::Request<Incoming>| {
         let working = pulse.work();
-        let answer = service.call(request);
+        let (place, budget) = (Arc::clone(&place), Arc::clone(&shared.budget));
+        let charge = head_charge(&request, &budget);
+        let answer = charge.map(|charge| (service.call(request), charge));
         async move {
-            let answer = answer.await;
+            let answer = match answer {
+                Ok((answer, _charge)) => answer.await?,
+                Err(full) => Problem::from(full).into_response(),
+            };
             drop(working);
-            answer
+            place.settle();
+            Ok::<_, Infallible>(charged(answer, &budget))
         }
     });
-    let mut connection = pin!(protocols.serve_connection(stream, service));
+    let mut connection = pin!(protocols.serve_connection(TokioIo::new(stream), service));
     let mut shutdown = shared.shutdown;
     let mut ending = false;
     let mut may_be_sending = true;
-    let mut moves = 0;
+    let mut patience = Patience::new(&shared.options);
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
-                if let Err(error) = ended {
+                let owed = ended.err().and_then(|error| {
                     tracing::debug!(%error, "an HTTP connection ended early");
-                }
-                return may_be_sending;
+                    let is_due = pulse.owes_reason() || (pulse.has_head() && !pulse.is_working());
+                    head::explain(&*error, pulse.head_has_line()).filter(|_| is_due)
+                });
+                return Ended { may_be_sending, owed };
             }
             () = stopped(&mut shutdown), if !ending => {
                 ending = true;
                 may_be_sending = pulse.is_working();
                 connection.as_mut().graceful_shutdown();
             }
-            () = sleep(shared.options.idle_timeout) => {
-                let idle = !pulse.is_working() && pulse.moves() == moves;
-                moves = pulse.moves();
-                if idle && ending {
-                    return false;
-                }
-                if idle {
+            () = sleep(patience.look_every) => match patience.verdict(&pulse) {
+                Verdict::Stay => {}
+                Verdict::Idle if !ending => {
                     ending = true;
                     may_be_sending = false;
                     connection.as_mut().graceful_shutdown();
                 }
+                Verdict::Idle | Verdict::Gone => return Ended { may_be_sending: false, owed: None },
             }
         }
     }
+}
+
+/// What the head of a request takes while it is worked on.
+fn head_charge(request: &hyper::Request<Incoming>, budget: &Arc<Budget>) -> Result<Option<Charge>, Full> {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let bytes = fields.sum::<usize>() + request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    if bytes <= HTTP_CONNECTION_BYTES {
+        return Ok(None);
+    }
+    let mut charge = Charge::new(budget);
+    charge.set(bytes)?;
+    Ok(Some(charge))
 }
 
 #[cfg(test)]
@@ -270,9 +343,12 @@ mod tests {
 
     #[test]
     fn the_answer_to_one_connection_too_many_is_well_formed() {
-        let text = std::str::from_utf8(TOO_MANY_CONNECTIONS).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
-        serde_json::from_str::<serde_json::Value>(body).unwrap();
+        for why in [NoPlace::Full, NoPlace::TooManyFromThere] {
+            let text = String::from_utf8(no_place(why).raw()).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
+            assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+            serde_json::from_str::<serde_json::Value>(body).unwrap();
+        }
     }
 }

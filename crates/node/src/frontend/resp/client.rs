@@ -2,11 +2,16 @@
 
 use super::encode::Protocol;
 use crate::clock;
+use crate::frontend::budget::{Budget, Charge};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::task::AbortHandle;
+
+/// What `CLIENT LIST` says of a client that has not sent a command.
+const NO_COMMAND: &str = "NULL";
 
 /// Which replies a client wants to hear (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub struct Client {
     pub last_command: Cell<&'static str>,
     /// Has commands under way or replies to send, so a shutdown must let it finish.
     pub busy: Cell<bool>,
+    /// Its part of what all clients hold.
+    pub charge: RefCell<Charge>,
 }
 
 /// How a client library introduced itself (`CLIENT SETINFO`).
@@ -58,7 +65,13 @@ pub struct Library {
 }
 
 impl Client {
-    pub fn new(id: u64, address: SocketAddr, local_address: SocketAddr, authenticated: bool) -> Client {
+    pub fn new(
+        id: u64,
+        address: SocketAddr,
+        local_address: SocketAddr,
+        authenticated: bool,
+        budget: &Arc<Budget>,
+    ) -> Client {
         let now_ms = clock::wall_ms();
         Client {
             id,
@@ -72,9 +85,15 @@ impl Client {
             name: RefCell::default(),
             library: RefCell::default(),
             evictable: Cell::new(true),
-            last_command: Cell::new("NULL"),
+            last_command: Cell::new(NO_COMMAND),
             busy: Cell::new(false),
+            charge: RefCell::new(Charge::new(budget)),
         }
+    }
+
+    /// Whether it may do something here and has done it.
+    pub fn is_known(&self) -> bool {
+        self.authenticated.get() && self.last_command.get() != NO_COMMAND
     }
 
     /// One line of `CLIENT LIST`.
@@ -136,6 +155,19 @@ impl Clients {
 
     pub fn remove(&self, id: u64) {
         self.open.borrow_mut().remove(&id);
+    }
+
+    /// Ends the connection that holds most of the memory, if it holds more than `bytes`; false if there is none.
+    pub fn end_largest(&self, bytes: usize) -> bool {
+        let open = self.open.borrow();
+        let held = |task: &&Task| task.client.charge.borrow().bytes();
+        let Some(task) = open.values().max_by_key(held).filter(|task| held(task) > bytes) else { return false };
+        tracing::debug!(client = task.client.id, address = %task.client.address, bytes = held(&task),
+            "RESP connection closed, because it held the most and others needed room");
+        // Its buffers are freed when its task is dropped, which is before anything else is read.
+        task.client.charge.borrow_mut().release();
+        task.handle.abort();
+        true
     }
 
     /// Ends the connections that have nothing under way.

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! Replies that the client does not take wait while its further commands are read, as a client that writes its whole
-//! pipeline before it reads expects; the bound on them is the bound on what a connection may hold.
+//! pipeline before it reads expects. They and an unfinished command are charged to the budget of all clients; when it is
+//! used up, the connection that holds most of it is closed.
 
 use super::client::Client;
 use super::fault::Fault;
-use super::parse::{Allowance, ProtocolError, Step};
+use super::parse::{Allowance, Step};
 use super::pass::{Flow, Pass};
 use super::server::Server;
 use super::walk::Walk;
 use super::work::Work;
-use crate::clock;
+use crate::clock::{self, Stopwatch};
 use crate::engine::{Hot, LocalEngine};
+use crate::frontend::places::Place;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -26,11 +28,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tally_core::limits;
 use tally_core::op::{Answer, Op, OpKind};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
-/// How long a client may take to read its last replies.
-const LINGER: Duration = Duration::from_secs(5);
+/// How often a connection that waits for a walk looks whether its client is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How many reads ahead the memory of a counter is asked for.
 const READ_AHEAD: usize = 16;
@@ -39,10 +41,14 @@ pub struct Connection {
     server: Rc<Server>,
     client: Rc<Client>,
     stream: TcpStream,
-    /// Only while there is something in it.
+    place: Place,
+    /// Only while there is much in it.
     work: Option<Work>,
-    /// This connection's part of what all connections hold.
-    held_bytes: usize,
+    /// The beginning of a command, if it is all that there is and it is short.
+    rest: Vec<u8>,
+    /// Grows with whatever the client takes.
+    sent_bytes: u64,
+    connected: Stopwatch,
 }
 
 /// Why a slice of the pipeline ended.
@@ -56,8 +62,17 @@ enum End {
 }
 
 impl Connection {
-    pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream) -> Connection {
-        Connection { server, client, stream, work: None, held_bytes: 0 }
+    pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream, place: Place) -> Connection {
+        Connection {
+            server,
+            client,
+            stream,
+            place,
+            work: None,
+            rest: Vec::new(),
+            sent_bytes: 0,
+            connected: Stopwatch::start(),
+        }
     }
 
     /// Serves the client until it goes away, misbehaves or the server drains.
@@ -69,10 +84,13 @@ impl Connection {
 
     async fn serve(&mut self) -> io::Result<()> {
         loop {
-            let Some(mut work) = poll_fn(|context| self.poll_ready(context)).await? else { return Ok(()) };
+            let Some(mut work) = self.ready().await? else { return Ok(()) };
             self.client.busy.set(true);
             self.client.active_ms.set(clock::wall_ms());
             let open = self.pass(&mut work).await?;
+            if self.client.is_known() {
+                self.place.settle();
+            }
             if !open || self.server.is_draining() {
                 return self.linger(work).await;
             }
@@ -80,12 +98,43 @@ impl Connection {
         }
     }
 
+    /// Waits for something to do, but not for ever for whom there is no reason to.
+    async fn ready(&mut self) -> io::Result<Option<Work>> {
+        loop {
+            let Some((patience, why)) = self.patience() else { return self.ready_at_last().await };
+            let sent_bytes = self.sent_bytes;
+            match tokio::time::timeout(patience, self.ready_at_last()).await {
+                Ok(ready) => return ready,
+                Err(_) if self.sent_bytes > sent_bytes => {}
+                Err(_) => return Err(io::Error::new(ErrorKind::TimedOut, why)),
+            }
+        }
+    }
+
+    /// How long to wait for a client that may do nothing yet, or that has left much in the server's memory.
+    fn patience(&self) -> Option<(Duration, &'static str)> {
+        let options = &self.server.options;
+        if !self.client.authenticated.get() {
+            let left = options.stranger_timeout.saturating_sub(self.connected.elapsed());
+            return Some((left, "the client did not say AUTH in time"));
+        }
+        self.work.as_ref().map(|_| (options.stall_timeout, "the client neither went on sending nor read its replies"))
+    }
+
+    async fn ready_at_last(&mut self) -> io::Result<Option<Work>> {
+        poll_fn(|context| self.poll_ready(context)).await
+    }
+
     /// Sends what waits and reads what is there, whichever is possible first; `None` when the client is gone.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Work>>> {
-        let mut work = self.work.take().unwrap_or_else(|| self.server.pool.take());
+        let mut work = self.pick_up();
         while !work.replies.out().is_empty() {
             match Pin::new(&mut self.stream).poll_write(context, work.replies.out()) {
-                Poll::Ready(sent) => drop(work.replies.out().drain(..sent?)),
+                Poll::Ready(sent) => {
+                    let sent = sent?;
+                    self.sent_bytes += sent as u64;
+                    work.replies.out().drain(..sent);
+                }
                 Poll::Pending => break,
             }
         }
@@ -100,29 +149,47 @@ impl Connection {
         }
     }
 
-    /// Keeps the buffers if something of this connection is in them.
+    fn pick_up(&mut self) -> Work {
+        self.work.take().unwrap_or_else(|| {
+            let mut work = self.server.pool.take();
+            if !self.rest.is_empty() {
+                work.input.restore(&self.rest);
+            }
+            work
+        })
+    }
+
+    /// Keeps the buffers if there is much of this connection in them. A short rest is kept by itself and read again.
     fn put_down(&mut self, mut work: Work) -> io::Result<()> {
-        let blank = work.is_blank();
-        let held_bytes = if blank { 0 } else { work.held_bytes() };
-        self.client.busy.set(!work.replies.out().is_empty());
-        match blank {
-            true => self.server.pool.give(work),
-            false => self.work = Some(work),
+        let replies_wait = !work.replies.out().is_empty();
+        self.client.busy.set(replies_wait);
+        let rest = work.input.unread();
+        if replies_wait || rest.len() > limits::RESP_HELD_BYTES_FREE {
+            let held_bytes = work.held_bytes();
+            self.work = Some(work);
+            return self.hold(held_bytes);
         }
-        match self.hold(held_bytes) {
+        match rest.is_empty() {
+            true => self.rest = Vec::new(),
+            false => rest.clone_into(&mut self.rest),
+        }
+        work.forget();
+        self.server.pool.give(work);
+        self.hold(0)
+    }
+
+    /// Books what this connection holds.
+    fn hold(&self, bytes: usize) -> io::Result<()> {
+        match self.server.hold(&self.client, bytes) {
             true => Ok(()),
             false => {
+                // Best effort: it may not read at all.
+                let _ = self
+                    .stream
+                    .try_write(b"-OOM clients have no memory left for so much: send or read less at once\r\n");
                 Err(io::Error::new(ErrorKind::OutOfMemory, "the client leaves too many bytes in the server's memory"))
             }
         }
-    }
-
-    /// Books what this connection holds. Answers whether that is still within bounds.
-    fn hold(&mut self, bytes: usize) -> bool {
-        let all = self.server.held_bytes.get() - self.held_bytes + bytes;
-        self.server.held_bytes.set(all);
-        self.held_bytes = bytes;
-        bytes <= limits::RESP_HELD_BYTES_FREE || all <= limits::RESP_HELD_BYTES_MAX
     }
 
     /// Runs everything that has arrived. Answers whether the connection stays open.
@@ -133,9 +200,16 @@ impl Connection {
             let end = self.slice(work);
             self.settle(work).await;
             if let End::Walk(walk) = &end {
-                walk.run(&self.server, &mut work.replies).await;
+                tokio::select! {
+                    biased;
+                    () = walk.run(&self.server, &self.client, &mut work.replies) => {}
+                    () = self.has_left() => return Err(ErrorKind::ConnectionAborted.into()),
+                }
             }
             self.send(work)?;
+            if work.replies.out().len() > limits::RESP_HELD_BYTES_FREE {
+                self.hold(work.held_bytes())?;
+            }
             match end {
                 End::Drained => return Ok(true),
                 End::Close => return Ok(false),
@@ -143,6 +217,15 @@ impl Connection {
                 End::More | End::Walk(_) => tokio::task::yield_now().await,
             }
         }
+    }
+
+    /// Resolves some time after the client has closed its side: it may still want to read what it has asked for.
+    async fn has_left(&self) {
+        // Bytes that wait to be read make the socket ready all the time, so this has to look now and then.
+        while !self.stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        tokio::time::sleep(self.server.options.linger).await;
     }
 
     /// Runs commands until the input is used up, enough is pending, or a command wants more than a pass can do.
@@ -157,13 +240,16 @@ impl Connection {
             let unread = input.unread();
             let (flow, len) = match parser.glance(unread) {
                 Some((id, len)) if pass.is_plain() => (pass.incr(id), len),
-                _ => match parser.step(unread, Allowance::new(self.client.authenticated.get())) {
-                    Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
-                    Ok(Step::Nothing(len)) => (Flow::Next, len),
-                    Ok(Step::Incomplete) if unread.len() <= limits::RESP_QUERY_BYTES_MAX => break End::Drained,
-                    Ok(Step::Incomplete) => (pass.fail_protocol(ProtocolError::TooBigRequest), 0),
-                    Err(error) => (pass.fail_protocol(error), 0),
-                },
+                _ => {
+                    let allowance = Allowance::new(self.client.authenticated.get());
+                    match parser.step(unread, allowance) {
+                        Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
+                        Ok(Step::Nothing(len)) => (Flow::Next, len),
+                        Ok(Step::Incomplete) if unread.len() <= allowance.query_bytes_max() => break End::Drained,
+                        Ok(Step::Incomplete) => (pass.fail_protocol(allowance.too_big_a_request()), 0),
+                        Err(error) => (pass.fail_protocol(error), 0),
+                    }
+                }
             };
             if let Flow::Settle = flow {
                 break End::More;
@@ -228,13 +314,12 @@ impl Connection {
             self.stream.write_all(work.replies.out()).await?;
             self.stream.shutdown().await
         };
-        tokio::time::timeout(LINGER, send).await?
+        tokio::time::timeout(self.server.options.linger, send).await?
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.hold(0);
         self.server.clients.remove(self.client.id);
     }
 }

@@ -80,6 +80,21 @@ impl Allowance {
         }
     }
 
+    /// One command with all its arguments, in bytes.
+    pub fn query_bytes_max(self) -> usize {
+        match self.authenticated {
+            true => limits::RESP_QUERY_BYTES_MAX,
+            false => limits::RESP_QUERY_BYTES_STRANGER_MAX,
+        }
+    }
+
+    pub fn too_big_a_request(self) -> ProtocolError {
+        match self.authenticated {
+            true => ProtocolError::TooBigRequest,
+            false => ProtocolError::StrangersRequest,
+        }
+    }
+
     fn too_many_arguments(self, count: i64) -> ProtocolError {
         match self.authenticated || count > limits::RESP_ARGUMENTS_MAX {
             true => ProtocolError::InvalidMultibulkLength,
@@ -118,6 +133,8 @@ pub enum ProtocolError {
     UnbalancedQuotes,
     #[error("too big request: the arguments of one command must fit into {} bytes", limits::RESP_QUERY_BYTES_MAX)]
     TooBigRequest,
+    #[error("unauthenticated request of more than {} bytes", limits::RESP_QUERY_BYTES_STRANGER_MAX)]
+    StrangersRequest,
 }
 
 #[derive(Default)]
@@ -171,6 +188,16 @@ impl Parser {
     /// Whether nothing of a command has been read yet.
     pub fn is_idle(&self) -> bool {
         self.missing == 0
+    }
+
+    /// What it takes of the memory.
+    pub fn held_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.words.capacity()
+    }
+
+    /// Forgets what it knows of an unfinished command, which is going to be read again.
+    pub fn forget(&mut self) {
+        self.missing = 0;
     }
 
     /// Gives back memory that only an unusually large command needed.

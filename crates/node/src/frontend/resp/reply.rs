@@ -217,6 +217,11 @@ impl Replies {
         self.out.len() + self.literals.len()
     }
 
+    /// What it takes of the memory.
+    pub fn held_bytes(&self) -> usize {
+        self.out.capacity() + self.literals.capacity() + self.runs.capacity() * size_of::<Run>()
+    }
+
     /// Gives back memory that only an unusually large reply needed.
     pub fn shrink(&mut self) {
         debug_assert!(self.is_settled());

@@ -10,16 +10,20 @@ use super::work::Pool;
 use crate::clock;
 use crate::engine::{Durability, LocalEngine};
 use crate::frontend::Password;
+use crate::frontend::budget::Budget;
+use crate::frontend::places::Places;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tally_core::id::CellHasher;
 use tally_core::limits;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// How long connections may take to finish when the server stops.
@@ -36,13 +40,29 @@ pub struct RespOptions {
     /// What `AUTH` must say; without one everybody may do everything.
     pub password: Option<Password>,
     pub clients_max: usize,
+    /// `None`: three quarters of them, or all for clients on this machine.
+    pub clients_per_address_max: Option<usize>,
+    /// How long a client may take to say `AUTH`, if it has to.
+    pub stranger_timeout: Duration,
+    /// How long a client may leave a long unfinished command, or replies, in the server's memory without moving a byte.
+    pub stall_timeout: Duration,
+    /// How long a client may take to read its last replies.
+    pub linger: Duration,
     /// What `INFO` and `CONFIG GET` say about the node.
     pub durability: Durability,
 }
 
 impl Default for RespOptions {
     fn default() -> RespOptions {
-        RespOptions { password: None, clients_max: limits::RESP_CLIENTS_MAX, durability: Durability::Sync }
+        RespOptions {
+            password: None,
+            clients_max: limits::RESP_CLIENTS_MAX,
+            clients_per_address_max: None,
+            stranger_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
+            linger: Duration::from_secs(5),
+            durability: Durability::Sync,
+        }
     }
 }
 
@@ -57,8 +77,11 @@ pub struct Server {
     pub cursors: RefCell<Cursors>,
     pub stats: Stats,
     pub pool: Pool,
-    /// Bytes of unfinished commands and unread replies.
-    pub held_bytes: Cell<usize>,
+    /// Turns for pages of names.
+    pub walks: Semaphore,
+    /// Of all clients, those of other protocols included.
+    budget: Arc<Budget>,
+    places: Arc<Places>,
     draining: Cell<bool>,
 }
 
@@ -75,9 +98,10 @@ pub async fn serve(
     listener: TcpListener,
     local: LocalEngine,
     options: RespOptions,
+    budget: Arc<Budget>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let server = Rc::new(Server::new(listener.local_addr()?, local, options));
+    let server = Rc::new(Server::new(listener.local_addr()?, local, options, budget));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -100,7 +124,7 @@ pub async fn serve(
 }
 
 impl Server {
-    fn new(address: SocketAddr, local: LocalEngine, options: RespOptions) -> Server {
+    fn new(address: SocketAddr, local: LocalEngine, options: RespOptions, budget: Arc<Budget>) -> Server {
         Server {
             hasher: local.engine().hasher(),
             local,
@@ -110,7 +134,9 @@ impl Server {
             cursors: RefCell::default(),
             stats: Stats::default(),
             pool: Pool::default(),
-            held_bytes: Cell::new(0),
+            walks: Semaphore::new(limits::RESP_WALKS_MAX),
+            budget,
+            places: Places::new(options.clients_max, options.clients_per_address_max),
             draining: Cell::new(false),
             options,
         }
@@ -121,24 +147,43 @@ impl Server {
         self.local.engine().metrics().resp_commands.inc_by(count);
     }
 
+    /// Books what a client holds. Where there is no room, whoever holds most has to go; false if that is this client.
+    pub fn hold(&self, client: &Client, bytes: usize) -> bool {
+        let bytes = if bytes <= limits::RESP_HELD_BYTES_FREE { 0 } else { bytes };
+        while client.charge.borrow_mut().set(bytes).is_err() {
+            if !self.clients.end_largest(bytes) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What all clients hold.
+    pub fn held_bytes(&self) -> usize {
+        self.budget.held_bytes()
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
     fn welcome(self: &Rc<Server>, stream: TcpStream, address: SocketAddr, connections: &mut JoinSet<()>) {
         self.stats.connections.set(self.stats.connections.get() + 1);
-        if self.clients.len() >= self.options.clients_max {
+        let Ok(place) = self.places.take(address.ip()) else {
             self.stats.connections_refused.set(self.stats.connections_refused.get() + 1);
             turn_away(stream);
             return;
-        }
+        };
         if let Err(error) = tune(&stream) {
             tracing::debug!(%address, %error, "cannot set the options of a RESP connection");
         }
         let local_address = stream.local_addr().unwrap_or(self.address);
         let authenticated = self.options.password.is_none();
-        let client = Rc::new(Client::new(self.clients.next_id(), address, local_address, authenticated));
-        let task = connections.spawn_local(Connection::new(self.clone(), client.clone(), stream).run());
+        let id = self.clients.next_id();
+        let client = Rc::new(Client::new(id, address, local_address, authenticated, &self.budget));
+        let ticket = place.ticket();
+        let task = connections.spawn_local(Connection::new(self.clone(), client.clone(), stream, place).run());
+        ticket.belongs_to(task.clone());
         self.clients.add(client, task);
     }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tally_core::limits;
-use tally_core::op::{Answer, Submission};
+use tally_core::op::{Answer, Op, Submission};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -35,9 +35,19 @@ impl Work {
             && self.replies.out().is_empty()
     }
 
-    /// Bytes of the connection that are in it: an unfinished command, and replies that the client has not taken.
-    pub fn held_bytes(&mut self) -> usize {
-        self.input.unread().len() + self.replies.len()
+    /// What it takes of the memory: the buffers with an unfinished command, and replies that the client has not taken.
+    pub fn held_bytes(&self) -> usize {
+        self.input.bytes.len()
+            + self.parser.held_bytes()
+            + self.replies.held_bytes()
+            + self.pending.records.capacity()
+            + self.pending.ops.capacity() * size_of::<Op>()
+    }
+
+    /// Forgets the unfinished command in it.
+    pub fn forget(&mut self) {
+        self.input.forget();
+        self.parser.forget();
     }
 
     fn shrink(&mut self) {
@@ -106,21 +116,33 @@ impl Input {
         Poll::Ready(Ok(len))
     }
 
+    /// Puts what was kept elsewhere before everything else.
+    pub fn restore(&mut self, rest: &[u8]) {
+        debug_assert!(self.unread().is_empty());
+        (self.start, self.end) = (0, rest.len());
+        self.make_room();
+        self.bytes[..rest.len()].copy_from_slice(rest);
+    }
+
     /// Moves what is unread to the front, and grows when it fills the buffer: a command that is larger than it arrives.
     fn make_room(&mut self) {
-        self.bytes.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.bytes.is_empty() {
-            self.bytes.resize(limits::RESP_READ_BYTES, 0);
-        } else if self.end > self.bytes.len() / 2 {
-            self.bytes.resize(self.bytes.len() * 2, 0);
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
         }
+        if self.bytes.len() < self.end + limits::RESP_READ_BYTES / 2 {
+            self.bytes.resize(self.end + limits::RESP_READ_BYTES.max(self.end / 2), 0);
+        }
+    }
+
+    fn forget(&mut self) {
+        (self.start, self.end) = (0, 0);
     }
 
     fn shrink(&mut self) {
         debug_assert!(self.unread().is_empty());
-        (self.start, self.end) = (0, 0);
+        self.forget();
         self.bytes.truncate(limits::RESP_READ_BYTES);
         self.bytes.shrink_to(limits::RESP_READ_BYTES);
     }

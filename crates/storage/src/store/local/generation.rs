@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tally_core::limits::STORE_FILES_MAX;
 
 /// Bits per key of the filters, on every level, the last one too: most ids that are looked up in the ledger were never
 /// seen, and only a filter can say so without reading rows. One lookup in 120 reads a block for nothing, per table asked.
@@ -173,7 +174,8 @@ fn create_durably(directory: &Path) -> Result<(), Error> {
 
 fn open_database(directory: &Path, opening: Opening) -> Result<Database, Error> {
     let Opening { cache_bytes, workers } = opening;
-    Ok(Database::builder(directory).cache_size(cache_bytes).worker_threads_unchecked(workers).open()?)
+    let builder = Database::builder(directory).cache_size(cache_bytes).max_cached_files(Some(STORE_FILES_MAX));
+    Ok(builder.worker_threads_unchecked(workers).open()?)
 }
 
 /// Keys are hashes, so blocks do not compress. Index and filter are read in parts, since a cut's tables are not pinned, and

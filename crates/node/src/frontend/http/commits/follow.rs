@@ -1,8 +1,14 @@
 //! One subscriber's place in the log.
+//!
+//! A batch may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing of
+//! the log between turns.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_core::position::Position;
 use tally_storage::log::{LogError, LogReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::super::problem::{Kind, Problem};
@@ -14,6 +20,7 @@ const TURN_BYTES: usize = 64 * 1024;
 
 pub struct Follower {
     engine: Engine,
+    turn: Arc<Semaphore>,
     reader: Box<dyn LogReader>,
     /// Everything before this offset was told.
     reached: u64,
@@ -21,12 +28,14 @@ pub struct Follower {
 
 impl Follower {
     /// Takes a place, if it is one of this log that can still be read from.
-    pub async fn open(engine: &Engine, from: Position) -> Result<Follower, Problem> {
+    pub async fn open(engine: &Engine, turn: Arc<Semaphore>, from: Position) -> Result<Follower, Problem> {
         let engine = engine.clone();
+        let mine = my(&turn).await;
         let opened = spawn_blocking(move || {
+            let _mine = mine;
             check(&engine, from)?;
             let reader = engine.log().reader(from).map_err(|error| failed(&engine, from.offset, error))?;
-            Ok(Follower { engine, reader, reached: from.offset })
+            Ok(Follower { engine, turn, reader, reached: from.offset })
         });
         opened.await.unwrap_or_else(|_| Err(Refusal::ShuttingDown.into()))
     }
@@ -37,15 +46,18 @@ impl Follower {
 
     /// Goes on by some commits and tells them; none at the synced end.
     pub async fn read(mut self) -> Result<(Follower, Bytes), Problem> {
+        let mine = my(&self.turn).await;
         let read = spawn_blocking(move || {
-            let text = self.read_turn()?;
-            Ok((self, text))
+            let text = self.read_turn();
+            self.reader.rest();
+            drop(mine);
+            Ok((self, text?))
         });
         read.await.unwrap_or_else(|_| Err(Refusal::ShuttingDown.into()))
     }
 
     fn read_turn(&mut self) -> Result<Bytes, Problem> {
-        let Follower { engine, reader, reached } = self;
+        let Follower { engine, reader, reached, .. } = self;
         let mut text = Vec::new();
         while text.len() < TURN_BYTES
             && let Some(batch) = reader.next().map_err(|error| failed(engine, *reached, error))?
@@ -56,6 +68,10 @@ impl Follower {
         }
         Ok(text.into())
     }
+}
+
+async fn my(turn: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(turn).acquire_owned().await.expect("nobody closes it")
 }
 
 /// Refuses a position that is not one of this log, or not any more.

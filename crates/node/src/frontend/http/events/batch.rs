@@ -18,7 +18,9 @@ use tally_core::position::Position;
 use super::super::envelope::rfc3339;
 use super::super::problem::quoted;
 
-/// Room that is made in advance for what the sender promises to send; a promise is no reason to make more.
+/// Room that is made in advance for what the sender promises to send: so many times what has arrived, and at most so many
+/// bytes. A promise alone is no reason to make any.
+const EXPECTED_TIMES_MAX: usize = 16;
 const EXPECTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What became of the events of a request.
@@ -136,9 +138,9 @@ impl Batch {
         Batch { stager, submission: Submission::default(), origins: Vec::new(), outcome: Outcome::default() }
     }
 
-    /// Makes room for a body of so many bytes.
-    pub fn expect(&mut self, body_bytes: u64) {
-        let bytes = body_bytes.min(EXPECTED_BYTES_MAX) as usize;
+    /// Makes room for a body of so many bytes, the first of which have arrived.
+    pub fn expect(&mut self, body_bytes: u64, arrived_bytes: usize) {
+        let bytes = (body_bytes.min(EXPECTED_BYTES_MAX) as usize).min(EXPECTED_TIMES_MAX * arrived_bytes);
         self.submission.records.reserve(bytes);
         self.submission.ops.reserve(bytes / 128);
         self.origins.reserve(bytes / 128);
@@ -148,10 +150,13 @@ impl Batch {
         self.origins.len()
     }
 
-    /// What it holds in memory, about.
+    /// What it holds in memory, and what its answers will take.
     pub fn bytes(&self) -> usize {
-        let per_entry = size_of::<Op>() + size_of::<Stamp>() + size_of::<Origin>() + size_of::<Answer>();
-        self.submission.records.len() + self.entries() * per_entry
+        let per_entry = size_of::<Stamp>() + size_of::<Answer>();
+        self.submission.records.capacity()
+            + self.submission.ops.capacity() * size_of::<Op>()
+            + self.origins.capacity() * size_of::<Origin>()
+            + self.entries() * per_entry
     }
 
     pub fn take_submission(&mut self) -> Submission {

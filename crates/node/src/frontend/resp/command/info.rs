@@ -79,7 +79,7 @@ fn memory_section(server: &Server, out: &mut String) {
         lines!(out, "used_memory_rss": bytes);
     }
     lines!(out,
-        "mem_clients_normal": server.held_bytes.get(),
+        "mem_clients_normal": server.held_bytes(),
         "maxmemory": 0,
         "maxmemory_policy": "noeviction",
     );

@@ -52,7 +52,7 @@ pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn keys(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    Ok(Flow::Walk(Box::new(Walk::keys(args.get(1)))))
+    Ok(Flow::Walk(Box::new(Walk::keys(args.get(1))?)))
 }
 
 pub fn scan(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -70,7 +70,7 @@ pub fn scan(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
             _ => return Err(fault::SYNTAX),
         }
     }
-    Ok(Flow::Walk(Box::new(Walk::scan(cursor, pattern, count, of_our_type))))
+    Ok(Flow::Walk(Box::new(Walk::scan(cursor, pattern, count, of_our_type)?)))
 }
 
 /// Reads a cursor as C's `strtoul` does, which Redis uses: no digits at all are a zero.

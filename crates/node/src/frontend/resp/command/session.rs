@@ -8,6 +8,7 @@ use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::REDIS_VERSION;
 use crate::clock;
+use tally_core::limits;
 
 const WRONG_PASSWORD: Fault = Fault::of("WRONGPASS invalid username-password pair or user is disabled.");
 
@@ -158,11 +159,24 @@ pub fn client_setname(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_name(pass: &mut Pass<'_>, name: &[u8]) -> Result<(), Fault> {
+    check_length("the client name", name)?;
     if !name.iter().all(u8::is_ascii_graphic) {
         return Err(Fault::of("ERR Client names cannot contain spaces, newlines or special characters."));
     }
     *pass.client.name.borrow_mut() = name.to_vec();
     Ok(())
+}
+
+/// Every connection keeps what it is called, so it may not be much.
+fn check_length(what: &str, value: &[u8]) -> Result<(), Fault> {
+    match value.len() <= limits::RESP_CLIENT_NAME_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Fault::from(format!(
+            "ERR {what} has {} bytes, and {} are the most: use a shorter one",
+            value.len(),
+            limits::RESP_CLIENT_NAME_BYTES_MAX
+        ))),
+    }
 }
 
 /// Newer than the Redis whose answers these are, but client libraries introduce themselves with it.
@@ -172,6 +186,7 @@ pub fn client_setinfo(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();
         return Err(Fault::from(format!("ERR {attribute} cannot contain spaces, newlines or special characters.")));
     }
+    check_length("the value", value)?;
     let mut library = pass.client.library.borrow_mut();
     match attribute {
         _ if is(attribute, "LIB-NAME") => library.name = value.to_vec(),
