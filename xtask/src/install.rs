@@ -22,6 +22,15 @@ pub fn chromium() -> Result<()> {
     install("chromium")
 }
 
+/// A scrape and the alert rules are held against Prometheus' own checker.
+pub fn promtool() -> Result<()> {
+    if succeeds("promtool", &["--version"]) {
+        println!("  promtool is there");
+        return Ok(());
+    }
+    install("prometheus")
+}
+
 /// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
 pub fn postgres() -> Result<PathBuf> {
     if find_postgres().is_none() {

@@ -7,6 +7,7 @@ use anyhow::Result;
 pub fn run() -> Result<()> {
     step("what the tests need");
     install::redis()?;
+    install::promtool()?;
     install::chromium()?;
     check::run()?;
     step("all tests of the workspace");

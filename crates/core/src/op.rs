@@ -42,6 +42,14 @@ pub enum OpKind {
     Flush,
 }
 
+impl OpKind {
+    /// Whether a value in its answer means that a counter was changed.
+    #[inline]
+    pub fn is_update(self) -> bool {
+        matches!(self, OpKind::Add | OpKind::AddOnce | OpKind::Count | OpKind::Entry | OpKind::Delete)
+    }
+}
+
 /// One operation on one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Op {

@@ -135,6 +135,7 @@ impl Node {
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (thread, recovered, log) = open_engine(&options, &data_dir, declarations)?;
         let engine = thread.engine();
+        engine.metrics().disk.watch(&options.data_dir);
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
             let (engine, budget) = (engine.clone(), budget.clone());

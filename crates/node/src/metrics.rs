@@ -1,21 +1,31 @@
-//! What the node says about itself at `/metrics`, in the OpenMetrics text format.
+//! What the node says about itself at `/metrics`, in either text format of Prometheus ([`text`]).
 //!
-//! Everything is registered once at start. Code that counts per commit or per request holds the handles directly; nothing
-//! here is touched per event. Where entries ended is not counted here: a scrape takes it from the committed state
+//! Everything is registered once at start. Code that counts per commit, per slice of a pipeline or per request holds the
+//! handles directly; nothing here is touched per event. Where entries ended is not counted here: a scrape takes it from the committed state
 //! ([`balance`]), so it is of one moment and survives a restart.
 
 mod balance;
+mod disk;
+mod lag;
+mod process;
+pub mod text;
+mod timings;
 mod unmatched;
 
 pub use balance::{Balances, Sum, Sums};
+pub use lag::Lag;
+pub use timings::Timings;
 pub use unmatched::Unmatched;
 
 use crate::engine::Trouble;
+use disk::Disk;
+use process::Process;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -25,6 +35,17 @@ use std::sync::atomic::AtomicU64;
 pub struct Metrics {
     registry: Registry,
     pub http_requests: Family<HttpRequest, Counter>,
+    pub http_request_seconds: Family<HttpRoute, Timings>,
+    resp_command_seconds: Family<CommandFamily, Timings>,
+    clients: Family<ClientKind, Gauge>,
+    /// Passwords that were not the password.
+    pub auth_failures: Counter,
+    /// Changes of counters that were made: entries that counted, and writes by name.
+    pub updates: Counter,
+    /// Events of which at least one entry stood before.
+    pub duplicate_events: Counter,
+    /// Look-ups made again because the store had moved on in between.
+    pub lookup_retries: Counter,
     /// Events that were taken apart, good or bad.
     pub events: Counter,
     /// Events that were no events.
@@ -38,7 +59,17 @@ pub struct Metrics {
     pub commits: Counter,
     pub commit_bytes: Counter,
     pub sync_seconds: Histogram,
+    /// From the append to the answers.
+    pub commit_seconds: Timings,
+    /// How long writes from other threads waited for their commit to begin.
+    pub queue_wait_seconds: Timings,
     pub checkpoints: Counter,
+    pub checkpoint_failures: Counter,
+    pub checkpoint_seconds: Timings,
+    /// When the last one was finished, since 1970; 0 if none was since the start.
+    pub checkpoint_timestamp_seconds: Gauge<f64, AtomicU64>,
+    /// Records that a restart would replay.
+    pub records_since_checkpoint: Gauge,
     /// Counters that memory holds.
     pub counters_in_memory: Gauge,
     /// Counters that only the store holds.
@@ -53,14 +84,43 @@ pub struct Metrics {
     pub dedup_bytes: Gauge,
     /// Memory of the ledger: event ids, entities, idempotency keys, and their filters.
     pub ledger_bytes: Gauge,
-    /// Look-ups made again because the store had moved on in between. It never falls; a gauge, since the name that people know
-    /// it by is not that of a counter.
-    pub conflict_retries: Gauge,
     troubles: Family<TroubleKind, Gauge>,
     /// How far the wall clock is ahead of the time of the log; negative if it is behind.
     pub clock_ahead_seconds: Gauge<f64, AtomicU64>,
-    /// How long the last submission waited for the writer.
-    pub projection_lag_seconds: Gauge<f64, AtomicU64>,
+    /// Since when the oldest write waits.
+    pub lag: Arc<Lag>,
+    projection_lag_seconds: Gauge<f64, AtomicU64>,
+    /// The same number as `lookup_retries`, under a name that people know; it is not that of a counter, so a gauge shows it.
+    conflict_retries: Gauge,
+    pub disk: Disk,
+}
+
+/// A route, by its pattern and method.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HttpRoute {
+    pub method: &'static str,
+    pub route: String,
+}
+
+/// What the commands of one slice of a pipeline do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CommandFamily {
+    family: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClientKind {
+    protocol: &'static str,
+}
+
+/// A client that is connected, for as long as this is kept.
+#[derive(Debug)]
+pub struct Connected(Gauge);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// What is wrong.
@@ -80,18 +140,39 @@ pub struct HttpRequest {
 
 impl Metrics {
     pub fn new() -> Metrics {
+        Metrics::with_lag(Arc::default())
+    }
+
+    /// With the lag of queues that are there already.
+    pub fn with_lag(lag: Arc<Lag>) -> Metrics {
         let mut registry = Registry::default();
         let balances = Arc::new(Balances::default());
         registry.register_collector(Box::new(Arc::clone(&balances)));
-        let conflict_retries = gauge(
-            &mut registry,
-            "counter_update_conflict_retries",
-            "Look-ups made again because the store had moved on",
-        );
+        registry.register_collector(Box::new(Process));
+        let help = "Changes of counters that were made: entries that counted, and writes by name";
+        let updates = counter(&mut registry, "counter_update_success", help);
+        let help = "Events of which at least one entry stood before";
+        let duplicate_events = counter(&mut registry, "duplicate_event_dropped", help);
+        let help = "Look-ups made again because the store had moved on";
+        let conflict_retries = gauge(&mut registry, "counter_update_conflict_retries", help);
         let projection_lag_seconds = Gauge::default();
-        let help = "How long the last write waited for the writer";
+        let help = "How long the oldest write waits that readers do not see yet";
         registry.register_with_unit("projection_lag", help, Unit::Seconds, projection_lag_seconds.clone());
         let r = registry.sub_registry_with_prefix("tally");
+        r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        r.register("updates", "The same as counter_update_success", updates.clone());
+        r.register("duplicate_events", "The same as duplicate_event_dropped", duplicate_events.clone());
+        let http_request_seconds = Family::default();
+        let help = "How long requests took, to the head of their answer";
+        r.register_with_unit("http_request", help, Unit::Seconds, http_request_seconds.clone());
+        let resp_command_seconds = Family::default();
+        let help = "How long commands of the Redis protocol took, from their arrival to their answer";
+        r.register_with_unit("resp_command", help, Unit::Seconds, resp_command_seconds.clone());
+        let clients = Family::default();
+        r.register("clients", "Clients that are connected", clients.clone());
+        let checkpoint_timestamp_seconds = Gauge::default();
+        let help = "When the last checkpoint was finished, since 1970; 0 if none was since the start";
+        r.register_with_unit("checkpoint_timestamp", help, Unit::Seconds, checkpoint_timestamp_seconds.clone());
         let http_requests = Family::default();
         r.register("http_requests", "HTTP requests by route and status", http_requests.clone());
         let troubles = Family::default();
@@ -101,6 +182,13 @@ impl Metrics {
         r.register_with_unit("clock_ahead", help, Unit::Seconds, clock_ahead_seconds.clone());
         Metrics {
             http_requests,
+            http_request_seconds,
+            resp_command_seconds,
+            clients,
+            updates,
+            duplicate_events,
+            lookup_retries: counter(r, "lookup_retries", "Look-ups made again because the store had moved on"),
+            auth_failures: counter(r, "resp_auth_failures", "Passwords that were not the password"),
             troubles,
             clock_ahead_seconds,
             events: counter(r, "events", "Events received"),
@@ -112,7 +200,13 @@ impl Metrics {
             commits: counter(r, "commits", "Commits to the log"),
             commit_bytes: counter(r, "commit_bytes", "Bytes committed to the log"),
             sync_seconds: sync_seconds(r),
+            commit_seconds: timings(r, "commit", "How long commits took, from the append to the answers"),
+            queue_wait_seconds: timings(r, "queue_wait", "How long writes over HTTP waited for their commit to begin"),
             checkpoints: counter(r, "checkpoints", "Checkpoints taken"),
+            checkpoint_failures: counter(r, "checkpoint_failures", "Checkpoints that failed"),
+            checkpoint_seconds: timings(r, "checkpoint", "How long checkpoints took"),
+            checkpoint_timestamp_seconds,
+            records_since_checkpoint: gauge(r, "records_since_checkpoint", "Records that a restart would replay"),
             counters_in_memory: gauge(r, "counters_in_memory", "Counters held in memory"),
             counters_cold: gauge(r, "counters_cold", "Counters held by the store alone"),
             table_bytes: gauge(r, "table_bytes", "Bytes of the table of counters in memory"),
@@ -121,7 +215,9 @@ impl Metrics {
             dedup_sessions: gauge(r, "dedup_sessions", "Sessions or other groups remembered against repeats"),
             dedup_bytes: gauge(r, "dedup_bytes", "Bytes of the memory of repeats"),
             ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
+            disk: Disk::new(r),
             conflict_retries,
+            lag,
             projection_lag_seconds,
             registry,
         }
@@ -132,8 +228,22 @@ impl Metrics {
         self.troubles.get_or_create_owned(&TroubleKind { kind: trouble.name() })
     }
 
-    /// The text that a scrape answers with.
+    /// How long commands of a family take.
+    pub fn resp_command_seconds(&self, family: &'static str) -> Timings {
+        self.resp_command_seconds.get_or_create_owned(&CommandFamily { family })
+    }
+
+    /// Counts a client for as long as the answer is kept.
+    pub fn connected(&self, protocol: &'static str) -> Connected {
+        let clients = self.clients.get_or_create_owned(&ClientKind { protocol });
+        clients.inc();
+        Connected(clients)
+    }
+
+    /// The text that a scrape answers with, as OpenMetrics.
     pub fn encode(&self) -> String {
+        self.projection_lag_seconds.set(self.lag.seconds());
+        self.conflict_retries.set(self.lookup_retries.get() as i64);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a String takes every write");
         text
@@ -155,6 +265,12 @@ fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
 fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
     let metric = Gauge::default();
     registry.register(name, help, metric.clone());
+    metric
+}
+
+fn timings(registry: &mut Registry, name: &str, help: &str) -> Timings {
+    let metric = Timings::default();
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
     metric
 }
 

@@ -24,6 +24,11 @@ impl Stopwatch {
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
+
+    /// How much later it was started than another one.
+    pub fn since(&self, earlier: &Stopwatch) -> Duration {
+        self.0.duration_since(earlier.0)
+    }
 }
 
 #[derive(Clone, Debug)]

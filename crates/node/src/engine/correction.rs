@@ -27,10 +27,14 @@ impl Engine {
     /// Writes a proposal down. Nothing changes until it is applied.
     pub async fn propose(&self, proposal: Proposal) -> Result<u64, CorrectionError> {
         self.visit(|state| state.corrections.check_room()).await??;
+        let (author, counters) = (proposal.author.clone(), proposal.deltas.len());
         let mut submission = Submission::default();
         submission.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
         match self.submit(submission).await?.answers[..] {
-            [Answer::Value(number)] => Ok(number as u64),
+            [Answer::Value(number)] => {
+                tracing::info!(number, author, counters, "a correction was proposed");
+                Ok(number as u64)
+            }
             ref other => unreachable!("{other:?} does not answer a proposal"),
         }
     }
@@ -39,7 +43,11 @@ impl Engine {
     pub async fn withdraw(&self, number: u64) -> Result<bool, Refusal> {
         let mut submission = Submission::default();
         submission.record_op(OpKind::Withdraw, CellKey::NONE, 0, &Record::Withdraw { number });
-        Ok(self.submit(submission).await?.answers == [Answer::Yes])
+        let withdrawn = self.submit(submission).await?.answers == [Answer::Yes];
+        if withdrawn {
+            tracing::info!(number, "a proposed correction was withdrawn");
+        }
+        Ok(withdrawn)
     }
 
     /// Makes a correction and waits until every reader sees it.

@@ -242,7 +242,7 @@ fn start<L: Log + 'static>(
     let (send_message, messages) = mpsc::channel(QUEUE_SUBMISSIONS_MAX);
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
-    let (queues, waiting) = queues();
+    let (queues, waiting) = queues(Arc::default());
     let shared = Arc::new(Shared::new(Parts {
         cells: state.table.cells().clone(),
         hasher: state.hasher(),

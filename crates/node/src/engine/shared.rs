@@ -90,7 +90,7 @@ pub(super) struct Parts {
 
 impl Shared {
     pub fn new(parts: Parts) -> Shared {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::with_lag(parts.queues.lag().clone()));
         Shared {
             troubles: Troubles::new(metrics.clone()),
             cells: parts.cells,

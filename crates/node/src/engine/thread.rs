@@ -127,8 +127,13 @@ impl<L: Log + 'static> Desk<L> {
     fn commit(&self) {
         let mut writer = self.writer.borrow_mut();
         if writer.has_staged() {
+            let (commit_seconds, lag) = (&self.shared.metrics.commit_seconds, &self.shared.metrics.lag);
+            let begun_us = lag.now_us();
+            lag.committing(begun_us);
             writer.commit(self.shared.clock.now_ms());
+            commit_seconds.observe(lag.since(begun_us), 1);
         }
+        self.shared.metrics.lag.committed();
         if writer.is_cut_due() {
             self.cut_due.notify_one();
         }
@@ -136,8 +141,9 @@ impl<L: Log + 'static> Desk<L> {
 
     /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next one need not wait.
     fn stage_queued(self: &Rc<Self>, queued: Queued) {
-        let Queued { submission, reply, waits } = queued;
-        self.shared.metrics.projection_lag_seconds.set(waits.elapsed().as_secs_f64());
+        let Queued { submission, reply, at_us } = queued;
+        let metrics = &self.shared.metrics;
+        metrics.queue_wait_seconds.observe(metrics.lag.since(at_us), 1);
         let ready = {
             let writer = self.writer.borrow();
             !writer.is_crowded() && writer.missing(&submission, &Found::default()).is_empty()
@@ -296,7 +302,7 @@ impl<L: Log + 'static> Desk<L> {
             self.wait_for_room().await?;
             let missing = self.writer.borrow().missing(&submission(), found);
             if !found.is_empty() && !missing.is_empty() {
-                self.shared.metrics.conflict_retries.inc();
+                self.shared.metrics.lookup_retries.inc();
             }
             Ok(missing)
         };

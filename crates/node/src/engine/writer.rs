@@ -6,13 +6,13 @@ use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::{Committed, Refusal, Trouble, Wanted};
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, wall_ms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Batch, Need, State, Stored};
-use tally_core::counter::{Declarations, Durability};
+use tally_core::counter::{Declarations, Direction, Durability};
 use tally_core::id::CellKey;
-use tally_core::ledger::{Correction, Row};
+use tally_core::ledger::{Correction, Duplicate, Row};
 use tally_core::limits::COMMIT_BYTES_MAX;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
@@ -114,7 +114,10 @@ impl<L: Log> Writer<L> {
         appended?;
         self.state.configure(declarations, self.log.end().offset);
         self.shared.applied.send_replace(self.log.end());
-        self.shared.declarations.store(self.state.declarations().clone());
+        let declarations = self.state.declarations();
+        self.shared.declarations.store(declarations.clone());
+        let (version, counters) = (declarations.version(), declarations.counters().len());
+        tracing::info!(version, counters, "declarations are in force");
         Ok(())
     }
 
@@ -272,9 +275,34 @@ impl<L: Log> Writer<L> {
         let audited = self.state.ledger.duplicates.changed();
         self.state.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut self.answers);
         self.tell_duplicates(audited);
-        if *record_count > 0 {
+        self.count_outcomes();
+        if self.batch.record_count > 0 {
             self.shared.applied.send_replace(position);
         }
+    }
+
+    /// What the operations of the batch have come to, for the metrics: a look at each, and two additions.
+    fn count_outcomes(&self) {
+        let (mut updates, mut duplicates, mut last_record) = (0, 0, None);
+        for (op, answer) in self.batch.ops.iter().zip(&self.answers) {
+            match answer {
+                Answer::Value(_) => updates += u64::from(op.kind.is_update()),
+                Answer::Set { applied, .. } => updates += u64::from(*applied),
+                // The entries of an event stand side by side.
+                Answer::Duplicate if last_record != Some(op.record) => {
+                    duplicates += 1;
+                    last_record = Some(op.record);
+                }
+                _ => {}
+            }
+        }
+        self.shared.metrics.updates.inc_by(updates);
+        self.shared.metrics.duplicate_events.inc_by(duplicates);
+    }
+
+    /// Entries that counted, of all counters.
+    fn counted(&self) -> i64 {
+        self.state.contracts.balances().iter().map(|balance| balance.boxes.counted).sum()
     }
 
     /// Says which events were dropped since `audited`; the first few, since a sender that repeats itself is not brief.
@@ -288,7 +316,7 @@ impl<L: Log> Writer<L> {
                 counterName = duplicate.counters.join(","),
                 dimensionKey = ?duplicate.dimensions,
                 eventId = duplicate.event_id,
-                op = if duplicate.delta < 0 { "DEC" } else { "INC" },
+                op = self.told_op(&duplicate),
                 result,
                 "an event id came again"
             );
@@ -297,6 +325,22 @@ impl<L: Log> Writer<L> {
         if untold > 0 {
             tracing::info!(untold, "more event ids came again; GET /v1/duplicates has them all");
         }
+    }
+
+    /// `INC` or `DEC` for each counter that an event would have fed, as their rules have it; once if all are the same.
+    fn told_op(&self, duplicate: &Duplicate) -> String {
+        let declarations = self.state.declarations();
+        let op = |name: &String| {
+            let counter = declarations.counters().iter().find(|counter| *counter.name == **name);
+            let rule = counter.and_then(|counter| counter.rules.iter().find(|rule| *rule.on == *duplicate.event_type));
+            let decrements = rule.is_some_and(|rule| rule.op == Direction::Decrement);
+            if decrements != (duplicate.delta < 0) { "DEC" } else { "INC" }
+        };
+        let mut ops: Vec<&str> = duplicate.counters.iter().map(op).collect();
+        if ops.iter().all(|op| *op == ops[0]) {
+            ops.truncate(1);
+        }
+        ops.join(",")
     }
 
     /// Commits a correction by itself. What it touches is known.
@@ -317,13 +361,18 @@ impl<L: Log> Writer<L> {
         let appended = self.append(now_ms.max(self.state.log_time_ms()));
         if let Ok(log_time_ms) = appended {
             self.shared.revision.fetch_add(1, Ordering::AcqRel);
+            let counted = self.counted();
             self.apply(log_time_ms);
+            // A run lets late entries count.
+            self.shared.metrics.updates.inc_by((self.counted() - counted).max(0) as u64);
             self.shared.revision.fetch_add(1, Ordering::AcqRel);
             // Whoever waits for the whole of it must not have been told before.
             self.shared.applied.send_replace(self.log.end());
         }
         self.batch.clear();
-        Ok(Correction { at_ms: appended?, ..correction })
+        let correction = Correction { at_ms: appended?, ..correction };
+        tell_correction(&correction);
+        Ok(correction)
     }
 
     /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
@@ -426,7 +475,10 @@ impl<L: Log> Writer<L> {
                 let position = content.to.position;
                 self.stored = Some(position);
                 self.shared.cuts.fetch_add(1, Ordering::Release);
-                self.shared.metrics.checkpoints.inc();
+                let metrics = &self.shared.metrics;
+                metrics.checkpoints.inc();
+                metrics.checkpoint_seconds.observe(content.begun.elapsed(), 1);
+                metrics.checkpoint_timestamp_seconds.set(wall_ms() as f64 / 1000.0);
                 self.shared.checkpointed.store(position.offset, Ordering::Release);
                 self.shared.log_needed_from.store(content.read_from, Ordering::Release);
                 let (counters, seconds) = (content.to.counters, content.begun.elapsed().as_secs_f64());
@@ -437,6 +489,7 @@ impl<L: Log> Writer<L> {
             Err(tally_storage::store::Error::Abandoned) => Ok(()),
             Err(error) => {
                 tracing::error!(%error, "a checkpoint failed; it will be tried again");
+                self.shared.metrics.checkpoint_failures.inc();
                 self.state.table.abort_cut();
                 let flushed_since = self.state.store_is_void;
                 self.state.store_is_void |= content.replace;
@@ -468,5 +521,13 @@ impl<L: Log> Writer<L> {
         metrics.table_bytes.set(self.state.table.bytes() as i64);
         metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
         metrics.log_end_offset.set(self.log.end().offset as i64);
+        metrics.records_since_checkpoint.set(self.records_since_cut() as i64);
     }
+}
+
+/// A line for each correction: it changes what people have read.
+fn tell_correction(correction: &Correction) {
+    let Correction { number, generation, cause, reason, author, deltas, .. } = correction;
+    let counters = deltas.len();
+    tracing::info!(number, generation, ?cause, reason, author, counters, "a correction was applied");
 }

@@ -44,9 +44,10 @@ use tokio::sync::{Semaphore, watch};
 pub use guard::{Access, HostName, Origin};
 pub use server::{Server, serve};
 
+use crate::clock::Stopwatch;
 use crate::engine::Engine;
 use crate::frontend::budget::Budget;
-use crate::metrics::{HttpRequest, Metrics};
+use crate::metrics::{HttpRequest, HttpRoute, Metrics};
 use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
 
 /// Cold counters that one request reads at the same time.
@@ -157,13 +158,14 @@ async fn nothing_here(uri: Uri) -> Problem {
 async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let took = Stopwatch::start();
     let response = explained(next.run(request).await, &method);
-    let labels = HttpRequest {
-        method: method_label(&method),
-        route: route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned()),
-        status: response.status().as_u16(),
-    };
-    metrics.http_requests.get_or_create(&labels).inc();
+    let method = method_label(&method);
+    let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
+    let timed = HttpRoute { method, route: route.clone() };
+    metrics.http_request_seconds.get_or_create(&timed).observe(took.elapsed(), 1);
+    let counted = HttpRequest { method, route, status: response.status().as_u16() };
+    metrics.http_requests.get_or_create(&counted).inc();
     response
 }
 

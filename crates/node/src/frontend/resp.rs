@@ -19,6 +19,7 @@ mod fault;
 mod glob;
 mod inline;
 mod integer;
+mod latency;
 mod parse;
 mod pass;
 mod reply;

@@ -76,19 +76,11 @@ impl Collector for Balances {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let balances = self.last.load();
         let Sums { streams, total } = Sums::of(&balances);
-        counted(&mut encoder, "counter_update_success", "Entries that were counted", total.boxed(BoxKind::Counted))?;
-        let help = "Entries whose event was seen before";
-        counted(&mut encoder, "duplicate_event_dropped", help, total.boxed(BoxKind::Duplicate))?;
         let streams: Vec<_> = streams.into_iter().map(|(stream, sum)| (vec![("stream", stream)], sum)).collect();
         level(&mut encoder, "tally_entries", &[(Vec::new(), total)])?;
         level(&mut encoder, "tally_stream_entries", &streams)?;
-        level(&mut encoder, "tally_counter_entries", &balances.iter().map(line).collect::<Vec<_>>())
+        level(&mut encoder, "tally_declared_entries", &balances.iter().map(line).collect::<Vec<_>>())
     }
-}
-
-fn counted(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
 }
 
 /// Three metrics: what came, where it ended, and what is late.
@@ -149,18 +141,16 @@ mod tests {
         ]);
         let text = metrics.encode();
         for line in [
-            r#"tally_counter_entries_received_total{counter="views",stream="display"} 8"#,
-            r#"tally_counter_entries_total{counter="views",stream="display",box="duplicate"} 2"#,
-            r#"tally_counter_entries_late{counter="views",stream="display"} 1"#,
-            r#"tally_counter_entries_total{counter="bi\"lls",stream="persistent",box="conflict"} 4"#,
+            r#"tally_declared_entries_received_total{counter="views",stream="display"} 8"#,
+            r#"tally_declared_entries_total{counter="views",stream="display",box="duplicate"} 2"#,
+            r#"tally_declared_entries_late{counter="views",stream="display"} 1"#,
+            r#"tally_declared_entries_total{counter="bi\"lls",stream="persistent",box="conflict"} 4"#,
             r#"tally_stream_entries_received_total{stream="display"} 9"#,
             r#"tally_stream_entries_total{stream="display",box="ignored"} 1"#,
             r#"tally_stream_entries_late{stream="display"} 1"#,
             "tally_entries_received_total 16",
             r#"tally_entries_total{box="counted"} 8"#,
             "tally_entries_late 1",
-            "counter_update_success_total 8",
-            "duplicate_event_dropped_total 2",
             "# TYPE tally_entries_late gauge",
             "# TYPE tally_entries counter",
         ] {

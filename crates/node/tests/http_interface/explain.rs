@@ -252,17 +252,17 @@ fn the_metrics_show_the_balance_of_one_moment_under_the_names_people_know() {
         "tally_entries_late 1",
         r#"tally_stream_entries_received_total{stream="transition"} 3"#,
         r#"tally_stream_entries_total{stream="transition",box="ignored"} 2"#,
-        r#"tally_counter_entries_received_total{counter="bills",stream="persistent"} 3"#,
-        r#"tally_counter_entries_total{counter="bills",stream="persistent",box="conflict"} 1"#,
-        r#"tally_counter_entries_late{counter="views",stream="display"} 1"#,
+        r#"tally_declared_entries_received_total{counter="bills",stream="persistent"} 3"#,
+        r#"tally_declared_entries_total{counter="bills",stream="persistent",box="conflict"} 1"#,
+        r#"tally_declared_entries_late{counter="views",stream="display"} 1"#,
         "counter_update_success_total 4",
-        "duplicate_event_dropped_total 3",
+        "duplicate_event_dropped_total 2",
         "counter_update_conflict_retries 0",
         "# TYPE projection_lag_seconds gauge",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
-    for level in ["tally_entries", "tally_stream_entries", "tally_counter_entries"] {
+    for level in ["tally_entries", "tally_stream_entries", "tally_declared_entries"] {
         let sum = |name: String| -> u64 {
             let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(&name));
             samples.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()

@@ -14,6 +14,7 @@ mod events;
 mod explain;
 mod honesty;
 mod hostile;
+mod metrics;
 mod protocol;
 mod scenarios;
 mod support;

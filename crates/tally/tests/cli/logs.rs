@@ -4,7 +4,8 @@ use crate::support::{Served, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 /// What a server that starts and stops writes to a terminal.
@@ -69,4 +70,103 @@ fn a_log_in_json_has_an_object_on_each_line() {
     assert_eq!(said("started")["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(said("a checkpoint was taken")["counters"], 1);
     assert!(said("stopped")["timestamp"].is_string());
+}
+
+/// A server whose log is read, as JSON, when it has stopped.
+struct Logged {
+    server: Served,
+    log: PipeReader,
+}
+
+impl Logged {
+    fn start(args: &[&str]) -> Logged {
+        let (log, writer) = std::io::pipe().unwrap();
+        let base = ["serve", "--memory", "256MiB", "--log-format", "json"];
+        Logged { server: Served::start_with(&[&base[..], args].concat(), Stdio::from(writer)), log }
+    }
+
+    fn resp(&self, lines: &str) -> String {
+        exchange(&self.server.resp, &format!("{lines}QUIT\r\n"))
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let address = self.server.banner.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
+        exchange(address, &format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+    }
+
+    fn stop(mut self) -> Vec<serde_json::Value> {
+        self.server.stop(Signal::TERM);
+        let mut text = String::new();
+        self.log.read_to_string(&mut text).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn exchange(address: &str, question: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(question.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[track_caller]
+fn said<'l>(lines: &'l [serde_json::Value], message: &str) -> &'l serde_json::Value {
+    let found = lines.iter().find(|line| line["message"] == message);
+    found.unwrap_or_else(|| panic!("{message:?} was not said in {lines:#?}"))
+}
+
+#[test]
+fn whoever_empties_a_server_or_guesses_its_password_is_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let logged = Logged::start(&["--data", dir.path().to_str().unwrap(), "--password", "sesame"]);
+    for _ in 0..50 {
+        logged.resp("AUTH guess\r\n");
+    }
+    assert!(logged.resp("AUTH sesame\r\nINCR a\r\nINCR b\r\n").contains(":1"));
+    assert!(logged.resp("AUTH sesame\r\nFLUSHALL\r\n").contains("+OK"));
+    let lines = logged.stop();
+    let guess = said(&lines, "a client has given a wrong password");
+    assert!(guess["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{guess}");
+    let guesses = lines.iter().filter(|line| line["message"] == "a client has given a wrong password").count();
+    assert!(guesses < 50, "a stranger cannot fill a disk with lines");
+    let flush = said(&lines, "a client has flushed all counters");
+    assert_eq!(
+        (&flush["level"], &flush["command"], &flush["counters"]),
+        (&"WARN".into(), &"flushall".into(), &2.into())
+    );
+}
+
+#[test]
+fn what_changes_the_meaning_of_numbers_is_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("counters.yaml");
+    let yaml = "
+counters:
+  - {counterName: sold, mode: persistent, rules: [{on: order, op: increment}]}
+  - {counterName: left, mode: persistent, rules: [{on: order, op: decrement}]}
+  - {counterName: paid, mode: persistent, rules: [{on: payment, op: increment}, {on: refund, op: decrement}]}
+";
+    std::fs::write(&config, yaml).unwrap();
+    let data = dir.path().join("data");
+    let logged = Logged::start(&["--data", data.to_str().unwrap(), "--config", config.to_str().unwrap()]);
+    for id in ["e1", "e1", "e2"] {
+        logged.post("/v1/events", &format!(r#"{{"type":"refund","eventId":"{id}"}}"#));
+    }
+    for _ in 0..2 {
+        logged.post("/v1/events", r#"{"type":"order","eventId":"e3"}"#);
+    }
+    let proposal = r#"{"reason":"a test","author":"ann","deltas":[{"id":"sold","delta":2}]}"#;
+    assert!(logged.post("/v1/corrections", proposal).contains("proposed"));
+    assert!(logged.post("/v1/corrections/1/apply", "").contains("applied"));
+    let lines = logged.stop();
+    assert_eq!(said(&lines, "declarations are in force")["counters"], 3);
+    assert_eq!(said(&lines, "a correction was proposed")["author"], "ann");
+    let applied = said(&lines, "a correction was applied");
+    assert_eq!((&applied["generation"], &applied["reason"]), (&1.into(), &"a test".into()));
+    let again = lines.iter().filter(|line| line["message"] == "an event id came again");
+    let again: Vec<_> =
+        again.map(|line| (line["counterName"].as_str().unwrap(), line["op"].as_str().unwrap())).collect();
+    assert_eq!(again, [("paid", "DEC"), ("sold,left", "INC,DEC")], "{lines:#?}");
 }

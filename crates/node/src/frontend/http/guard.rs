@@ -10,6 +10,7 @@ mod host;
 mod media;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
@@ -19,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::{Kind, Problem, quoted};
 use crate::frontend::Password;
+use crate::seldom::Seldom;
 
 pub use cors::Origin;
 pub use host::HostName;
@@ -120,6 +122,9 @@ fn is_visit(request: &Request) -> bool {
         && text(headers, &SEC_FETCH_DEST) == Some("document")
 }
 
+/// Says that somebody may be trying them all.
+static WRONG_TOKENS: Seldom = Seldom::new(Duration::from_secs(1));
+
 fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
     let given = text(request.headers(), &AUTHORIZATION);
     let bearer = given.and_then(|given| {
@@ -128,7 +133,12 @@ fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
     });
     let detail = match bearer {
         Some(bearer) if token.is(bearer.as_bytes()) => return Ok(()),
-        Some(_) => "the token is not the server's; send the one in the file that --http-token-file names",
+        Some(_) => {
+            if WRONG_TOKENS.is_due() {
+                tracing::warn!(path = request.uri().path(), "a client has given a wrong token");
+            }
+            "the token is not the server's; send the one in the file that --http-token-file names"
+        }
         None => "this server asks for a token; send the header Authorization: Bearer and the token",
     };
     Err(Problem::new(Kind::Unauthorized, detail))

@@ -2,18 +2,20 @@
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 use super::Api;
 use super::problem::{Kind, Problem};
+use crate::metrics::text;
 
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// How long a scrape waits for the writer. One that hangs on its disk is what people look at metrics for.
-const WRITER_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a scrape waits for the writer and for the disk. One that hangs is what people look at metrics for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the address for machines that watch offers.
 pub fn routes() -> Router<Api> {
@@ -46,12 +48,22 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 
 /// What the node counts about itself, for Prometheus
 ///
-/// The boxes are those of one moment. If the writer does not answer within a second, they are those of the last scrape.
-#[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "It is well", body = String, content_type = "text/plain")))]
-pub async fn metrics(State(api): State<Api>) -> impl IntoResponse {
+/// OpenMetrics for those who ask for it in `Accept`, the older text format for everybody else. The boxes are those of one moment. If the
+/// writer or the disk does not answer within a second, the figures are those of the last scrape.
+#[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "It is well", content(
+    (String = "text/plain"), (String = "application/openmetrics-text")))))]
+pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse {
     let balances = api.engine.visit(|state| state.contracts.balances());
-    if let Ok(Ok(balances)) = tokio::time::timeout(WRITER_PATIENCE, balances).await {
+    let metrics = Arc::clone(&api.metrics);
+    let measured = tokio::task::spawn_blocking(move || metrics.disk.measure());
+    let (balances, _) = tokio::join!(timeout(PATIENCE, balances), timeout(PATIENCE, measured));
+    if let Ok(Ok(balances)) = balances {
         api.metrics.balances.set(balances);
     }
-    ([(CONTENT_TYPE, OPENMETRICS)], api.metrics.encode())
+    let text = api.metrics.encode();
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    match accepted.into_iter().any(text::wants_openmetrics) {
+        true => ([(CONTENT_TYPE, text::OPENMETRICS), (VARY, "accept")], text),
+        false => ([(CONTENT_TYPE, text::PLAIN), (VARY, "accept")], text::plain(&text)),
+    }
 }

@@ -41,6 +41,7 @@ use super::{Api, Options, head, router};
 use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
 use crate::frontend::places::{NoPlace, Place, Places};
+use crate::metrics::Metrics;
 
 const BACKLOG: i32 = 1024;
 
@@ -87,6 +88,7 @@ pub fn serve(
         places: Places::new(api.options.connections_max, api.options.connections_per_address_max),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
+        metrics: Arc::clone(&api.metrics),
         router: router(api),
         shutdown,
     };
@@ -105,6 +107,7 @@ struct Shared {
     options: Arc<Options>,
     budget: Arc<Budget>,
     places: Arc<Places>,
+    metrics: Arc<Metrics>,
     /// Places for connections that find no other and are listened to until they have read so.
     turned_away: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
@@ -236,6 +239,7 @@ async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
+    let _connected = shared.metrics.connected("http");
     let patience = shared.options.linger;
     let pulse = Arc::new(Pulse::new(&shared.budget));
     let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse), &shared.budget);

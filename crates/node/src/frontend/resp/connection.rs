@@ -12,6 +12,7 @@
 
 use super::client::Client;
 use super::fault::Fault;
+use super::latency::Family;
 use super::parse::{Allowance, Step};
 use super::pass::{Flow, Pass};
 use super::server::Server;
@@ -20,6 +21,7 @@ use super::work::Work;
 use crate::clock::{self, Stopwatch};
 use crate::engine::{Hot, LocalEngine};
 use crate::frontend::places::Place;
+use crate::metrics::Connected;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -49,10 +51,11 @@ pub struct Connection {
     /// Grows with whatever the client takes.
     sent_bytes: u64,
     connected: Stopwatch,
+    _counted: Connected,
 }
 
 /// Why a slice of the pipeline ended.
-enum End {
+pub enum End {
     /// Everything that has arrived is taken care of.
     Drained,
     /// There is more to run once this much is committed and sent.
@@ -64,6 +67,7 @@ enum End {
 impl Connection {
     pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream, place: Place) -> Connection {
         Connection {
+            _counted: server.local.engine().metrics().connected("resp"),
             server,
             client,
             stream,
@@ -196,8 +200,10 @@ impl Connection {
     async fn pass(&mut self, work: &mut Work) -> io::Result<bool> {
         work.replies.protocol = self.client.protocol.get();
         work.replies.muted = self.client.hearing.get().is_muted();
+        let mut arrived = Stopwatch::start();
         loop {
-            let end = self.slice(work);
+            let (end, commands) = self.slice(work);
+            let family = Family::of(&work.pending, &end);
             self.settle(work).await;
             if let End::Walk(walk) = &end {
                 tokio::select! {
@@ -210,6 +216,10 @@ impl Connection {
             if work.replies.out().len() > limits::RESP_HELD_BYTES_FREE {
                 self.hold(work.held_bytes())?;
             }
+            // The next slice has been there as long, but it is counted from here: it waits for itself only.
+            let answered = Stopwatch::start();
+            self.server.latency.observe(family, answered.since(&arrived), commands);
+            arrived = answered;
             match end {
                 End::Drained => return Ok(true),
                 End::Close => return Ok(false),
@@ -229,7 +239,7 @@ impl Connection {
     }
 
     /// Runs commands until the input is used up, enough is pending, or a command wants more than a pass can do.
-    fn slice(&self, work: &mut Work) -> End {
+    fn slice(&self, work: &mut Work) -> (End, u64) {
         let declarations = self.server.local.engine().declarations();
         let Work { input, parser, pending, floored, replies, .. } = work;
         let replies_before = replies.len();
@@ -264,7 +274,7 @@ impl Connection {
             }
         };
         self.server.count_commands(commands);
-        end
+        (end, commands)
     }
 
     /// Carries out what is pending and writes the replies that waited for it.

@@ -126,6 +126,12 @@ impl Pass<'_> {
         Ok(Flow::Next)
     }
 
+    /// Whoever wonders one day where the counters went finds it in the log.
+    pub fn tell_flush(&self) {
+        let (client, counters) = (self.client.address, self.server.local.engine().len());
+        tracing::warn!(command = self.client.last_command.get(), %client, counters, "a client has flushed all counters");
+    }
+
     /// Whether everything before the current command is finished.
     pub fn is_settled(&self) -> bool {
         self.replies.is_settled()

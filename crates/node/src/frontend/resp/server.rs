@@ -6,12 +6,14 @@
 use super::client::{Client, Clients};
 use super::connection::Connection;
 use super::cursor::Cursors;
+use super::latency::Latency;
 use super::work::Pool;
 use crate::clock;
 use crate::engine::{Durability, LocalEngine};
 use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::places::Places;
+use crate::seldom::Seldom;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -34,6 +36,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A silent client is asked so often whether it is still there.
 pub const KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// How often the log tells of wrong passwords: whoever tries them all is not brief.
+const WRONG_PASSWORDS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct RespOptions {
@@ -76,6 +81,8 @@ pub struct Server {
     pub clients: Clients,
     pub cursors: RefCell<Cursors>,
     pub stats: Stats,
+    pub latency: Latency,
+    wrong_passwords: Seldom,
     pub pool: Pool,
     /// Turns for pages of names.
     pub walks: Semaphore,
@@ -127,18 +134,20 @@ impl Server {
     fn new(address: SocketAddr, local: LocalEngine, options: RespOptions, budget: Arc<Budget>) -> Server {
         Server {
             hasher: local.engine().hasher(),
-            local,
             address,
             started_ms: clock::wall_ms(),
             clients: Clients::default(),
             cursors: RefCell::default(),
             stats: Stats::default(),
+            latency: Latency::new(local.engine().metrics()),
+            wrong_passwords: Seldom::new(WRONG_PASSWORDS_EVERY),
             pool: Pool::default(),
             walks: Semaphore::new(limits::RESP_WALKS_MAX),
             budget,
             places: Places::new(options.clients_max, options.clients_per_address_max),
             draining: Cell::new(false),
             options,
+            local,
         }
     }
 
@@ -161,6 +170,14 @@ impl Server {
     /// What all clients hold.
     pub fn held_bytes(&self) -> usize {
         self.budget.held_bytes()
+    }
+
+    /// Somebody may be trying them all.
+    pub fn tell_wrong_password(&self, client: SocketAddr) {
+        let failures = self.local.engine().metrics().auth_failures.inc() + 1;
+        if self.wrong_passwords.is_due() {
+            tracing::warn!(%client, failures, "a client has given a wrong password");
+        }
     }
 
     pub fn is_draining(&self) -> bool {

@@ -46,6 +46,7 @@ pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
             "ERR this would clear declared counters, and that takes a correction each: delete ad-hoc counters with DEL",
         ));
     }
+    pass.tell_flush();
     pass.pending.flush();
     pass.replies.expect(Shape::Ok);
     Ok(Flow::Next)

@@ -58,6 +58,7 @@ fn authenticate(pass: &mut Pass<'_>, user: &[u8], password: &[u8]) -> Result<(),
         Some(secret) => secret.is(password),
     };
     if !welcome || user != b"default" {
+        pass.server.tell_wrong_password(pass.client.address);
         return Err(WRONG_PASSWORD);
     }
     pass.client.authenticated.set(true);
