@@ -140,6 +140,7 @@ impl State {
                 (OpKind::Entry, Some(stamp)) => self.entry(op, stamp, batch),
                 (OpKind::Claim, Some(stamp)) => self.claim(index, stamp, batch),
                 (OpKind::AddOnce, Some(stamp)) => self.add_once(op, stamp, batch),
+                (OpKind::Once, Some(stamp)) => self.remember_request(op, stamp, batch),
                 _ => self.apply_rare(op, batch),
             });
         }
@@ -199,19 +200,14 @@ impl State {
 
     /// Adds, unless the same was asked for before under the same id.
     fn add_once(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
-        let Idempotency { keep_ms, keys_max } = self.declarations().idempotency();
-        let known = self.ledger.answers.get(stamp.key).copied();
-        let known_from_ms = self.keys_known_from_ms(batch.log_time_ms);
-        let known = known.filter(|known| known.at_ms >= known_from_ms);
-        let (answer, kind) = match known {
+        let (answer, kind) = match self.answered_before(stamp.key, batch.log_time_ms) {
             Some(known) if known.delta == op.arg => (Answer::Repeated(known.value), BoxKind::Duplicate),
             Some(known) => (Answer::OtherDelta(known.delta), BoxKind::Conflict),
-            None if self.answered.used(batch.log_time_ms, keep_ms) >= keys_max => (Answer::Full, BoxKind::Rejected),
+            None if !self.has_room_for_a_key(batch.log_time_ms) => (Answer::Full, BoxKind::Rejected),
             None => match self.add_named(op, batch.records) {
                 Answer::Value(value) => {
                     let answered = Answered { delta: op.arg, value, at_ms: batch.log_time_ms };
-                    self.ledger.answers.put(stamp.key, answered);
-                    self.answered.add(batch.log_time_ms);
+                    self.remember_answer(stamp.key, answered);
                     (Answer::Value(value), BoxKind::Counted)
                 }
                 refused => (refused, BoxKind::Rejected),
@@ -219,6 +215,22 @@ impl State {
         };
         self.box_named(op, kind);
         answer
+    }
+
+    /// What an idempotency key was used for, if it is still known at this log time.
+    fn answered_before(&self, key: CellKey, log_time_ms: u64) -> Option<Answered> {
+        let known = self.ledger.answers.get(key).copied();
+        known.filter(|known| known.at_ms >= self.keys_known_from_ms(log_time_ms))
+    }
+
+    fn has_room_for_a_key(&mut self, log_time_ms: u64) -> bool {
+        let Idempotency { keep_ms, keys_max } = self.declarations().idempotency();
+        self.answered.used(log_time_ms, keep_ms) < keys_max
+    }
+
+    fn remember_answer(&mut self, key: CellKey, answered: Answered) {
+        self.ledger.answers.put(key, answered);
+        self.answered.add(answered.at_ms);
     }
 
     /// The log time at which an idempotency key must have come to be known at this one.

@@ -14,6 +14,35 @@ pub const ENTITY: u8 = 2;
 pub const ANSWER: u8 = 3;
 /// A counter and what `dedup.by` names.
 pub const GROUP: u8 = 4;
+/// An idempotency key of something that is asked of the node, such as a correction.
+pub const REQUEST: u8 = 5;
+
+/// Something that is asked of the node and must happen once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub key: CellKey,
+    pub id: Box<[u8]>,
+    /// The hash of what is asked for: something else under the same id is a conflict.
+    pub content: u64,
+}
+
+impl Request {
+    /// `content` is all that says what is asked for.
+    pub fn new(hasher: &CellHasher, id: &[u8], content: &[&[u8]]) -> Request {
+        let mut buffer = Vec::new();
+        begin(&mut buffer, REQUEST);
+        content.iter().for_each(|text| part(&mut buffer, text));
+        let content = (hasher.key(&buffer).as_u128() >> 64) as u64;
+        Request { key: request_key(hasher, id), id: id.into(), content }
+    }
+}
+
+pub fn request_key(hasher: &CellHasher, id: &[u8]) -> CellKey {
+    let mut buffer = Vec::with_capacity(id.len() + 8);
+    begin(&mut buffer, REQUEST);
+    part(&mut buffer, id);
+    hasher.key(&buffer)
+}
 
 /// Begins the bytes of a key.
 #[inline]

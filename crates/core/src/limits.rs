@@ -282,5 +282,8 @@ pub const DELTAS_TOLD_MAX: usize = 1000;
 /// Corrections of one counter that `explain` lists, the newest; all of them are in the sums.
 pub const STEPS_SHOWN_MAX: usize = 100;
 
+/// Keys of a counter that `explain` adds up; of a counter with more of them only the boxes are checked.
+pub const KEYS_SUMMED_MAX: usize = 10_000;
+
 /// How long a read waits for what it was told to wait for, in milliseconds.
 pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;

@@ -50,6 +50,24 @@ impl Names {
         SortedNames { names: self, order, next: 0 }
     }
 
+    /// The ids that begin with this and exist, of those in the journal.
+    pub fn existing<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let mut existing = std::collections::BTreeSet::new();
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let id = self.id(at);
+            if id.starts_with(prefix) {
+                if self.bytes[at] != 0 {
+                    existing.insert(id)
+                } else {
+                    existing.remove(id)
+                };
+            }
+            at += HEADER_BYTES + id.len();
+        }
+        existing.into_iter()
+    }
+
     fn push(&mut self, id: &[u8], exists: bool) {
         let len = u16::try_from(id.len()).expect("ids are at most ID_BYTES_MAX long");
         self.bytes.push(exists.into());

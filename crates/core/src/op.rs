@@ -38,6 +38,8 @@ pub enum OpKind {
     Propose,
     Withdraw,
     Correct,
+    /// Remembers what was asked for under an id; its [`Stamp`] is the hash of the id and that of what was asked for.
+    Once,
     /// Forgets every counter.
     Flush,
 }
@@ -80,7 +82,7 @@ impl Op {
     /// Whether a [`Stamp`] goes with it.
     #[inline]
     pub fn has_stamp(&self) -> bool {
-        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce)
+        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce | OpKind::Once)
     }
 }
 

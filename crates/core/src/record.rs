@@ -82,8 +82,15 @@ pub enum Record<'a> {
     Withdraw {
         number: u64,
     },
-    /// A [`crate::ledger::Correction`], in force from here on. Always alone in its batch.
+    /// A [`crate::ledger::Correction`], in force from here on. Alone in its batch, but for the id it was asked for under.
     Correct(&'a [u8]),
+    /// Something was asked for under an id: a hash of what, and the number of the correction or proposal that it came to (0 if
+    /// nothing had to be done). It stands in the batch of what it came to.
+    Once {
+        id: &'a [u8],
+        content: u64,
+        number: u64,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +123,7 @@ mod tag {
     pub const PROPOSE: u8 = 12;
     pub const WITHDRAW: u8 = 13;
     pub const CORRECT: u8 = 14;
+    pub const ONCE: u8 = 15;
 }
 
 impl<'a> Record<'a> {
@@ -177,6 +185,12 @@ impl<'a> Record<'a> {
                 out.push(tag::CORRECT);
                 put_bytes(out, correction);
             }
+            Record::Once { id, content, number } => {
+                out.push(tag::ONCE);
+                put_bytes(out, id);
+                put_varint(out, content);
+                put_varint(out, number);
+            }
         }
     }
 
@@ -209,6 +223,9 @@ impl<'a> Record<'a> {
             tag::PROPOSE => Record::Propose(take_bytes(bytes)?),
             tag::WITHDRAW => Record::Withdraw { number: take_varint(bytes)? },
             tag::CORRECT => Record::Correct(take_bytes(bytes)?),
+            tag::ONCE => {
+                Record::Once { id: take_bytes(bytes)?, content: take_varint(bytes)?, number: take_varint(bytes)? }
+            }
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
@@ -372,6 +389,7 @@ mod tests {
             check(Record::Propose(name));
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
+            check(Record::Once { id: name, content: at_ms, number: version });
             for expiry in [Expiry::Clear, Expiry::Keep, Expiry::At(at_ms)] {
                 for condition in [SetCondition::Always, SetCondition::IfAbsent, SetCondition::IfPresent] {
                     check(Record::Set { name, value: n, condition, expiry });
@@ -397,6 +415,7 @@ mod tests {
         Record::Flush.encode(&mut bytes);
         Record::Tick.encode(&mut bytes);
         Record::AddOnce { name: b"v:1", id: b"k", delta: 2 }.encode(&mut bytes);
-        assert_eq!(bytes, b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04");
+        Record::Once { id: b"k", content: 300, number: 7 }.encode(&mut bytes);
+        assert_eq!(bytes, b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07");
     }
 }

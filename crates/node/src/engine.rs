@@ -20,7 +20,7 @@ mod trouble;
 mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest, Reverted};
-pub use explain::{Facts, History, Why};
+pub use explain::{Facts, History, KeysOf, Total, Why};
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;

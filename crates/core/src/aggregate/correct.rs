@@ -4,13 +4,15 @@
 //! exactly what it does, and is in force from its place in the log on. For each cell that it touches the value before is
 //! kept, which is what the generation before last said.
 
-use super::State;
+use super::{Batch, State, record_at};
 use crate::cell::Added;
 use crate::counter::Mode;
+use crate::fact::Request;
 use crate::id::CellKey;
-use crate::ledger::{BoxKind, Cause, Correction, Delta, Proposal, Row, Step};
+use crate::ledger::{Answered, BoxKind, Cause, Correction, Delta, Proposal, Row, Step};
 use crate::limits::{CORRECTION_DELTAS_MAX, PROPOSALS_OPEN_MAX};
-use crate::op::Answer;
+use crate::op::{Answer, Op, Stamp};
+use crate::record::Record;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct CorrectionRequest {
     pub reverted: Option<Reverted>,
     /// No counter that it changes may have been touched by a later generation.
     pub if_generation: Option<u64>,
+    /// It is made once, however often it is asked for under the same id.
+    pub once: Option<Request>,
 }
 
 /// A correction that another one undoes.
@@ -48,7 +52,7 @@ pub struct Reverted {
 impl CorrectionRequest {
     pub fn new(cause: Cause, reason: impl Into<String>, author: impl Into<String>, deltas: Vec<Delta>) -> Self {
         let (reason, author) = (reason.into(), author.into());
-        CorrectionRequest { cause, reason, author, deltas, reverted: None, if_generation: None }
+        CorrectionRequest { cause, reason, author, deltas, reverted: None, if_generation: None, once: None }
     }
 }
 
@@ -70,6 +74,12 @@ pub enum Unfit {
          propose what is to be added"
     )]
     TooLongAgo { id: String, number: u64 },
+    #[error("it was asked for before, as {0}")]
+    Repeated(u64),
+    #[error("this Idempotency-Key has asked for something else before; use a new key for a new request")]
+    OtherRequest,
+    #[error("{0} idempotency keys are kept, which is the bound; try again later, or raise idempotency.maxKeys")]
+    KeysFull(u64),
     #[error("it would change nothing: every counter it names is 0 already")]
     Nothing,
     #[error("a correction changes at most {CORRECTION_DELTAS_MAX} counters; make several")]
@@ -207,6 +217,25 @@ impl State {
             *change = change.checked_add(delta.delta).filter(|change| *change != i64::MIN).ok_or_else(overflow)?;
         }
         Ok(())
+    }
+
+    /// Whether something may be asked for under this id at this log time. Its answer must be known.
+    pub fn check_once(&mut self, request: &Request, log_time_ms: u64) -> Result<(), Unfit> {
+        let keys_max = self.declarations().idempotency().keys_max;
+        match self.answered_before(request.key, log_time_ms) {
+            Some(known) if known.delta == request.content as i64 => Err(Unfit::Repeated(known.value as u64)),
+            Some(_) => Err(Unfit::OtherRequest),
+            None if !self.has_room_for_a_key(log_time_ms) => Err(Unfit::KeysFull(keys_max)),
+            None => Ok(()),
+        }
+    }
+
+    /// What was asked for under an id is in this batch, or nothing had to be done.
+    pub(super) fn remember_request(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
+        let Record::Once { number, .. } = record_at(batch.records, op) else { unreachable!("it is an id") };
+        let delta = stamp.number as i64;
+        self.remember_answer(stamp.key, Answered { delta, value: number as i64, at_ms: batch.log_time_ms });
+        Answer::Yes
     }
 
     pub(super) fn propose(&mut self, proposal: &[u8]) -> Answer {

@@ -92,7 +92,7 @@ impl State {
         let ledger = &self.ledger;
         match op.kind {
             OpKind::Claim if !ledger.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
-            OpKind::AddOnce if !ledger.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
+            OpKind::AddOnce | OpKind::Once if !ledger.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
             OpKind::Entry if stamp.key != CellKey::NONE && self.contracts.mode(op.counter) == Mode::Transition => {
                 if !ledger.entities.knows(stamp.key) {
                     needs.push(Need::Entity(stamp.key));

@@ -73,6 +73,10 @@ impl State {
                 }
                 out.op(OpKind::Correct, none, 0, at);
             }
+            Record::Once { id, content, .. } => {
+                out.op(OpKind::Once, none, 0, at);
+                out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
+            }
             Record::Tick => {}
             Record::Config { .. } => unreachable!("a configuration is no operation"),
         }

@@ -6,10 +6,11 @@ use super::{Engine, Refusal};
 use std::borrow::Cow;
 pub use tally_core::aggregate::{CorrectionRequest, Reverted};
 use tally_core::aggregate::{State, Unfit};
+use tally_core::fact::Request;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Cause, Correction, Proposal, Row};
+use tally_core::ledger::{Cause, Correction, Proposal};
 use tally_core::limits::PARKED_MAX;
-use tally_core::op::{Answer, OpKind, Submission};
+use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
 use tokio::sync::oneshot;
@@ -25,18 +26,16 @@ pub enum CorrectionError {
 
 impl Engine {
     /// Writes a proposal down. Nothing changes until it is applied.
-    pub async fn propose(&self, proposal: Proposal) -> Result<u64, CorrectionError> {
-        self.visit(|state| state.corrections.check_room()).await??;
+    pub async fn propose(&self, proposal: Proposal, once: Option<Request>) -> Result<u64, CorrectionError> {
+        self.health()?;
+        let (reply, answer) = oneshot::channel();
         let (author, counters) = (proposal.author.clone(), proposal.deltas.len());
-        let mut submission = Submission::default();
-        submission.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
-        match self.submit(submission).await?.answers[..] {
-            [Answer::Value(number)] => {
-                tracing::info!(number, author, counters, "a correction was proposed");
-                Ok(number as u64)
-            }
-            ref other => unreachable!("{other:?} does not answer a proposal"),
+        self.shared.send(Message::Propose { proposal, once, reply }).await?;
+        let proposed = answer.await.unwrap_or(Err(Refusal::ShuttingDown.into()));
+        if let Ok(number) = proposed {
+            tracing::info!(number, author, counters, "a correction was proposed");
         }
+        proposed
     }
 
     /// Takes a proposal back; `false` if it is not open.
@@ -60,6 +59,17 @@ impl Engine {
 }
 
 impl<L: Log + 'static> Desk<L> {
+    /// Commits a proposal by itself, once everything is known that it depends on.
+    pub(super) async fn propose(&self, proposal: &Proposal, once: Option<&Request>) -> Result<u64, CorrectionError> {
+        let mut touched = Submission::default();
+        if proposal.if_generation.is_some() {
+            proposal.deltas.iter().for_each(|delta| touched.get(self.shared.hasher.key(&delta.id)));
+        }
+        ask_for(once, &mut touched);
+        let found = self.find(|| Cow::Borrowed(&touched)).await?;
+        self.writer.borrow_mut().propose(proposal, once, found, self.shared.clock.now_ms())
+    }
+
     /// Looks up what the correction touches, then commits it alone.
     pub(super) async fn correct(&self, request: CorrectionRequest) -> Result<Correction, CorrectionError> {
         let found = self.find(|| Cow::Owned(touched(self.writer.borrow().state(), &request))).await?;
@@ -92,5 +102,14 @@ fn touched(state: &State, request: &CorrectionRequest) -> Submission {
     for delta in deltas {
         touched.get(state.hasher().key(&delta.id));
     }
+    ask_for(request.once.as_ref(), &mut touched);
     touched
+}
+
+/// What was asked for under an id before has to be known.
+fn ask_for(once: Option<&Request>, out: &mut Submission) {
+    if let Some(once) = once {
+        out.op(OpKind::Once, CellKey::NONE, 0, 0);
+        out.stamps.push(Stamp::of_key(once.key));
+    }
 }

@@ -5,18 +5,21 @@
 
 use super::shared::Shared;
 use super::{Engine, Refusal};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Balance, ParkedEntry, State};
 use tally_core::cell::Row as CellRow;
-use tally_core::id::CellKey;
+use tally_core::id::{CellKey, SEPARATOR};
 use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Row, Step};
-use tally_core::limits::STEPS_SHOWN_MAX;
+use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 
 /// How often the store is read again because a checkpoint ended meanwhile.
 const TRIES_MAX: usize = 1000;
+/// New ids that are looked through for those of a counter while the writer waits, in bytes.
+const NAMES_LOOKED_AT_BYTES_MAX: usize = 1 << 20;
 /// Corrections looked at in one turn: each may have many deltas, and the writer waits meanwhile.
 const CORRECTIONS_PER_TURN: usize = 16;
 
@@ -36,9 +39,41 @@ pub struct Facts {
     pub boxes: Boxes,
     /// The boxes of the declared counter it belongs to.
     pub balance: Option<Balance>,
+    /// The values of all keys of that counter; `None` if there are too many to add up, or a checkpoint is under way.
+    pub total: Option<Total>,
     /// What waits for it, by bucket.
     pub parked: Vec<(u64, ParkedEntry)>,
     pub history: History,
+}
+
+/// The values of a counter, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    pub keys: usize,
+    pub value: i128,
+}
+
+/// The keys of a declared counter.
+#[derive(Clone, Debug)]
+pub struct KeysOf {
+    pub name: String,
+    /// Whether it has dimensions; if not, it is its only key itself.
+    pub has_keys: bool,
+}
+
+impl KeysOf {
+    /// What the ids of its keys begin with.
+    fn prefix(&self) -> Vec<u8> {
+        let mut prefix = self.name.clone().into_bytes();
+        if self.has_keys {
+            prefix.push(SEPARATOR);
+        }
+        prefix
+    }
+
+    fn has(&self, id: &[u8]) -> bool {
+        self.has_keys || id == self.name.as_bytes()
+    }
 }
 
 /// What corrections have done to a counter.
@@ -73,17 +108,19 @@ struct AtCheckpoint {
     row: Option<CellRow>,
     boxes: Boxes,
     history: History,
+    /// The keys of the counter with their values; `None` if there are too many, or it belongs to none.
+    keys: Option<HashMap<CellKey, i64>>,
 }
 
 impl Engine {
-    /// Everything about one counter at one moment. `name` is that of the declared counter it belongs to.
-    pub async fn facts(&self, cell: CellKey, name: Option<&str>) -> Result<Facts, Refusal> {
+    /// Everything about one counter at one moment, also about the declared counter it belongs to.
+    pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<Facts, Refusal> {
         for _ in 0..TRIES_MAX {
-            let shared = self.shared.clone();
-            let read = tokio::task::spawn_blocking(move || AtCheckpoint::read(&shared, cell));
+            let (shared, keys_of) = (self.shared.clone(), of.clone());
+            let read = tokio::task::spawn_blocking(move || AtCheckpoint::read(&shared, cell, keys_of.as_ref()));
             let Some(stored) = read.await.unwrap_or(Err(Refusal::ShuttingDown))? else { continue };
-            let (shared, name) = (self.shared.clone(), name.map(str::to_owned));
-            let look = move |state: &mut State| Facts::look(&shared, state, stored, cell, name.as_deref());
+            let (shared, of) = (self.shared.clone(), of.clone());
+            let look = move |state: &mut State| Facts::look(&shared, state, stored, cell, of.as_ref());
             if let Some(facts) = self.visit(look).await? {
                 return Ok(facts);
             }
@@ -131,25 +168,63 @@ impl Why {
 
 impl AtCheckpoint {
     /// Blocks on the store. `None` if a checkpoint ended in between.
-    fn read(shared: &Shared, cell: CellKey) -> Result<Option<AtCheckpoint>, Refusal> {
+    fn read(shared: &Shared, cell: CellKey, of: Option<&KeysOf>) -> Result<Option<AtCheckpoint>, Refusal> {
         let read = || {
             let position = position(shared)?;
             let row = shared.store.get(cell)?;
             let boxes = shared.store.ledger_get(&LedgerKey::Boxes(cell).encode())?;
             let history = History::stored(shared, cell)?;
-            Ok((position, row, boxes, history, self::position(shared)?))
+            let keys = of.map_or(Ok(None), |of| keys(shared, of))?;
+            Ok((position, row, boxes, history, keys, self::position(shared)?))
         };
-        let (position, row, boxes, history, after) = read().map_err(|error| Refusal::store(&error))?;
+        let (position, row, boxes, history, keys, after) = read().map_err(|error| Refusal::store(&error))?;
         if position != after {
             return Ok(None);
         }
         let boxes = boxes.map(|row| Boxes::decode(&row)).transpose().map_err(damaged)?.unwrap_or_default();
-        Ok(Some(AtCheckpoint { position, row, boxes, history: history.map_err(damaged)? }))
+        Ok(Some(AtCheckpoint { position, row, boxes, history: history.map_err(damaged)?, keys }))
     }
 
     /// Everything was flushed since.
     fn void() -> AtCheckpoint {
-        AtCheckpoint { position: None, row: None, boxes: Boxes::default(), history: History::default() }
+        let (boxes, history) = (Boxes::default(), History::default());
+        AtCheckpoint { position: None, row: None, boxes, history, keys: Some(HashMap::new()) }
+    }
+}
+
+/// The keys of a counter that the store has, with their values; `None` if there are too many.
+fn keys(shared: &Shared, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, tally_storage::store::Error> {
+    let ids = shared.store.names(&of.prefix(), None, KEYS_SUMMED_MAX + 1)?;
+    if ids.len() > KEYS_SUMMED_MAX {
+        return Ok(None);
+    }
+    let mut keys = HashMap::with_capacity(ids.len());
+    for cell in ids.iter().filter(|id| of.has(id)).map(|id| shared.hasher.key(id)) {
+        if let Some(row) = shared.store.get(cell)? {
+            keys.insert(cell, row.value);
+        }
+    }
+    Ok(Some(keys))
+}
+
+impl Total {
+    /// What the store has, and what memory knows better. `None` while a checkpoint takes ids along that neither can tell.
+    fn of(state: &State, mut keys: HashMap<CellKey, i64>, of: &KeysOf) -> Option<Total> {
+        if state.table.is_cutting() || state.names.bytes() > NAMES_LOOKED_AT_BYTES_MAX {
+            return None;
+        }
+        for id in state.names.existing(&of.prefix()).filter(|id| of.has(id)) {
+            keys.entry(state.hasher().key(id)).or_insert(0);
+        }
+        let value = |(cell, stored): (CellKey, i64)| match state.table.knows(cell) {
+            true => state.table.get(cell),
+            false => Some(stored),
+        };
+        let values = keys.into_iter().filter_map(value);
+        Some(values.fold(Total::default(), |total, value| Total {
+            keys: total.keys + 1,
+            value: total.value + i128::from(value),
+        }))
     }
 }
 
@@ -205,8 +280,8 @@ impl History {
 
 impl Facts {
     /// Runs on the writer's thread. `None` if memory does not continue what was read.
-    fn look(shared: &Shared, state: &State, stored: AtCheckpoint, cell: CellKey, name: Option<&str>) -> Option<Facts> {
-        let stored = if state.store_is_void { AtCheckpoint::void() } else { stored };
+    fn look(shared: &Shared, state: &State, stored: AtCheckpoint, cell: CellKey, of: Option<&KeysOf>) -> Option<Facts> {
+        let mut stored = if state.store_is_void { AtCheckpoint::void() } else { stored };
         let continued = shared.checkpointed.load(Ordering::Acquire);
         if !state.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
@@ -224,7 +299,8 @@ impl Facts {
             checkpoint: stored.position,
             applied: *shared.applied.borrow(),
             boxes,
-            balance: name.and_then(|name| state.contracts.balance(name)),
+            balance: of.and_then(|of| state.contracts.balance(&of.name)),
+            total: stored.keys.take().zip(of).and_then(|(keys, of)| Total::of(state, keys, of)),
             parked: parked.collect(),
             history: history.followed_by(stored.history),
         })

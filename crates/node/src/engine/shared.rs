@@ -14,8 +14,9 @@ use std::sync::{Arc, OnceLock};
 use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
+use tally_core::fact::Request;
 use tally_core::id::{CellHasher, CellKey};
-use tally_core::ledger::Correction;
+use tally_core::ledger::{Correction, Proposal};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_storage::store::Store;
@@ -31,6 +32,11 @@ pub(super) enum Message {
     Checkpoint {
         wanted: Wanted,
         done: Done,
+    },
+    Propose {
+        proposal: Proposal,
+        once: Option<Request>,
+        reply: oneshot::Sender<Result<u64, CorrectionError>>,
     },
     Correct {
         request: CorrectionRequest,

@@ -353,6 +353,12 @@ impl<L: Log + 'static> LocalEngine<L> {
                     self.desk.commit();
                     visit(self.desk.writer.borrow_mut().state_mut());
                 }
+                Message::Propose { proposal, once, reply } => {
+                    let desk = self.desk.clone();
+                    tokio::task::spawn_local(async move {
+                        drop(reply.send(desk.propose(&proposal, once.as_ref()).await));
+                    });
+                }
                 Message::Correct { request, reply } => {
                     let desk = self.desk.clone();
                     tokio::task::spawn_local(async move { drop(reply.send(desk.correct(request).await)) });

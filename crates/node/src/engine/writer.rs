@@ -1,5 +1,7 @@
 //! The one writer: stages submissions, commits them to the log, applies them and answers. No task, no thread, no clock.
 
+mod alone;
+
 use super::checkpoint::{self, Content, Handover, Job, Written};
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
@@ -9,7 +11,7 @@ use super::{Committed, Refusal, Trouble, Wanted};
 use crate::clock::{Stopwatch, wall_ms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Batch, Need, State, Stored};
+use tally_core::aggregate::{Batch, Need, State, Stored, Unfit};
 use tally_core::counter::{Declarations, Direction, Durability};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Correction, Duplicate, Row};
@@ -354,7 +356,18 @@ impl<L: Log> Writer<L> {
         for (need, stored) in found.into_rows() {
             self.state.load(need, stored);
         }
-        let correction = self.state.draft(request)?;
+        let once = request.once.as_ref();
+        self.check_once(once, now_ms)?;
+        let correction = match self.state.draft(request) {
+            Ok(correction) => correction,
+            Err(unfit) => {
+                if unfit == Unfit::Nothing {
+                    self.remember_nothing(once, now_ms)?;
+                }
+                return Err(unfit.into());
+            }
+        };
+        self.remember_request(once, correction.number);
         let record = Record::Correct(&correction.to_bytes());
         self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
         self.durability = Durability::Sync;

@@ -209,7 +209,7 @@ fn move_one(engine: &Engine) {
     let (reason, author) = ("moved".to_owned(), "test".to_owned());
     let (at_ms, if_generation) = (0, None);
     let proposal = Proposal { number: 0, reason: reason.clone(), author: author.clone(), at_ms, deltas, if_generation };
-    let number = pollster::block_on(engine.propose(proposal)).unwrap();
+    let number = pollster::block_on(engine.propose(proposal, None)).unwrap();
     let request = CorrectionRequest::new(Cause::Proposal(number), reason, author, Vec::new());
     pollster::block_on(engine.correct(request)).unwrap();
 }

@@ -135,6 +135,78 @@ fn two_people_who_correct_the_same_number_do_not_correct_it_twice() {
 }
 
 #[test]
+fn a_number_that_nobody_counted_is_seen() {
+    let node = start();
+    for user in ["u", "w"] {
+        node.post("/v1/events", json!({"type": "liked", "dimensions": {"user": user, "video": "v"}}).to_string()).ok();
+    }
+    node.send("DELETE", "/v1/counters/likes:v", &[], b"").ok();
+    like(&node, "liked");
+    node.post("/v1/events", json!({"type": "liked", "dimensions": {"user": "x", "video": "w"}}).to_string()).ok();
+    let explain = |node: &TestNode| node.get("/v1/counters/likes:v/explain").ok();
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    let honest = explain(&node);
+    assert_eq!((&honest["holds"], &honest["value"]), (&json!(true), &json!(0)), "{honest:#}");
+    assert_eq!(honest["sums"], json!({"counted": 3, "corrected": -2, "keys": 2, "values": 1}));
+    // As if somebody had set it while it was not declared.
+    let engine = node.node().engine();
+    let mut submission = tally_core::op::Submission::default();
+    let (always, keep) = (tally_core::record::SetCondition::Always, tally_core::record::Expiry::Keep);
+    submission.set(engine.hasher().key(b"likes:w"), b"likes:w", 41, always, keep);
+    pollster::block_on(engine.submit(submission)).unwrap();
+    let set = explain(&node);
+    assert_eq!(set["holds"], false, "{set:#}");
+    let failed: Vec<_> = set["checks"].as_array().unwrap().iter().filter(|check| check["holds"] == false).collect();
+    assert_eq!((failed.len(), &failed[0]["left"], &failed[0]["right"]), (1, &json!(41), &json!(1)));
+}
+
+fn keyed(node: &TestNode, method: &str, path: &str, key: &str, body: &str) -> crate::support::Answer {
+    node.send(method, path, &[("idempotency-key", key)], body.as_bytes())
+}
+
+/// Without what differs between two answers to the same request.
+fn told(mut answer: Value) -> Value {
+    let told = answer.as_object_mut().unwrap();
+    told.remove("repeated");
+    told.remove("token");
+    answer
+}
+
+#[test]
+fn what_is_asked_for_twice_under_one_key_happens_once_and_is_answered_alike() {
+    let node = start();
+    node.post("/v1/counters/safe/increment", r#"{"delta":5}"#).ok();
+    let propose = |node: &TestNode| keyed(node, "POST", "/v1/corrections", "p", &proposal(3, None)).with_status(201);
+    let first = propose(&node);
+    assert_eq!((&first["number"], &first["repeated"]), (&json!(1), &Value::Null));
+    assert_eq!((&propose(&node)["repeated"], told(propose(&node))), (&json!(true), told(first.clone())));
+    keyed(&node, "POST", "/v1/corrections", "p", &proposal(4, None)).problem(409, "idempotency-conflict");
+
+    let apply = |node: &TestNode| keyed(node, "POST", "/v1/corrections/1/apply", "a", r#"{"author":"bob"}"#).ok();
+    let applied = apply(&node);
+    assert_eq!((told(apply(&node)), node.value("safe")), (told(applied.clone()), 8));
+    assert_eq!(told(propose(&node)), told(first), "as it was when it was proposed");
+    let other = r#"{"author":"eve"}"#;
+    keyed(&node, "POST", "/v1/corrections/1/apply", "a", other).problem(409, "idempotency-conflict");
+
+    let revert = |node: &TestNode| keyed(node, "POST", "/v1/corrections/1/revert", "r", "").ok();
+    let reverted = revert(&node);
+    assert_eq!((told(revert(&node)), node.value("safe")), (told(reverted), 5));
+    assert_eq!(told(apply(&node)), told(applied), "also when it was reverted since");
+
+    let clear = |node: &TestNode, key| keyed(node, "DELETE", "/v1/counters/safe", key, "").ok();
+    let cleared = clear(&node, "c");
+    assert_eq!((&cleared["cleared"], &cleared["repeated"]), (&json!(true), &Value::Null));
+    assert_eq!(clear(&node, "nothing")["cleared"], false);
+    node.post("/v1/counters/safe/increment", r#"{"delta":7}"#).ok();
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    assert_eq!(told(clear(&node, "c")), told(cleared), "after a restart as well");
+    assert_eq!((&clear(&node, "nothing")["cleared"], node.value("safe")), (&json!(false), 7));
+    let detail = keyed(&node, "DELETE", "/v1/counters/adhoc", "x", "").problem(400, "invalid-field");
+    assert!(detail.starts_with("Idempotency-Key is x"), "{detail}");
+}
+
+#[test]
 fn a_deleted_counter_has_no_history() {
     let node = start();
     let correct = |number: u64| {

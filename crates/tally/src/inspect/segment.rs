@@ -148,6 +148,7 @@ fn describe(record: &Record<'_>) -> String {
             }
             Err(error) => format!("propose  {error}"),
         },
+        Record::Once { id, number, .. } => format!("asked    id {}, came to {number}", readable(id)),
         Record::Withdraw { number } => format!("withdraw proposal {number}"),
         Record::Correct(correction) => match Correction::decode(correction) {
             Ok(Correction { generation, number, reason, author, deltas, .. }) => {

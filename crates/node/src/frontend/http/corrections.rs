@@ -9,10 +9,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use tally_core::aggregate::Unfit;
-use tally_core::ledger::{Cause, Correction, Delta, Proposal};
+use tally_core::fact::Request;
+use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
 
 use super::Api;
-use super::counters::read_together;
+use super::counters::idempotency_key;
 use super::parameters::{Paging, Parameters, limit};
 use super::problem::{Kind, Problem};
 use crate::engine::{CorrectionError, CorrectionRequest, Reverted};
@@ -54,10 +55,23 @@ pub async fn propose(
     body: Body,
 ) -> Result<(StatusCode, Json<CorrectionView>), Problem> {
     let proposal = request::proposal(&api, &headers, body).await?;
-    check_generation(&api, &proposal).await?;
-    let number = api.engine.propose(proposal).await?;
-    let proposed = find(&api, number).await?.view();
-    Ok((StatusCode::CREATED, with_token(&api, proposed)))
+    let key = idempotency_key(&headers)?;
+    let request =
+        key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &[b"propose", &proposal.to_bytes()]));
+    let (number, repeated) = match api.engine.propose(proposal.clone(), request).await {
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (number, true),
+        number => (number?, false),
+    };
+    let proposed = match find::find(&api.engine, number).await? {
+        Some(Found::Proposed(proposal)) => proposal,
+        // As it was answered when it was proposed, whatever has become of it.
+        Some(Found::Applied { correction, .. }) => {
+            Proposal { number, at_ms: correction.proposed_ms.unwrap_or(correction.at_ms), ..proposal }
+        }
+        None => Proposal { number, ..proposal },
+    };
+    let view = CorrectionView::proposed(&proposed).with_deltas(&proposed.deltas);
+    Ok((StatusCode::CREATED, with_token(&api, CorrectionView { repeated, ..view })))
 }
 
 /// Lists corrections and proposals, the newest first
@@ -106,15 +120,15 @@ pub async fn apply(
     let ApplyBody { author, if_generation } = request::application(&api, &headers, body).await?;
     let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
     request::check_author(&author)?;
-    let Proposal { reason, .. } = open(&api, number).await?;
-    let request = CorrectionRequest::new(Cause::Proposal(number), reason, author, Vec::new());
-    let request = CorrectionRequest { if_generation, ..request };
-    let made = api.engine.correct(request).await;
+    let key = idempotency_key(&headers)?;
+    let once = once(&api, key, &["apply", &number.to_string(), &author, &format!("{if_generation:?}")]);
+    let request = CorrectionRequest::new(Cause::Proposal(number), "", author, Vec::new());
+    let made = api.engine.correct(CorrectionRequest { if_generation, once, ..request }).await;
     if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
-        // Somebody was faster; what they did is the answer.
+        // It is in another state, which is the answer.
         open(&api, number).await?;
     }
-    Ok(applied(&api, &made?))
+    answer(&api, made).await
 }
 
 /// Reverts a correction by another one
@@ -143,10 +157,11 @@ pub async fn revert(
             return Err(Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed"));
         }
     };
+    let key = idempotency_key(&headers)?;
+    let once = once(&api, key, &["revert", &number.to_string(), &reason, &author, &format!("{if_generation:?}")]);
     let request = CorrectionRequest::new(Cause::Revert(number), reason, author, deltas);
-    let request = CorrectionRequest { reverted: Some(reverted), if_generation, ..request };
-    let made = api.engine.correct(request).await?;
-    Ok(applied(&api, &made))
+    let request = CorrectionRequest { reverted: Some(reverted), if_generation, once, ..request };
+    answer(&api, api.engine.correct(request).await).await
 }
 
 /// Withdraws an open proposal
@@ -159,21 +174,6 @@ pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<
         open(&api, number).await?;
     }
     Ok(Json(Withdrawn { number, state: "withdrawn" }))
-}
-
-/// Whether a proposal is still about the counters that its author has seen.
-async fn check_generation(api: &Api, proposal: &Proposal) -> Result<(), Problem> {
-    let Some(asked) = proposal.if_generation else { return Ok(()) };
-    let hasher = api.engine.hasher();
-    let cells: Vec<_> = proposal.deltas.iter().map(|delta| hasher.key(&delta.id)).collect();
-    for (delta, seen) in proposal.deltas.iter().zip(read_together(&api.engine, &cells).await?) {
-        let is = seen.reading.map_or(0, |reading| reading.generation);
-        if is > asked {
-            let id = String::from_utf8_lossy(&delta.id).into_owned();
-            return Err(CorrectionError::Unfit(Unfit::Moved { id, asked, is }).into());
-        }
-    }
-    Ok(())
 }
 
 async fn find(api: &Api, number: u64) -> Result<Found, Problem> {
@@ -193,8 +193,28 @@ async fn open(api: &Api, number: u64) -> Result<Proposal, Problem> {
     }
 }
 
-fn applied(api: &Api, made: &Correction) -> Json<CorrectionView> {
-    with_token(api, CorrectionView::applied(made).with_deltas(&made.deltas))
+/// What was made now, or before under the same id.
+async fn answer(api: &Api, made: Result<Correction, CorrectionError>) -> Result<Json<CorrectionView>, Problem> {
+    let (made, repeated) = match made {
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (made_before(api, number).await?, true),
+        made => (made?, false),
+    };
+    let view = CorrectionView::applied(&made).with_deltas(&made.deltas);
+    Ok(with_token(api, CorrectionView { repeated, ..view }))
+}
+
+/// A correction that an idempotency key stands for.
+async fn made_before(api: &Api, number: u64) -> Result<Correction, Problem> {
+    match find(api, number).await? {
+        Found::Applied { correction, .. } => Ok(correction),
+        Found::Proposed(_) => Err(CorrectionError::Unfit(Unfit::OtherRequest).into()),
+    }
+}
+
+/// What is asked for under an id, if it has one.
+fn once(api: &Api, key: Option<&str>, content: &[&str]) -> Option<Request> {
+    let content: Vec<_> = content.iter().map(|text| text.as_bytes()).collect();
+    key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &content))
 }
 
 /// Adds a position behind what was just done.
@@ -258,6 +278,9 @@ impl From<CorrectionError> for Problem {
                 Problem::new(Kind::CorrectionState, detail).with("id", id).with("number", number)
             }
             Unfit::Overflow { id } => Problem::new(Kind::Overflow, detail).with("id", id),
+            Unfit::Repeated(number) => Problem::new(Kind::CorrectionState, detail).with("number", number),
+            Unfit::OtherRequest => Problem::new(Kind::IdempotencyConflict, detail),
+            Unfit::KeysFull(keys_max) => Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max),
             Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),
             Unfit::TooMany => Problem::new(Kind::TooManyCounters, detail),
             Unfit::TooManyOpen => Problem::new(Kind::TooManyProposals, detail),

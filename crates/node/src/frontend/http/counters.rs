@@ -192,14 +192,24 @@ pub async fn get_many(
         ("reason" = Option<String>, Query, description = "Why a declared counter is cleared; `cleared` if left out"),
         ("author" = Option<String>, Query, description = "Who clears it; `anonymous` if left out")),
     responses((status = 200, description = "It is gone, or 0", body = Deleted), Problem))]
-pub async fn delete(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<Deleted>, Problem> {
-    if let Some(cleared) = corrections::clear(&api, &id, &uri).await? {
+pub async fn delete(
+    State(api): State<Api>,
+    IdPath(id): IdPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Json<Deleted>, Problem> {
+    let key = idempotency_key(&headers)?;
+    if let Some(cleared) = corrections::clear(&api, &id, &uri, key).await? {
         return Ok(Json(Deleted::Cleared(cleared)));
     }
     let named = named(&api, &id)?;
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
         let fix = format!("leave it out: {} is ad hoc, and is forgotten without a reason", named.id);
         return Err(refused("the query", query, &fix));
+    }
+    if let Some(key) = key {
+        let fix = format!("leave it out: {} is ad hoc, and what is forgotten stays forgotten", named.id);
+        return Err(Problem::field("Idempotency-Key", key, &fix));
     }
     let mut submission = Submission::default();
     submission.delete(named.cell, named.id.as_bytes());
@@ -256,7 +266,7 @@ fn not_added(answer: Answer, id: String, delta: i64, keys_max: u64) -> Problem {
 }
 
 /// The key under which a change is made once; quotes around it, as the standard to be has them, do not belong to it.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let refused = |value: &str, fix: &str| Err(Problem::field("Idempotency-Key", value, fix));

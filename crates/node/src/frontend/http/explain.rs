@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tally_core::aggregate::ParkedEntry;
+use tally_core::aggregate::{ParkedEntry, Sums};
+use tally_core::counter::Counter;
 use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
 
 use super::Api;
@@ -16,7 +17,7 @@ use super::balance::Account;
 use super::envelope::{ReadKind, rfc3339, rfc3339_signed};
 use super::id::{ID, IdPath, Named};
 use super::problem::Problem;
-use crate::engine::{Facts, Why};
+use crate::engine::{Facts, KeysOf, Total, Why};
 
 /// Where a number comes from.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -42,7 +43,7 @@ pub struct Explanation {
     /// By how much it has changed since then.
     #[schema(value_type = i64)]
     since_base: i128,
-    /// What was counted, without corrections.
+    /// What is there without corrections. `sums` says what was counted for all keys, which is known apart from their values.
     #[schema(value_type = i64)]
     counted: i128,
     /// What all corrections together have changed.
@@ -54,6 +55,9 @@ pub struct Explanation {
     corrections: Vec<CorrectionOf>,
     /// None for ad-hoc counters.
     boxes: Option<BoxesOf>,
+    /// What was counted and corrected for the declared counter over all of its keys, and what their values add up to. None for
+    /// ad-hoc counters, and for those that counted under a version that did not add up.
+    sums: Option<SumsOf>,
     /// Late entries that wait for their run.
     parked: Vec<ParkedOf>,
     positions: Positions,
@@ -106,6 +110,21 @@ pub struct BoxesOf {
     counter: Account,
 }
 
+/// Known in two ways: what was counted and corrected is summed when it is decided, the values are added up when you ask.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct SumsOf {
+    #[schema(value_type = i64)]
+    counted: i128,
+    #[schema(value_type = i64)]
+    corrected: i128,
+    /// Left out, as `values` is, if there are more than 10,000 keys, or a checkpoint is being written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64)]
+    values: Option<i128>,
+}
+
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ParkedOf {
     /// The hour in which it happened.
@@ -154,8 +173,10 @@ const AD_HOC: &str = "an ad-hoc counter has no boxes, because no events feed it;
 pub async fn explain(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Explanation>, Problem> {
     let declarations = api.engine.declarations();
     let named = Named::resolve(&declarations, &api.engine.hasher(), &id)?;
-    let counter = named.declared.map(|index| &*declarations.counter(index).name);
-    let facts = api.engine.facts(named.cell, counter).await?;
+    let counter = named.declared.map(|index| declarations.counter(index));
+    let keys_of =
+        |counter: &Counter| KeysOf { name: counter.name.to_string(), has_keys: !counter.dimensions.is_empty() };
+    let facts = api.engine.facts(named.cell, counter.map(keys_of)).await?;
     let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
     let whys = api.engine.whys(&numbers, &named.id).await?;
     let log_start = api.engine.log().start().to_string();
@@ -185,6 +206,7 @@ impl Explanation {
             corrections_total: facts.history.steps,
             corrections: facts.history.newest.iter().zip(whys).map(CorrectionOf::new).collect(),
             boxes: account.map(|counter| BoxesOf { key: non_zero(&facts.boxes), counter }),
+            sums: facts.balance.as_ref().and_then(|balance| balance.sums).map(|sums| SumsOf::new(sums, facts.total)),
             parked: facts.parked.iter().map(ParkedOf::new).collect(),
             positions: Positions { log_start, checkpoint: position, applied: facts.applied.to_string() },
             watermark: facts.balance.as_ref().and_then(|balance| balance.watermark_ms).map(rfc3339_signed),
@@ -209,10 +231,12 @@ fn checks(facts: &Facts, whys: &[Why]) -> Vec<Check> {
         let boxes = balance.boxes.received();
         let what = "received = counted + duplicate + conflict + rejected + ignored + late";
         check(what, balance.received.into(), boxes.into());
-        // An ad-hoc counter that was deleted begins anew, but its corrections are not forgotten.
-        let newest = facts.history.newest.first().map_or(0, |(generation, _)| *generation);
-        check("the generation is that of the last correction", facts.generation.into(), newest.into());
+        if let (Some(sums), Some(total)) = (balance.sums, facts.total) {
+            check("values of all keys = counted + corrected", total.value, sums.counted + sums.corrected);
+        }
     }
+    let newest = facts.history.newest.first().map_or(0, |(generation, _)| *generation);
+    check("the generation is that of the last correction", facts.generation.into(), newest.into());
     let parked: u64 = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
     check("late = entries that are parked", facts.boxes.late.into(), parked.into());
     let steps = facts.history.newest.iter().map(|(_, step)| i128::from(step.delta));
@@ -244,6 +268,12 @@ fn cause(cause: Cause) -> &'static str {
         Cause::Late { .. } => "late",
         Cause::Clear => "clear",
         Cause::Revert(_) => "revert",
+    }
+}
+
+impl SumsOf {
+    fn new(Sums { counted, corrected }: Sums, total: Option<Total>) -> SumsOf {
+        SumsOf { counted, corrected, keys: total.map(|total| total.keys), values: total.map(|total| total.value) }
     }
 }
 

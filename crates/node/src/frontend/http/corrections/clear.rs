@@ -5,14 +5,14 @@ use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::counter::Declarations;
 use tally_core::id::SEPARATOR;
-use tally_core::ledger::{Cause, Delta};
+use tally_core::ledger::{Cause, Correction, Delta};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
 
 use super::super::Api;
 use super::super::id::Named;
 use super::super::parameters::Parameters;
 use super::super::problem::{Kind, Problem};
-use super::{ANONYMOUS, request};
+use super::{ANONYMOUS, made_before, once, request};
 use crate::engine::{CorrectionError, CorrectionRequest};
 
 /// Names that one step of a walk asks for.
@@ -36,11 +36,14 @@ pub struct Cleared {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "1-0-4711")]
     token: Option<String>,
+    /// Only when the same `Idempotency-Key` was answered before, and then `true`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    repeated: bool,
 }
 
 /// Clears what a declared counter has under an id: one key, or all of them if the id is its bare name. `None` if the id is
 /// an ad-hoc counter's.
-pub async fn clear(api: &Api, id: &str, uri: &Uri) -> Result<Option<Cleared>, Problem> {
+pub async fn clear(api: &Api, id: &str, uri: &Uri, key: Option<&str>) -> Result<Option<Cleared>, Problem> {
     let declarations = api.engine.declarations();
     let (id, deltas) = if is_all_of(&declarations, id) {
         (id.to_owned(), all_of(api, id).await?)
@@ -58,20 +61,34 @@ pub async fn clear(api: &Api, id: &str, uri: &Uri) -> Result<Option<Cleared>, Pr
     let author = parameters.text("author").unwrap_or(ANONYMOUS).to_owned();
     request::check_why(&reason, &author)?;
     let request = CorrectionRequest::new(Cause::Clear, reason, author, deltas);
-    let request = CorrectionRequest { if_generation, ..request };
+    let once = once(api, key, &["clear", &id, &request.reason, &request.author, &format!("{if_generation:?}")]);
+    let request = CorrectionRequest { if_generation, once, ..request };
     match api.engine.correct(request).await {
-        Ok(made) => Ok(Some(Cleared {
+        Ok(made) => Ok(Some(Cleared::by(api, id, &made, false))),
+        Err(CorrectionError::Unfit(Unfit::Nothing)) => Ok(Some(Cleared::nothing(id, false))),
+        Err(CorrectionError::Unfit(Unfit::Repeated(0))) => Ok(Some(Cleared::nothing(id, true))),
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => {
+            Ok(Some(Cleared::by(api, id, &made_before(api, number).await?, true)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Cleared {
+    fn by(api: &Api, id: String, made: &Correction, repeated: bool) -> Cleared {
+        Cleared {
             id,
             cleared: true,
             counters: made.deltas.len(),
             generation: Some(made.generation),
             number: Some(made.number),
             token: Some(api.engine.applied().to_string()),
-        })),
-        Err(CorrectionError::Unfit(Unfit::Nothing)) => {
-            Ok(Some(Cleared { id, cleared: false, counters: 0, generation: None, number: None, token: None }))
+            repeated,
         }
-        Err(error) => Err(error.into()),
+    }
+
+    fn nothing(id: String, repeated: bool) -> Cleared {
+        Cleared { id, cleared: false, counters: 0, generation: None, number: None, token: None, repeated }
     }
 }
 

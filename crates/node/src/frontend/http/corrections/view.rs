@@ -45,6 +45,9 @@ pub struct CorrectionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "1-0-4711")]
     pub token: Option<String>,
+    /// Only when the same `Idempotency-Key` was answered before, and then `true`: nothing has happened again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -113,6 +116,7 @@ impl CorrectionView {
             delta_count: proposal.deltas.len(),
             deltas: None,
             token: None,
+            repeated: false,
         }
     }
 
@@ -134,6 +138,7 @@ impl CorrectionView {
             delta_count: correction.deltas.len(),
             deltas: None,
             token: None,
+            repeated: false,
         }
     }
 
