@@ -19,6 +19,7 @@ mod timeline;
 
 use crate::cell::{Added, RowExpiry, Table};
 use crate::counter::{Declarations, Idempotency, Stager};
+use crate::database::{Databases, Space};
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Answered, BoxKind, Ledger};
 use crate::names::Names;
@@ -52,6 +53,8 @@ pub struct State {
     pub table: Table,
     /// Ids that came and went since the last cut.
     pub names: Names,
+    /// Where they came and went, in the words of the Redis protocol.
+    pub databases: Databases,
     /// Everything was flushed since the last cut: what the store has is void.
     pub store_is_void: bool,
     /// What is remembered beside counts.
@@ -76,6 +79,7 @@ impl State {
         State {
             table: Table::new(),
             names: Names::default(),
+            databases: Databases::default(),
             store_is_void: false,
             ledger: Ledger::default(),
             contracts: Contracts::default(),
@@ -192,10 +196,16 @@ impl State {
                 let id = self.stager.declarations().entry_id(op.counter, &event, &mut self.id);
                 id.expect("staging has built this id before");
                 self.names.created(&self.id);
+                self.databases.created(&self.id);
             }
-            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.names.created(name),
+            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.note_created(name),
             other => unreachable!("{other:?} adds nothing"),
         }
+    }
+
+    fn note_created(&mut self, id: &[u8]) {
+        self.names.created(id);
+        self.databases.created(id);
     }
 
     /// Adds, unless the same was asked for before under the same id.
@@ -262,6 +272,7 @@ impl State {
         match op.kind {
             OpKind::Get => self.get(op.cell, batch.log_time_ms).map_or(Answer::Absent, Answer::Value),
             OpKind::Ttl => self.ttl(op.cell, batch.log_time_ms),
+            OpKind::Size => Answer::Value(self.size(op.arg as usize) as i64),
             OpKind::Reject => self.rejected(op),
             OpKind::Flush => self.flush(),
             _ => match record_at(batch.records, op) {
@@ -272,6 +283,7 @@ impl State {
                 Record::Propose(proposal) => self.propose(proposal),
                 Record::Withdraw { number } => self.withdraw(number),
                 Record::Correct(correction) => self.correct(correction),
+                Record::FlushDatabase { database, space } => self.flush_database(database, space),
                 other => unreachable!("{other:?} is not the record of {op:?}"),
             },
         }
@@ -302,7 +314,7 @@ impl State {
         if applied {
             self.table.set(key, value);
             if previous.is_none() {
-                self.names.created(name);
+                self.note_created(name);
             }
             self.set_expiry(key, name, expiry);
         }
@@ -325,6 +337,7 @@ impl State {
         self.forget_history(key);
         let previous = self.table.delete(key)?;
         self.names.deleted(name);
+        self.databases.deleted(name);
         Some(previous)
     }
 
@@ -366,6 +379,7 @@ impl State {
     fn flush(&mut self) -> Answer {
         self.table.clear();
         self.names.clear();
+        self.databases.clear();
         self.ledger.clear();
         self.answered = Quota::default();
         self.contracts.forget_values();
@@ -373,11 +387,23 @@ impl State {
         Answer::Yes
     }
 
+    fn flush_database(&mut self, database: u8, space: u64) -> Answer {
+        let space = Space::from_number(space).expect("decoding has checked it");
+        self.databases.flush(database.into(), space);
+        Answer::Yes
+    }
+
+    /// How many counters a database has.
+    pub fn size(&self, database: usize) -> u64 {
+        self.databases.counters(database, self.table.cells().len())
+    }
+
     fn expire_due(&mut self) {
         while let Some((at_ms, key, id)) = self.table.first_deadline()
             && at_ms <= self.log_time_ms
         {
             self.names.deleted(id);
+            self.databases.deleted(id);
             self.forget_history(key);
             self.table.delete(key);
         }

@@ -6,6 +6,7 @@
 pub mod aggregate;
 pub mod cell;
 pub mod counter;
+pub mod database;
 pub mod dedup;
 pub mod event;
 pub mod fact;

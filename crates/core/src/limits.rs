@@ -114,6 +114,18 @@ pub const RESP_ARGUMENTS_KEPT: usize = 4096;
 /// RESP connections, unless the configuration says otherwise.
 pub const RESP_CLIENTS_MAX: usize = 10_000;
 
+/// Commands that wait for `EXEC` on one RESP connection, in bytes of memory.
+pub const RESP_QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Counters that `FLUSHDB` deletes one by one, which it does in database 0 while other databases have counters.
+pub const RESP_FLUSH_KEYS_MAX: usize = 512 * 1024;
+
+/// Operations of one transaction.
+pub const RESP_TRANSACTION_OPS_MAX: usize = 1024 * 1024;
+
+/// Keys that all clients together watch, in bytes of memory.
+pub const WATCHED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// `SCAN` iterations under way; the one that rested longest is forgotten for a new one.
 pub const RESP_SCANS_MAX: usize = 1024;
 

@@ -5,6 +5,7 @@
 //! [`crate::aggregate::State::apply`], which answers each of them.
 
 use crate::counter::{Durability, Mode};
+use crate::database::Space;
 use crate::event::Event;
 use crate::id::CellKey;
 use crate::record::{self, ExpireCondition, Expiry, Record, SetCondition};
@@ -17,6 +18,8 @@ pub enum OpKind {
     Get,
     /// Reads the time to live. Leaves no record.
     Ttl,
+    /// Reads how many counters database `arg` has. Leaves no record.
+    Size,
     /// Adds `arg` to a counter that a client named.
     Add,
     /// The same, once per id; its [`Stamp`] is the hash of the id.
@@ -42,6 +45,8 @@ pub enum OpKind {
     Once,
     /// Forgets every counter.
     Flush,
+    /// Forgets the counters of a database other than 0.
+    FlushDatabase,
 }
 
 impl OpKind {
@@ -70,7 +75,7 @@ impl Op {
 
     /// Reads leave no trace in the log and need no sync.
     pub fn is_read(&self) -> bool {
-        matches!(self.kind, OpKind::Get | OpKind::Ttl)
+        matches!(self.kind, OpKind::Get | OpKind::Ttl | OpKind::Size)
     }
 
     /// Whether it is an event for one of the counters it feeds.
@@ -126,12 +131,12 @@ impl<'a> Direct<'a> {
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, or
-    /// the number of a proposal.
+    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`,
+    /// the `Size` of a database, or the number of a proposal.
     Value(i64),
     /// There was no such counter.
     Absent,
-    /// It was done (`Expire`, `Persist`, `Flush`, `Claim`).
+    /// It was done (`Expire`, `Persist`, `Flush`, `FlushDatabase`, `Claim`).
     Yes,
     /// It was not done, because its condition did not hold; for `Ttl`: the counter never expires.
     No,
@@ -224,6 +229,8 @@ pub struct Needs {
     pub durability: Option<Durability>,
     /// Something in it is to be as durable as the node.
     pub node_durability: bool,
+    /// Nobody may see a part of it without the rest.
+    pub whole: bool,
 }
 
 impl Needs {
@@ -271,6 +278,10 @@ impl Submission {
         self.op(OpKind::Ttl, cell, 0, 0);
     }
 
+    pub fn size(&mut self, database: u8) {
+        self.op(OpKind::Size, CellKey::NONE, database.into(), 0);
+    }
+
     pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
         self.add_to(&Direct::ad_hoc(cell, name), delta);
     }
@@ -314,6 +325,11 @@ impl Submission {
 
     pub fn flush(&mut self) {
         self.record_op(OpKind::Flush, CellKey::NONE, 0, &Record::Flush);
+    }
+
+    pub fn flush_database(&mut self, database: u8, space: Space) {
+        let record = Record::FlushDatabase { database, space: space.number() };
+        self.record_op(OpKind::FlushDatabase, CellKey::NONE, 0, &record);
     }
 
     /// Appends a record and answers where it begins; its operations, if any, are added with [`Self::op`].

@@ -3,6 +3,7 @@
 //! A record is a tag byte and its fields. Numbers are LEB128 varints, signed ones zigzagged; texts are a varint length
 //! and their bytes. A record says nothing about the batch it stands in: the log knows its position and time.
 
+use crate::database::{DATABASES, Space};
 use crate::event::Event;
 
 /// When a `Set` takes effect.
@@ -91,6 +92,11 @@ pub enum Record<'a> {
         content: u64,
         number: u64,
     },
+    /// A database other than 0 is empty from here on: it stands on another [`crate::database::Space`].
+    FlushDatabase {
+        database: u8,
+        space: u64,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +130,7 @@ mod tag {
     pub const WITHDRAW: u8 = 13;
     pub const CORRECT: u8 = 14;
     pub const ONCE: u8 = 15;
+    pub const FLUSH_DATABASE: u8 = 16;
 }
 
 impl<'a> Record<'a> {
@@ -191,6 +198,24 @@ impl<'a> Record<'a> {
                 put_varint(out, content);
                 put_varint(out, number);
             }
+            Record::FlushDatabase { database, space } => {
+                out.push(tag::FLUSH_DATABASE);
+                out.push(database);
+                put_varint(out, space);
+            }
+        }
+    }
+
+    /// The counter that a client named.
+    pub fn name(&self) -> Option<&'a [u8]> {
+        match *self {
+            Record::Add { name, .. }
+            | Record::AddOnce { name, .. }
+            | Record::Set { name, .. }
+            | Record::Delete { name }
+            | Record::Expire { name, .. }
+            | Record::Persist { name } => Some(name),
+            _ => None,
         }
     }
 
@@ -226,6 +251,7 @@ impl<'a> Record<'a> {
             tag::ONCE => {
                 Record::Once { id: take_bytes(bytes)?, content: take_varint(bytes)?, number: take_varint(bytes)? }
             }
+            tag::FLUSH_DATABASE => Record::FlushDatabase { database: take_database(bytes)?, space: take_space(bytes)? },
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
@@ -255,6 +281,22 @@ fn take_expiry(bytes: &mut &[u8]) -> Result<Expiry, DecodeError> {
         1 => Ok(Expiry::Keep),
         2 => Ok(Expiry::At(take_varint(bytes)?)),
         value => Err(DecodeError::BadValue { field: "expiry", value: value.into() }),
+    }
+}
+
+fn take_database(bytes: &mut &[u8]) -> Result<u8, DecodeError> {
+    match take_byte(bytes)? {
+        database if (1..DATABASES as u8).contains(&database) => Ok(database),
+        value => Err(DecodeError::BadValue { field: "database", value: value.into() }),
+    }
+}
+
+fn take_space(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
+    match take_varint(bytes)? {
+        value if value == 0 || Space::from_number(value).is_none() => {
+            Err(DecodeError::BadValue { field: "space", value })
+        }
+        space => Ok(space),
     }
 }
 
@@ -390,6 +432,7 @@ mod tests {
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
             check(Record::Once { id: name, content: at_ms, number: version });
+            check(Record::FlushDatabase { database: 1 + (version % 15) as u8, space: (version >> 16).max(1) });
             for expiry in [Expiry::Clear, Expiry::Keep, Expiry::At(at_ms)] {
                 for condition in [SetCondition::Always, SetCondition::IfAbsent, SetCondition::IfPresent] {
                     check(Record::Set { name, value: n, condition, expiry });
@@ -416,6 +459,10 @@ mod tests {
         Record::Tick.encode(&mut bytes);
         Record::AddOnce { name: b"v:1", id: b"k", delta: 2 }.encode(&mut bytes);
         Record::Once { id: b"k", content: 300, number: 7 }.encode(&mut bytes);
-        assert_eq!(bytes, b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07");
+        Record::FlushDatabase { database: 3, space: 300 }.encode(&mut bytes);
+        assert_eq!(
+            bytes,
+            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02"
+        );
     }
 }

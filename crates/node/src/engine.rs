@@ -12,11 +12,13 @@ mod options;
 mod queue;
 mod recovery;
 mod shared;
+mod sweep;
 mod tend;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod trouble;
+mod watch;
 mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest, Reverted};
@@ -24,8 +26,9 @@ pub use explain::{Facts, History, KeysOf, Total, Why};
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
-pub use thread::{EngineThread, LocalEngine};
+pub use thread::{EngineThread, LocalEngine, Transacted};
 pub use trouble::{Trouble, Troubles};
+pub use watch::{Terms, Watch, Watched};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -36,6 +39,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tally_core::aggregate::{Need, State};
 use tally_core::counter::Declarations;
+use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
@@ -138,7 +142,7 @@ impl Refusal {
     }
 }
 
-/// Live counters in the order of their ids.
+/// Live counters of a space in the order of their ids.
 #[derive(Debug, Default)]
 pub struct Page {
     pub counters: Vec<(Vec<u8>, Reading)>,
@@ -320,14 +324,20 @@ impl Engine {
         Ok(self.ledger_rows(key..end, 1, false).await?.pop().map(|(_, value)| value))
     }
 
-    /// Up to `limit` ids behind `after` that start with `prefix`, less those that are gone. Ids get into the store with
-    /// a checkpoint, so a walk begins with one, if there are ids that wait for it.
-    pub async fn scan(&self, prefix: Vec<u8>, after: Option<Vec<u8>>, limit: usize) -> Result<Page, Refusal> {
+    /// Up to `limit` keys of a space behind `after` that start with `prefix`, less those that are gone. Ids get into the
+    /// store with a checkpoint, so a walk begins with one, if there are ids that wait for it.
+    pub async fn scan(
+        &self,
+        space: Space,
+        prefix: Vec<u8>,
+        after: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Page, Refusal> {
         if after.is_none() {
             self.checkpoint(Wanted::NewNames).await?;
         }
         let shared = self.shared.clone();
-        let page = tokio::task::spawn_blocking(move || shared.page(&prefix, after.as_deref(), limit));
+        let page = tokio::task::spawn_blocking(move || shared.page(space, &prefix, after.as_deref(), limit));
         page.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 

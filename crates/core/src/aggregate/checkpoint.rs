@@ -8,6 +8,7 @@ use super::parked::ParkedEntry;
 use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
+use crate::database::Databases;
 use crate::dedup::RejectedEntry;
 use crate::id::CellKey;
 use crate::ledger::{Boxes, Proposal, Row};
@@ -49,6 +50,7 @@ impl State {
         let rejected: Vec<_> =
             self.contracts.memories().filter(|memory| memory.dedup.rejected().next().is_some()).collect();
         put_list(&mut out, rejected, put_rejected);
+        put_list(&mut out, self.databases.numbers(), put_varint);
         (out, read_from)
     }
 
@@ -90,6 +92,9 @@ impl State {
         if version >= 2 {
             self.forgotten_before_ms = take_varint(bytes)?;
             self.contracts.rejected = take_list(bytes, take_rejected)?;
+            let numbers: Vec<u64> = take_list(bytes, take_varint)?;
+            let wrong = DecodeError::BadValue { field: "databases", value: numbers.len() as u64 };
+            self.databases = Databases::from_numbers(&numbers).ok_or(wrong)?;
         }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;

@@ -284,7 +284,7 @@ impl State {
         }
         let before = self.table.get(cell).unwrap_or(0);
         match self.table.add(cell, delta.delta) {
-            Added::Created(_) => self.names.created(&delta.id),
+            Added::Created(_) => self.note_created(&delta.id),
             Added::Value(_) => {}
             // Drafting has checked it; a record that says otherwise changes nothing.
             Added::Overflow => return,

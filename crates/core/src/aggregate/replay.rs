@@ -61,6 +61,7 @@ impl State {
             Record::Expire { name, .. } => out.op(OpKind::Expire, self.hasher.key(name), 0, at),
             Record::Persist { name } => out.op(OpKind::Persist, self.hasher.key(name), 0, at),
             Record::Flush => out.op(OpKind::Flush, none, 0, at),
+            Record::FlushDatabase { .. } => out.op(OpKind::FlushDatabase, none, 0, at),
             Record::Propose(proposal) => {
                 Proposal::decode(proposal)?;
                 out.op(OpKind::Propose, none, 0, at);

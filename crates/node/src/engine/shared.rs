@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
+use tally_core::database::Space;
 use tally_core::fact::Request;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{Correction, Proposal};
@@ -172,16 +173,35 @@ impl Shared {
     }
 
     /// A page of live counters. Blocks on the store.
-    pub fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
-        let ids = self.store.names(prefix, after, limit).map_err(|error| Refusal::store(&error))?;
-        let next = (ids.len() == limit).then(|| ids.last().cloned()).flatten();
+    pub fn page(&self, space: Space, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
+        let ids = self.names(space, prefix, after, limit).map_err(|error| Refusal::store(&error))?;
+        let key = |id: &[u8]| Space::split(id).1.to_vec();
+        let next = (ids.len() == limit).then(|| ids.last().map(|id| key(id))).flatten();
         let mut counters = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(reading) = self.read_blocking(self.hasher.key(&id))? {
-                counters.push((id, reading));
+                counters.push((key(&id), reading));
             }
         }
         Ok(Page { counters, next })
+    }
+
+    /// Ids of one space.
+    fn names(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, tally_storage::store::Error> {
+        let (prefix, after) = (space.ids_from(prefix), after.map(|key| space.id(key)));
+        let mut ids = self.store.names(&prefix, after.as_deref(), limit)?;
+        // Those of other databases stand among those of database 0, all together.
+        if let Some(first) = ids.iter().position(|id| Space::split(id).0 != space) {
+            ids.truncate(first);
+            ids.extend(self.store.names(&prefix, Some(&Space::behind_all()), limit - first)?);
+        }
+        Ok(ids)
     }
 
     /// What memory knows, value and generation.

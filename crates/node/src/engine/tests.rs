@@ -315,7 +315,7 @@ fn beside<D: Disk, T>(thread: EngineThread<LocalLog<D>>, test: impl AsyncFnOnce(
 async fn contents(engine: &Engine) -> Vec<(Vec<u8>, i64)> {
     let (mut counters, mut after) = (Vec::new(), None);
     loop {
-        let page = engine.scan(Vec::new(), after, 7).await.unwrap();
+        let page = engine.scan(Space::MAIN, Vec::new(), after, 7).await.unwrap();
         counters.extend(page.counters.into_iter().map(|(id, reading)| (id, reading.value)));
         after = page.next;
         if after.is_none() {

@@ -7,6 +7,7 @@ use super::checkpoint::Job;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
+use super::watch::{Terms, Verdict, Watch, Watched};
 use super::writer::Writer;
 use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
 use crate::clock;
@@ -17,7 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tally_core::aggregate::State;
 use tally_core::cell::SEGMENTS;
+use tally_core::database::{DATABASES, Space};
 use tally_core::id::CellKey;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
@@ -43,6 +46,16 @@ pub struct EngineThread<L: Log = LocalLog> {
     pub(super) jobs: Sender<Job>,
     pub(super) checkpointer: Option<JoinHandle<()>>,
     pub(super) options: EngineOptions,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transacted {
+    At(Position),
+    /// Nothing: a watched counter has changed.
+    Changed,
+    /// Nothing: what it was made from is not true any more.
+    Outdated,
 }
 
 /// A handle to the engine on the writer's own thread.
@@ -92,6 +105,7 @@ impl<L: Log + 'static> EngineThread<L> {
         tokio::task::spawn_local(desk.clone().cut_loop(self.jobs));
         tokio::task::spawn_local(desk.clone().tick_loop());
         tokio::task::spawn_local(desk.clone().late_loop());
+        tokio::task::spawn_local(desk.clone().sweep_loop(local.engine().clone()));
         let connections = connections(local.clone());
         tokio::select! {
             biased;
@@ -285,7 +299,7 @@ impl<L: Log + 'static> Desk<L> {
     }
 
     /// Stages a submission as soon as everything it needs is known.
-    async fn stage(&self, submission: &Submission, reply: Reply) {
+    pub(super) async fn stage(&self, submission: &Submission, reply: Reply) {
         match self.find(|| Cow::Borrowed(submission)).await {
             Ok(found) => {
                 self.writer.borrow_mut().stage(submission, found, reply);
@@ -333,6 +347,16 @@ impl<L: Log + 'static> LocalEngine<L> {
         }
         let (reply, answer) = oneshot::channel();
         self.desk.stage(submission, reply).await;
+        self.take_answers(submission, answer, answers).await
+    }
+
+    /// Waits for a submission that is staged.
+    async fn take_answers(
+        &self,
+        submission: &mut Submission,
+        answer: oneshot::Receiver<Result<Committed, Refusal>>,
+        answers: &mut Vec<Answer>,
+    ) -> Result<Position, Refusal> {
         let ops = self.desk.shared.clock.is_held().then(|| std::mem::take(&mut submission.ops));
         submission.clear();
         let committed: Committed = answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
@@ -341,6 +365,67 @@ impl<L: Log + 'static> LocalEngine<L> {
             *answer = self.desk.shared.left(*answer, committed.log_time_ms);
         }
         Ok(committed.position)
+    }
+
+    /// The same for a transaction: nobody sees a part of it, and nothing of it happens unless its terms hold where it stands
+    /// in the log.
+    pub async fn transact(
+        &self,
+        submission: &mut Submission,
+        answers: &mut Vec<Answer>,
+        terms: &Terms<'_>,
+    ) -> Result<Transacted, Refusal> {
+        submission.needs.whole = true;
+        if terms.is_empty() {
+            return Ok(Transacted::At(self.submit(submission, answers).await?));
+        }
+        if submission.record_count > 0 {
+            self.engine.health()?;
+        }
+        let (reply, answer) = oneshot::channel();
+        let found = self.desk.find(|| Cow::Borrowed(&*submission)).await?;
+        let verdict =
+            self.desk.writer.borrow_mut().transact(submission, terms, found, reply, self.desk.shared.clock.now_ms());
+        self.desk.commit();
+        match verdict {
+            Verdict::Changed => return Ok(Transacted::Changed),
+            Verdict::Outdated => return Ok(Transacted::Outdated),
+            Verdict::Holds => {}
+        }
+        Ok(Transacted::At(self.take_answers(submission, answer, answers).await?))
+    }
+
+    pub async fn watch(&self, watched: Watched<'_>) -> Result<Watch, Refusal> {
+        let mut read = Submission::default();
+        read.get(watched.cell);
+        let found = self.desk.find(|| Cow::Borrowed(&read)).await?;
+        self.desk.writer.borrow_mut().watch(watched, found, self.desk.shared.clock.now_ms())
+    }
+
+    pub fn unwatch(&self, watches: &[Watch]) {
+        let watched = &mut self.desk.writer.borrow_mut().watches;
+        watches.iter().for_each(|watch| watched.remove(watch));
+    }
+
+    /// The cells that are watched, which are those of other counters after a flush.
+    pub fn watched(&self, watches: &[Watch]) -> Vec<CellKey> {
+        let watched = &self.desk.writer.borrow().watches;
+        watches.iter().filter_map(|watch| watched.cell(watch)).collect()
+    }
+
+    /// Which space each database stands on.
+    pub fn spaces(&self) -> [Space; DATABASES] {
+        self.desk.writer.borrow().state().databases.spaces()
+    }
+
+    /// A space for the next flush.
+    pub fn draw_space(&self) -> Space {
+        self.desk.writer.borrow_mut().state_mut().databases.draw_space()
+    }
+
+    /// Looks at the state, between two commits.
+    pub fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(self.desk.writer.borrow().state())
     }
 
     /// Takes messages from other threads until one of them says stop, which is answered by the caller.

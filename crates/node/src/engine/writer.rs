@@ -7,6 +7,7 @@ use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
+use super::watch::{Terms, Verdict, Watch, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use crate::clock::{Stopwatch, wall_ms};
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub(super) struct Writer<L: Log> {
     answers: Vec<Answer>,
     /// The most that anything staged asks for.
     durability: Durability,
+    /// Something staged must be seen as a whole.
+    whole: bool,
+    pub watches: Watches,
     /// Something is in the log that is not synced.
     unsynced: bool,
     /// And somebody was promised that it will be soon.
@@ -85,6 +89,8 @@ impl<L: Log> Writer<L> {
             loads: Vec::new(),
             answers: Vec::new(),
             durability: Durability::None,
+            whole: false,
+            watches: Watches::default(),
             unsynced: false,
             sync_promised: false,
             stored,
@@ -140,8 +146,39 @@ impl<L: Log> Writer<L> {
         if submission.record_count > 0 {
             self.durability = self.durability.max(submission.needs.durability(self.options.durability.level()));
         }
+        self.whole |= submission.needs.whole;
         self.waiting.push(Waiting { ops: submission.ops.len(), reply });
         self.batch.append(submission);
+    }
+
+    /// Watches a counter; what memory does not know of it was found.
+    pub fn watch(&mut self, watched: Watched<'_>, found: Found, now_ms: u64) -> Result<Watch, Refusal> {
+        for (need, stored) in found.into_rows() {
+            self.state.load(need, stored);
+        }
+        self.watches.add(watched, &self.state, now_ms)
+    }
+
+    /// Commits a submission of which nothing is missing at once, behind what is staged, if its terms hold there.
+    pub fn transact(
+        &mut self,
+        submission: &Submission,
+        terms: &Terms<'_>,
+        found: Found,
+        reply: Reply,
+        now_ms: u64,
+    ) -> Verdict {
+        self.commit_staged(now_ms);
+        for (need, stored) in found.into_rows() {
+            self.state.load(need, stored);
+        }
+        let now_ms = now_ms.max(self.state.log_time_ms());
+        let verdict = self.watches.judge(terms, &self.state, now_ms);
+        if verdict == Verdict::Holds {
+            self.stage(submission, Found::default(), reply);
+            self.commit_staged(now_ms);
+        }
+        verdict
     }
 
     pub fn has_staged(&self) -> bool {
@@ -171,6 +208,7 @@ impl<L: Log> Writer<L> {
         self.loads.clear();
         self.batch.clear();
         self.durability = Durability::None;
+        self.whole = false;
     }
 
     /// Lets time pass although nobody writes, if something waits for it.
@@ -256,7 +294,10 @@ impl<L: Log> Writer<L> {
 
     fn apply_and_answer(&mut self, log_time_ms: u64) {
         let position = self.log.end();
-        self.apply(log_time_ms);
+        match std::mem::take(&mut self.whole) {
+            true => self.apply_whole(log_time_ms),
+            false => self.apply(log_time_ms),
+        }
         let mut answers = self.answers.as_slice();
         for waiting in self.waiting.drain(..) {
             let (mine, rest) = answers.split_at(waiting.ops);
@@ -264,6 +305,15 @@ impl<L: Log> Writer<L> {
             let _ = waiting.reply.send(Ok(Committed { answers: mine.to_vec(), position, log_time_ms }));
         }
         self.batch.clear();
+    }
+
+    /// Applies what was appended; readers of several counters see all of it or nothing.
+    fn apply_whole(&mut self, log_time_ms: u64) {
+        self.shared.revision.fetch_add(1, Ordering::AcqRel);
+        self.apply(log_time_ms);
+        self.shared.revision.fetch_add(1, Ordering::AcqRel);
+        // Whoever waits for the whole of it must not have been told before.
+        self.shared.applied.send_replace(self.log.end());
     }
 
     /// Applies what was appended; everybody sees it from here on.
@@ -276,6 +326,9 @@ impl<L: Log> Writer<L> {
         let offset = position.offset - u64::from(*record_count);
         let audited = self.state.ledger.duplicates.changed();
         self.state.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut self.answers);
+        if !self.watches.is_empty() {
+            self.watches.note(ops, &self.answers, records, &self.state);
+        }
         self.tell_duplicates(audited);
         self.count_outcomes();
         if self.batch.record_count > 0 {
@@ -373,14 +426,10 @@ impl<L: Log> Writer<L> {
         self.durability = Durability::Sync;
         let appended = self.append(now_ms.max(self.state.log_time_ms()));
         if let Ok(log_time_ms) = appended {
-            self.shared.revision.fetch_add(1, Ordering::AcqRel);
             let counted = self.counted();
-            self.apply(log_time_ms);
+            self.apply_whole(log_time_ms);
             // A run lets late entries count.
             self.shared.metrics.updates.inc_by((self.counted() - counted).max(0) as u64);
-            self.shared.revision.fetch_add(1, Ordering::AcqRel);
-            // Whoever waits for the whole of it must not have been told before.
-            self.shared.applied.send_replace(self.log.end());
         }
         self.batch.clear();
         let correction = Correction { at_ms: appended?, ..correction };

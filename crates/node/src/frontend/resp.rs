@@ -25,6 +25,8 @@ mod pass;
 mod reply;
 mod server;
 mod target;
+mod transaction;
+mod unit;
 mod walk;
 mod work;
 

@@ -35,6 +35,7 @@ scenarios! {
         broken
         counting
         crowded
+        databases
         expiring
         integers
         introspecting
@@ -45,6 +46,7 @@ scenarios! {
         setting
         strangers
         talking
+        transactions
         unknown;
     on tally alone:
         declared

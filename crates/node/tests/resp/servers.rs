@@ -36,7 +36,7 @@ impl Redis {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-        command.args(["--save", "", "--databases", "1", "--dir"]).arg(dir.path());
+        command.args(["--save", "", "--dir"]).arg(dir.path());
         if let Some(password) = &settings.password {
             command.args(["--requirepass", password]);
         }

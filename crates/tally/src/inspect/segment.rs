@@ -136,6 +136,9 @@ fn describe(record: &Record<'_>) -> String {
         }
         Record::Persist { name } => format!("persist  {}", readable(name)),
         Record::Flush => "flush    all counters are forgotten".to_owned(),
+        Record::FlushDatabase { database, space } => {
+            format!("flush    database {database} is empty: from here on space {space}")
+        }
         Record::Tick => "tick     time passed".to_owned(),
         Record::Config { version, yaml } => {
             format!("config   version {version}, {} bytes of YAML", yaml.len())

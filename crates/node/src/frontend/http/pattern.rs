@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::fmt;
 use tally_core::aggregate::State as CoreState;
 use tally_core::counter::Declarations;
+use tally_core::database::Space;
 use tally_core::id::{SEPARATOR, decode_part, encode_part};
 use tally_core::limits::SCAN_NAMES_MAX;
 
@@ -97,7 +98,7 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     let mut sum = Sum { pending: pending(engine, pattern).await?, ..Sum::default() };
     let mut after = None;
     for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
-        let page = engine.scan(pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
+        let page = engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
         for (id, reading) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
             let shown = declarations.counter_of(id).map_or(reading.value, |counter| counter.shown(reading.value));
             sum.value += i128::from(shown);

@@ -1,6 +1,8 @@
 //! What the server knows about one connection. Connections and the server share a thread, so all of it is in cells.
 
 use super::encode::Protocol;
+use super::reply::Manner;
+use super::transaction::{Transaction, Watching};
 use crate::clock;
 use crate::frontend::budget::{Budget, Charge};
 use std::cell::{Cell, RefCell};
@@ -47,6 +49,11 @@ pub struct Client {
     pub authenticated: Cell<bool>,
     pub protocol: Cell<Protocol>,
     pub hearing: Cell<Hearing>,
+    pub database: Cell<u8>,
+    /// What was queued since `MULTI`.
+    pub transaction: RefCell<Option<Transaction>>,
+    /// What `EXEC` depends on.
+    pub watching: RefCell<Watching>,
     pub name: RefCell<Vec<u8>>,
     pub library: RefCell<Library>,
     pub evictable: Cell<bool>,
@@ -82,6 +89,9 @@ impl Client {
             authenticated: Cell::new(authenticated),
             protocol: Cell::default(),
             hearing: Cell::default(),
+            database: Cell::new(0),
+            transaction: RefCell::default(),
+            watching: RefCell::default(),
             name: RefCell::default(),
             library: RefCell::default(),
             evictable: Cell::new(true),
@@ -101,20 +111,69 @@ impl Client {
         let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
         let library = self.library.borrow();
         format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi=-1 cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.address,
             self.local_address,
             String::from_utf8_lossy(&self.name.borrow()),
             seconds(self.connected_ms),
             seconds(self.active_ms.get()),
-            if self.evictable.get() { "N" } else { "e" },
+            self.flags(),
+            self.database.get(),
+            self.transaction.borrow().as_ref().map_or(-1, |transaction| transaction.commands.len() as i64),
             self.last_command.get(),
             self.protocol.get() as u8,
             String::from_utf8_lossy(&library.name),
             String::from_utf8_lossy(&library.version),
         )
     }
+}
+
+impl Client {
+    fn flags(&self) -> &'static str {
+        match (self.transaction.borrow().is_some(), self.evictable.get()) {
+            (false, true) => "N",
+            (false, false) => "e",
+            (true, true) => "x",
+            (true, false) => "xe",
+        }
+    }
+
+    /// How replies are written.
+    pub fn manner(&self) -> Manner {
+        Manner { protocol: self.protocol.get(), muted: self.hearing.get().is_muted() }
+    }
+
+    /// Whether commands are queued rather than carried out.
+    #[inline]
+    pub fn is_queueing(&self) -> bool {
+        self.transaction.borrow().is_some()
+    }
+
+    /// What stays as it was when a transaction has to be made again.
+    pub fn remember(&self) -> Remembered {
+        Remembered {
+            database: self.database.get(),
+            protocol: self.protocol.get(),
+            hearing: self.hearing.get(),
+            name: self.name.borrow().clone(),
+        }
+    }
+
+    pub fn restore(&self, remembered: &Remembered) {
+        self.database.set(remembered.database);
+        self.protocol.set(remembered.protocol);
+        self.hearing.set(remembered.hearing);
+        self.name.borrow_mut().clone_from(&remembered.name);
+    }
+}
+
+/// A state of a connection to go back to.
+pub struct Remembered {
+    database: u8,
+    protocol: Protocol,
+    hearing: Hearing,
+    name: Vec<u8>,
 }
 
 /// The connections that are open.

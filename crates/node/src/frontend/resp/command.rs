@@ -11,6 +11,7 @@ mod info;
 mod keyspace;
 mod session;
 mod table;
+mod transaction;
 
 use super::fault::Fault;
 use super::parse::Args;
@@ -33,6 +34,8 @@ pub struct Command {
     group: &'static str,
     summary: &'static str,
     subcommands: &'static [Command],
+    /// It is about the transaction itself, and carried out in the middle of it.
+    is_at_once: bool,
 }
 
 /// Which arguments are ids, and what is done with them in Redis' words.
@@ -56,6 +59,7 @@ impl Command {
             group: "",
             summary: "",
             subcommands: &[],
+            is_at_once: false,
         }
     }
 
@@ -75,6 +79,10 @@ impl Command {
         Command { group, summary, ..self }
     }
 
+    const fn at_once(self) -> Command {
+        Command { is_at_once: true, ..self }
+    }
+
     const fn with(self, subcommands: &'static [Command]) -> Command {
         Command { subcommands, ..self }
     }
@@ -82,6 +90,11 @@ impl Command {
     /// Whether it may be used before `AUTH`.
     pub fn is_for_strangers(&self) -> bool {
         self.flags.contains("no_auth")
+    }
+
+    /// Whether it waits for `EXEC` behind `MULTI`.
+    pub fn is_queued(&self) -> bool {
+        !self.is_at_once
     }
 
     /// The name without the container's.

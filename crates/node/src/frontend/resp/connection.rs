@@ -14,12 +14,12 @@ use super::client::Client;
 use super::fault::Fault;
 use super::latency::Family;
 use super::parse::{Allowance, Step};
-use super::pass::{Flow, Pass};
+use super::pass::{Flow, Found, Pass};
 use super::server::Server;
-use super::walk::Walk;
+use super::unit::Unit;
 use super::work::Work;
 use crate::clock::{self, Stopwatch};
-use crate::engine::{Hot, LocalEngine};
+use crate::engine::Watched;
 use crate::frontend::places::Place;
 use crate::metrics::Connected;
 use std::future::poll_fn;
@@ -29,15 +29,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tally_core::limits;
-use tally_core::op::{Answer, Op, OpKind};
 use tokio::io::{AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 /// How often a connection that waits for a walk looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// How many reads ahead the memory of a counter is asked for.
-const READ_AHEAD: usize = 16;
 
 pub struct Connection {
     server: Rc<Server>,
@@ -60,7 +56,9 @@ pub enum End {
     Drained,
     /// There is more to run once this much is committed and sent.
     More,
-    Walk(Box<Walk>),
+    /// What is before it comes first.
+    Unit(Box<Unit>),
+    Watch(Vec<Found>),
     Close,
 }
 
@@ -184,7 +182,8 @@ impl Connection {
 
     /// Books what this connection holds.
     fn hold(&self, bytes: usize) -> io::Result<()> {
-        match self.server.hold(&self.client, bytes) {
+        let queued_bytes = self.client.transaction.borrow().as_ref().map_or(0, |queue| queue.commands.bytes());
+        match self.server.hold(&self.client, bytes + queued_bytes) {
             true => Ok(()),
             false => {
                 // Best effort: it may not read at all.
@@ -198,19 +197,16 @@ impl Connection {
 
     /// Runs everything that has arrived. Answers whether the connection stays open.
     async fn pass(&mut self, work: &mut Work) -> io::Result<bool> {
-        work.replies.protocol = self.client.protocol.get();
-        work.replies.muted = self.client.hearing.get().is_muted();
+        work.replies.set_manner(self.client.manner());
         let mut arrived = Stopwatch::start();
         loop {
             let (end, commands) = self.slice(work);
             let family = Family::of(&work.pending, &end);
             self.settle(work).await;
-            if let End::Walk(walk) = &end {
-                tokio::select! {
-                    biased;
-                    () = walk.run(&self.server, &self.client, &mut work.replies) => {}
-                    () = self.has_left() => return Err(ErrorKind::ConnectionAborted.into()),
-                }
+            match &end {
+                End::Unit(unit) => self.run_unit(unit, work).await?,
+                End::Watch(keys) => self.watch(keys, work).await,
+                End::Drained | End::More | End::Close => {}
             }
             self.send(work)?;
             if work.replies.out().len() > limits::RESP_HELD_BYTES_FREE {
@@ -224,9 +220,22 @@ impl Connection {
                 End::Drained => return Ok(true),
                 End::Close => return Ok(false),
                 // A long pipeline takes turns with the other connections.
-                End::More | End::Walk(_) => tokio::task::yield_now().await,
+                End::More | End::Unit(_) | End::Watch(_) => tokio::task::yield_now().await,
             }
         }
+    }
+
+    /// Carries out commands as one, unless the client leaves meanwhile.
+    async fn run_unit(&self, unit: &Unit, work: &mut Work) -> io::Result<()> {
+        tokio::select! {
+            biased;
+            () = unit.run(&self.server, &self.client, work) => {}
+            () = self.has_left() => return Err(ErrorKind::ConnectionAborted.into()),
+        }
+        if unit.is_transaction() {
+            self.client.watching.borrow_mut().forget(&self.server.local);
+        }
+        Ok(())
     }
 
     /// Resolves some time after the client has closed its side: it may still want to read what it has asked for.
@@ -244,7 +253,8 @@ impl Connection {
         let Work { input, parser, pending, floored, replies, .. } = work;
         let replies_before = replies.len();
         let (server, client, declarations) = (&self.server, &self.client, &declarations);
-        let mut pass = Pass { server, client, declarations, pending, floored, replies };
+        let spaces = server.local.spaces();
+        let mut pass = Pass { server, client, declarations, pending, floored, replies, spaces, unit: None };
         let mut commands = 0;
         let end = loop {
             let unread = input.unread();
@@ -261,16 +271,15 @@ impl Connection {
                     }
                 }
             };
-            if let Flow::Settle = flow {
-                break End::More;
-            }
+            let alone = matches!(flow, Flow::Alone).then(|| Box::new(Unit::alone(parser.args(unread))));
             input.consume(len);
             commands += 1;
-            match flow {
-                Flow::Next if pass.is_full(replies_before) => break End::More,
-                Flow::Next | Flow::Settle => {}
-                Flow::Walk(walk) => break End::Walk(walk),
-                Flow::Close => break End::Close,
+            match (flow, alone) {
+                (_, Some(unit)) | (Flow::Exec(unit), None) => break End::Unit(unit),
+                (Flow::Watch(keys), _) => break End::Watch(keys),
+                (Flow::Close, _) => break End::Close,
+                _ if pass.is_full(replies_before) => break End::More,
+                _ => {}
             }
         };
         self.server.count_commands(commands);
@@ -279,25 +288,28 @@ impl Connection {
 
     /// Carries out what is pending and writes the replies that waited for it.
     async fn settle(&self, work: &mut Work) {
-        let Work { pending, floored, answers, replies, .. } = work;
-        if pending.is_empty() {
-            return;
+        if work.pending.is_empty() {
+            // Only changes of manner can wait for nothing.
+            return work.replies.settle(&[], None);
         }
-        let committed = match pending.record_count == 0 && read_all(&self.server.local, &pending.ops, answers) {
-            true => Ok(None),
-            false => self.server.local.submit(pending, answers).await.map(Some),
-        };
-        pending.clear();
-        match committed {
-            Ok(position) => {
-                floored.drain(..).for_each(|at| answers[at] = answers[at].floored());
-                replies.settle(answers, position);
+        if let Err(fault) = work.carry_out(&self.server, None).await {
+            work.abandon();
+            work.replies.refuse(fault.bytes());
+        }
+    }
+
+    /// Watches keys, of which memory may not know all.
+    async fn watch(&self, keys: &[Found], work: &mut Work) {
+        for Found { database, key, cell } in keys {
+            if self.client.watching.borrow().has(*database, key) {
+                continue;
             }
-            Err(refusal) => {
-                floored.clear();
-                replies.refuse(Fault::from(refusal).bytes());
+            match self.server.local.watch(Watched { database: *database, key, cell: *cell }).await {
+                Ok(watch) => self.client.watching.borrow_mut().add(*database, key, watch),
+                Err(refusal) => return work.replies.say(|reply| reply.error(Fault::from(refusal).bytes())),
             }
         }
+        work.replies.say(|reply| reply.simple("OK"));
     }
 
     /// Sends as much as the client takes right now.
@@ -330,27 +342,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.client.watching.borrow_mut().forget(&self.server.local);
         self.server.clients.remove(self.client.id);
     }
-}
-
-/// Answers reads from memory. Answers whether memory knew everything: if not, the engine has to ask the store.
-fn read_all(local: &LocalEngine, ops: &[Op], answers: &mut Vec<Answer>) -> bool {
-    answers.clear();
-    ops.iter().take(READ_AHEAD).for_each(|op| local.engine().prefetch(op.cell));
-    ops.iter().enumerate().all(|(index, op)| {
-        if let Some(ahead) = ops.get(index + READ_AHEAD) {
-            local.engine().prefetch(ahead.cell);
-        }
-        let answer = match op.kind {
-            OpKind::Ttl => local.ttl(op.cell),
-            _ => match local.read(op.cell) {
-                Hot::Value(value) => Some(Answer::Value(value)),
-                Hot::Absent => Some(Answer::Absent),
-                Hot::Cold => None,
-            },
-        };
-        answers.extend(answer);
-        answer.is_some()
-    })
 }

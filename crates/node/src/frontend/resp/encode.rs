@@ -19,6 +19,11 @@ impl<'a> Encoder<'a> {
         Encoder { out, protocol }
     }
 
+    /// From here on in another version of the protocol.
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
     /// Bytes that are a reply already.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
@@ -53,6 +58,14 @@ impl<'a> Encoder<'a> {
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Nothing where a list was asked for.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
     }
@@ -136,6 +149,7 @@ mod tests {
     #[test]
     fn nothing_maps_sets_and_texts_have_their_own_types_in_resp3() {
         check(|e| e.null(), "$-1\r\n", "_\r\n");
+        check(|e| e.null_array(), "*-1\r\n", "_\r\n");
         check(|e| e.map(2), "*4\r\n", "%2\r\n");
         check(|e| e.set(2), "*2\r\n", "~2\r\n");
         check(|e| e.verbatim("a\r\n"), "$3\r\na\r\n\r\n", "=7\r\ntxt:a\r\n\r\n");

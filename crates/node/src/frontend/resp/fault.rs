@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use tally_core::limits;
 
 /// An error reply: its code and its words.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(Cow<'static, [u8]>);
 
 pub const SYNTAX: Fault = Fault::of("ERR syntax error");

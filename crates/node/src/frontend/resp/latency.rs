@@ -25,7 +25,8 @@ pub enum Family {
 impl Family {
     pub fn of(pending: &Submission, end: &End) -> Family {
         match end {
-            End::Walk(_) => Family::Walk,
+            End::Unit(unit) if unit.is_transaction() => Family::Write,
+            End::Unit(_) => Family::Walk,
             _ if pending.record_count > 0 => Family::Write,
             _ if !pending.is_empty() => Family::Read,
             _ => Family::Other,

@@ -44,6 +44,46 @@ impl<'a> Args<'a> {
     }
 }
 
+/// Commands that are carried out later, with bytes of their own.
+#[derive(Default)]
+pub struct Kept {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Where the spans of each command end.
+    ends: Vec<u32>,
+}
+
+impl Kept {
+    pub fn push(&mut self, args: Args<'_>) {
+        for argument in args.from(0) {
+            self.spans.push(Span { start: self.bytes.len() as u32, len: argument.len() as u32 });
+            self.bytes.extend_from_slice(argument);
+        }
+        self.ends.push(self.spans.len() as u32);
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Memory that it takes once another command is in it.
+    pub fn bytes_with(&self, args: Args<'_>) -> usize {
+        self.bytes() + args.from(0).map(|argument| argument.len() + size_of::<Span>()).sum::<usize>() + size_of::<u32>()
+    }
+
+    /// Memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.spans) + size_of_val(&*self.ends)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Args<'_>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| Args { bytes: &self.bytes, spans: &self.spans[start as usize..*end as usize] })
+    }
+}
+
 /// What stood at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {

@@ -5,14 +5,17 @@
 
 use super::client::{Client, Hearing};
 use super::command::{self, Command};
+use super::encode::Protocol;
 use super::fault::{self, Fault};
 use super::integer::parse_i64;
 use super::parse::{Args, ProtocolError};
 use super::reply::{Replies, Shape};
 use super::server::Server;
 use super::target::{self, Intent, Located};
-use super::walk::Walk;
+use super::unit::{Making, Touched, Unit};
+use super::walk::{Fetched, Walk};
 use tally_core::counter::Declarations;
+use tally_core::database::{DATABASES, Space};
 use tally_core::id::CellKey;
 use tally_core::limits;
 use tally_core::op::Submission;
@@ -20,12 +23,22 @@ use tally_core::op::Submission;
 /// How the connection goes on after a command.
 pub enum Flow {
     Next,
-    /// The command wants everything before it to be finished, and then to be run again.
-    Settle,
-    /// The names of counters have to be walked through.
-    Walk(Box<Walk>),
+    /// The command wants everything before it to be finished, and then to be run again as a unit of its own.
+    Alone,
+    /// A transaction.
+    Exec(Box<Unit>),
+    /// Names have to be fetched before the unit can go on.
+    Fetch(Box<Walk>),
+    Watch(Vec<Found>),
     /// Answer what there is to answer and close.
     Close,
+}
+
+/// A key, and what it stands for.
+pub struct Found {
+    pub database: u8,
+    pub key: Vec<u8>,
+    pub cell: CellKey,
 }
 
 pub type Outcome = Result<Flow, Fault>;
@@ -41,6 +54,10 @@ pub struct Pass<'a> {
     /// Which of the pending operations are answered with 0 for a sum below it.
     pub floored: &'a mut Vec<usize>,
     pub replies: &'a mut Replies,
+    /// Which space each database stands on, what is pending included.
+    pub spaces: [Space; DATABASES],
+    /// Only while a unit is made.
+    pub unit: Option<Making<'a>>,
 }
 
 impl Pass<'_> {
@@ -57,49 +74,74 @@ impl Pass<'_> {
     /// Whether commands need no look at the state of the connection.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.client.authenticated.get() && !self.client.hearing.get().is_skipping()
+        self.client.authenticated.get() && !self.client.hearing.get().is_skipping() && !self.client.is_queueing()
     }
 
-    /// Carries out any command.
+    /// Carries out any command, or queues it.
     pub fn run(&mut self, args: Args<'_>) -> Flow {
-        if !self.hear() {
-            return Flow::Settle;
-        }
-        let outcome = match command::find(args) {
-            Ok(command) => self.run_command(command, args),
+        self.hear();
+        let command = match command::find(args) {
+            Ok(command) => command,
             // A browser that was talked into speaking to us must not get a word in.
-            Err(_) if is(args.get(0), "POST") || is(args.get(0), "Host:") => Ok(Flow::Close),
-            Err(fault) => Err(fault),
+            Err(_) if is(args.get(0), "POST") || is(args.get(0), "Host:") => return Flow::Close,
+            Err(fault) => return self.reject(&fault),
         };
-        outcome.unwrap_or_else(|fault| self.fail(&fault))
-    }
-
-    fn run_command(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         if !self.client.authenticated.get() && !command.is_for_strangers() {
-            return Err(Fault::of("NOAUTH Authentication required."));
+            return self.reject(&Fault::of("NOAUTH Authentication required."));
         }
         self.client.last_command.set(command.name);
-        (command.run)(self, args)
-    }
-
-    /// Moves `CLIENT REPLY SKIP` on by one command. Answers whether that was possible now.
-    fn hear(&mut self) -> bool {
-        let next = match self.client.hearing.get() {
-            Hearing::All | Hearing::None => return true,
-            Hearing::SkipNext => Hearing::SkipThis,
-            Hearing::SkipThis => Hearing::All,
-        };
-        if self.is_settled() {
-            self.set_hearing(next);
+        match command.is_queued() && self.client.is_queueing() {
+            true => self.queue(args),
+            false => self.run_command(command, args),
         }
-        self.is_settled()
     }
 
-    /// Only while everything is settled: it holds for all that is pending.
+    /// Carries out a command of a unit.
+    pub fn run_now(&mut self, args: Args<'_>) -> Flow {
+        match command::find(args) {
+            Ok(command) => self.run_command(command, args),
+            Err(fault) => self.fail(&fault),
+        }
+    }
+
+    fn run_command(&mut self, command: &'static Command, args: Args<'_>) -> Flow {
+        (command.run)(self, args).unwrap_or_else(|fault| self.fail(&fault))
+    }
+
+    fn queue(&mut self, args: Args<'_>) -> Flow {
+        let queued = self.client.transaction.borrow_mut().as_mut().map_or(Ok(()), |queue| queue.queue(args));
+        match queued {
+            Ok(()) => self.replies.say(|reply| reply.simple("QUEUED")),
+            Err(fault) => return self.reject(&fault),
+        }
+        Flow::Next
+    }
+
+    /// A command that is not even queued spoils the transaction.
+    fn reject(&mut self, fault: &Fault) -> Flow {
+        if let Some(transaction) = &mut *self.client.transaction.borrow_mut() {
+            transaction.spoiled = true;
+        }
+        self.fail(fault)
+    }
+
+    /// Moves `CLIENT REPLY SKIP` on by one command.
+    fn hear(&mut self) {
+        match self.client.hearing.get() {
+            Hearing::All | Hearing::None => {}
+            Hearing::SkipNext => self.set_hearing(Hearing::SkipThis),
+            Hearing::SkipThis => self.set_hearing(Hearing::All),
+        }
+    }
+
     pub fn set_hearing(&mut self, hearing: Hearing) {
-        debug_assert!(self.is_settled());
         self.client.hearing.set(hearing);
-        self.replies.muted = hearing.is_muted();
+        self.replies.set_manner(self.client.manner());
+    }
+
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.client.protocol.set(protocol);
+        self.replies.set_manner(self.client.manner());
     }
 
     /// The stream makes no sense any more.
@@ -127,21 +169,42 @@ impl Pass<'_> {
     }
 
     /// Whoever wonders one day where the counters went finds it in the log.
-    pub fn tell_flush(&self) {
+    pub fn tell_flush(&self, what: &str) {
         let (client, counters) = (self.client.address, self.server.local.engine().len());
-        tracing::warn!(command = self.client.last_command.get(), %client, counters, "a client has flushed all counters");
-    }
-
-    /// Whether everything before the current command is finished.
-    pub fn is_settled(&self) -> bool {
-        self.replies.is_settled()
+        let (command, database) = (self.client.last_command.get(), self.client.database.get());
+        tracing::warn!(command, database, %client, counters, "a client has flushed {what}");
     }
 
     /// Finds a counter, if the command may do there what it intends to.
     #[inline]
     pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
-        let located = target::locate(self.declarations, id, intent)?;
+        let located = match self.client.database.get() {
+            0 => target::locate(self.declarations, id, intent)?,
+            other => target::locate_in(self.spaces[usize::from(other)], id)?,
+        };
         Ok((self.server.hasher.key(&located.id), located))
+    }
+
+    /// The space that the connection has selected.
+    pub fn space(&self) -> Space {
+        self.spaces[usize::from(self.client.database.get())]
+    }
+
+    /// Walks through names and replies with them.
+    pub fn walk(&mut self, mut walk: Walk) -> Outcome {
+        let Some(unit) = &mut self.unit else { return Ok(Flow::Alone) };
+        let touched = Touched::by(self.pending, walk.space());
+        walk.skip(touched.keys);
+        if touched.flushed || unit.fresh.contains(&walk.space()) {
+            walk.reply(&Fetched::default(), self);
+            return Ok(Flow::Next);
+        }
+        match unit.next_fetched() {
+            None => return Ok(Flow::Fetch(Box::new(walk))),
+            Some(Ok(fetched)) => walk.reply(fetched, self),
+            Some(Err(fault)) => return Err(fault.clone()),
+        }
+        Ok(Flow::Next)
     }
 
     /// The same for every argument of a command, so that it does all or nothing.

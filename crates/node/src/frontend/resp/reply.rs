@@ -6,6 +6,7 @@
 
 use super::encode::{Encoder, Protocol};
 use super::integer::decimal_len;
+use std::collections::VecDeque;
 use tally_core::limits;
 use tally_core::op::Answer;
 use tally_core::position::Position;
@@ -98,6 +99,38 @@ enum Run {
     Values(usize),
     /// One reply, the number of counters that were there, from that many answers.
     Present(usize),
+    /// One reply, made from that many answers by the next of [`Replies::makers`].
+    Made(usize),
+    /// From here on they are written in this version of the protocol.
+    Speak(Protocol),
+    /// From here on nobody wants to hear them, or somebody does.
+    Mute(bool),
+}
+
+impl Run {
+    fn answers(self) -> usize {
+        match self {
+            Run::Literal(_) | Run::Speak(_) | Run::Mute(_) => 0,
+            Run::Each(_, answers) | Run::Values(answers) | Run::Present(answers) | Run::Made(answers) => answers,
+        }
+    }
+}
+
+/// Writes a reply from its answers.
+type Maker = Box<dyn FnOnce(&mut Encoder<'_>, &[Answer])>;
+
+/// How replies are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    pub protocol: Protocol,
+    /// Nobody wants to hear them (`CLIENT REPLY OFF`).
+    pub muted: bool,
+}
+
+/// How much there was at some point, to go back to.
+pub struct Mark {
+    out: usize,
+    manner: Manner,
 }
 
 #[derive(Default)]
@@ -107,9 +140,11 @@ pub struct Replies {
     /// What comes behind it once the answers are there.
     runs: Vec<Run>,
     literals: Vec<u8>,
-    pub protocol: Protocol,
-    /// Nobody wants to hear them (`CLIENT REPLY OFF`). This and the protocol change only while all is settled.
-    pub muted: bool,
+    makers: VecDeque<Maker>,
+    /// That of the next reply.
+    manner: Manner,
+    /// That of the first one that waits.
+    first_manner: Manner,
 }
 
 impl Replies {
@@ -119,17 +154,47 @@ impl Replies {
         self.runs.is_empty()
     }
 
+    /// How the next replies are written.
+    pub fn set_manner(&mut self, manner: Manner) {
+        if self.runs.is_empty() {
+            self.first_manner = manner;
+        } else {
+            self.runs.extend([Run::Speak(manner.protocol), Run::Mute(manner.muted)]);
+        }
+        self.manner = manner;
+    }
+
+    /// Only while everything is settled.
+    pub fn mark(&self) -> Mark {
+        assert!(self.is_settled(), "what waits cannot be marked");
+        Mark { out: self.out.len(), manner: self.manner }
+    }
+
+    /// Forgets every reply since the mark.
+    pub fn go_back(&mut self, mark: &Mark) {
+        self.out.truncate(mark.out);
+        self.forget_waiting();
+        self.set_manner(mark.manner);
+    }
+
+    fn forget_waiting(&mut self) {
+        self.runs.clear();
+        self.literals.clear();
+        self.makers.clear();
+        self.first_manner = self.manner;
+    }
+
     /// Adds a reply that is known now.
     #[inline]
     pub fn say(&mut self, write: impl FnOnce(&mut Encoder<'_>)) {
-        if self.muted {
+        if self.manner.muted {
             return;
         }
         if self.runs.is_empty() {
-            return write(&mut Encoder::new(&mut self.out, self.protocol));
+            return write(&mut Encoder::new(&mut self.out, self.manner.protocol));
         }
         let before = self.literals.len();
-        write(&mut Encoder::new(&mut self.literals, self.protocol));
+        write(&mut Encoder::new(&mut self.literals, self.manner.protocol));
         let len = self.literals.len() - before;
         match self.runs.last_mut() {
             Some(Run::Literal(run)) => *run += len,
@@ -156,55 +221,67 @@ impl Replies {
         self.runs.push(Run::Present(count));
     }
 
+    /// Adds a reply that `make` writes from the next `count` answers.
+    pub fn expect_made(&mut self, count: usize, make: impl FnOnce(&mut Encoder<'_>, &[Answer]) + 'static) {
+        self.runs.push(Run::Made(count));
+        self.makers.push_back(Box::new(make));
+    }
+
     /// Writes the replies that waited. `position` is that of the commit; reads have none.
     pub fn settle(&mut self, answers: &[Answer], position: Option<Position>) {
         let mut answers = answers;
         let mut literals = self.literals.as_slice();
-        let mut encoder = Encoder::new(&mut self.out, self.protocol);
-        let runs = if self.muted { &[] } else { self.runs.as_slice() };
-        for &run in runs {
+        let Manner { protocol, mut muted } = self.first_manner;
+        let mut encoder = Encoder::new(&mut self.out, protocol);
+        for &run in &self.runs {
+            let mine = take(&mut answers, run.answers());
             match run {
+                Run::Speak(protocol) => encoder.speak(protocol),
+                Run::Mute(mute) => muted = mute,
+                Run::Made(_) => {
+                    let make = self.makers.pop_front().expect("each such run has its maker");
+                    if !muted {
+                        make(&mut encoder, mine);
+                    }
+                }
+                _ if muted => {}
                 Run::Literal(len) => encoder.raw(take(&mut literals, len)),
-                Run::Each(Shape::Integer, replies) => {
-                    for &answer in take(&mut answers, replies) {
+                Run::Each(Shape::Integer, _) => {
+                    for &answer in mine {
                         Shape::Integer.write(&mut encoder, answer);
                     }
                 }
-                Run::Each(Shape::Counted, replies) => {
-                    let answers = take(&mut answers, replies).iter();
-                    answers.for_each(|&answer| write_counted(&mut encoder, answer, position));
+                Run::Each(Shape::Counted, _) => {
+                    mine.iter().for_each(|&answer| write_counted(&mut encoder, answer, position));
                 }
-                Run::Each(shape, replies) => {
-                    take(&mut answers, replies).iter().for_each(|&answer| shape.write(&mut encoder, answer));
-                }
+                Run::Each(shape, _) => mine.iter().for_each(|&answer| shape.write(&mut encoder, answer)),
                 Run::Values(count) => {
                     encoder.array(count);
-                    take(&mut answers, count).iter().for_each(|&answer| Shape::Bulk.write(&mut encoder, answer));
+                    mine.iter().for_each(|&answer| Shape::Bulk.write(&mut encoder, answer));
                 }
-                Run::Present(count) => {
-                    encoder.integer(take(&mut answers, count).iter().filter_map(|&a| value_of(a)).count() as i64)
-                }
+                Run::Present(_) => encoder.integer(mine.iter().filter_map(|&a| value_of(a)).count() as i64),
             }
         }
-        assert!(self.muted || answers.is_empty(), "{} answers that no reply asked for", answers.len());
-        self.runs.clear();
-        self.literals.clear();
+        assert!(answers.is_empty(), "{} answers that no reply asked for", answers.len());
+        self.forget_waiting();
     }
 
     /// Writes the replies that waited, when none of their operations has happened.
     pub fn refuse(&mut self, error: &[u8]) {
         let mut literals = self.literals.as_slice();
-        let mut encoder = Encoder::new(&mut self.out, self.protocol);
-        let runs = if self.muted { &[] } else { self.runs.as_slice() };
-        for &run in runs {
+        let Manner { protocol, mut muted } = self.first_manner;
+        let mut encoder = Encoder::new(&mut self.out, protocol);
+        for &run in &self.runs {
             match run {
+                Run::Speak(protocol) => encoder.speak(protocol),
+                Run::Mute(mute) => muted = mute,
+                _ if muted => {}
                 Run::Literal(len) => encoder.raw(take(&mut literals, len)),
                 Run::Each(_, replies) => (0..replies).for_each(|_| encoder.error(error)),
-                Run::Values(_) | Run::Present(_) => encoder.error(error),
+                Run::Values(_) | Run::Present(_) | Run::Made(_) => encoder.error(error),
             }
         }
-        self.runs.clear();
-        self.literals.clear();
+        self.forget_waiting();
     }
 
     /// The bytes for the client. Whatever is sent is drained from its front.
@@ -283,7 +360,8 @@ mod tests {
 
     #[test]
     fn muted_replies_are_not_written() {
-        let mut replies = Replies { muted: true, ..Replies::default() };
+        let mut replies = Replies::default();
+        replies.set_manner(Manner { muted: true, ..Manner::default() });
         replies.say(|e| e.simple("PONG"));
         replies.expect(Shape::Integer);
         replies.say(|e| e.simple("PONG"));
@@ -292,6 +370,36 @@ mod tests {
         replies.refuse(b"BUSY");
         assert_eq!(text(&mut replies), "");
         assert!(replies.is_settled());
+    }
+
+    #[test]
+    fn replies_are_written_in_the_manner_of_their_own_time() {
+        let mut replies = Replies::default();
+        replies.expect(Shape::Bulk);
+        replies.set_manner(Manner { protocol: Protocol::Resp3, muted: false });
+        replies.expect(Shape::Bulk);
+        replies.set_manner(Manner { protocol: Protocol::Resp3, muted: true });
+        replies.expect(Shape::Bulk);
+        replies.say(|e| e.simple("unheard"));
+        replies.expect_made(1, |e, _| e.simple("unheard"));
+        replies.set_manner(Manner { protocol: Protocol::Resp3, muted: false });
+        replies.expect_made(2, |e, answers| e.integer(answers.len() as i64));
+        replies.settle(&[Answer::Absent; 6], None);
+        assert_eq!(text(&mut replies), "$-1\r\n_\r\n:2\r\n");
+    }
+
+    #[test]
+    fn what_was_marked_is_what_one_comes_back_to() {
+        let mut replies = Replies::default();
+        replies.say(|e| e.simple("kept"));
+        let mark = replies.mark();
+        replies.say(|e| e.array(2));
+        replies.set_manner(Manner { protocol: Protocol::Resp3, muted: false });
+        replies.expect(Shape::Bulk);
+        replies.say(|e| e.null());
+        replies.go_back(&mark);
+        replies.say(|e| e.null());
+        assert_eq!(text(&mut replies), "+kept\r\n$-1\r\n");
     }
 
     #[test]

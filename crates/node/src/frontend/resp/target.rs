@@ -3,7 +3,9 @@
 use super::fault::Fault;
 use std::borrow::Cow;
 use tally_core::counter::{Counter, Declarations, Durability, IdError, Target};
+use tally_core::database::Space;
 use tally_core::id::CellKey;
+use tally_core::limits::ID_BYTES_MAX;
 use tally_core::op::{Direct, Op};
 
 /// What a command is about to do with a counter.
@@ -39,9 +41,7 @@ impl Located<'_> {
 #[inline]
 pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> Result<Located<'i>, Fault> {
     match declarations.resolve(id) {
-        Ok(Target::AdHoc(id)) => {
-            Ok(Located { id: Cow::Borrowed(id), counter: Op::AD_HOC, floor_at_zero: false, durability: None })
-        }
+        Ok(Target::AdHoc(key)) => Ok(ad_hoc(Space::MAIN, key)),
         Ok(Target::Declared { counter: index, id }) => {
             let counter = declarations.counter(index);
             permit(counter, intent)?;
@@ -50,6 +50,19 @@ pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> 
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The same in another database than 0, where all counters are ad-hoc ones.
+pub fn locate_in(space: Space, key: &[u8]) -> Result<Located<'_>, Fault> {
+    match key.len() <= ID_BYTES_MAX {
+        true => Ok(ad_hoc(space, key)),
+        false => Err(IdError::TooLong { bytes: key.len() }.into()),
+    }
+}
+
+#[inline]
+fn ad_hoc(space: Space, key: &[u8]) -> Located<'_> {
+    Located { id: space.id(key), counter: Op::AD_HOC, floor_at_zero: false, durability: None }
 }
 
 fn permit(counter: &Counter, intent: Intent) -> Result<(), Fault> {

@@ -3,26 +3,51 @@
 //! Names come in order, and only those with the pattern's literal prefix are looked at, so `KEYS views:*` costs what
 //! there is of views. Pages are read and matched on other threads, a few at a time; the connection gives up between two
 //! of them when its client has left.
+//!
+//! A walk is made before its command replies, since it takes time; the command adds what its own transaction has done
+//! to the names since.
 
 use super::client::Client;
 use super::encode::Encoder;
 use super::fault::Fault;
 use super::glob::{self, Glob};
-use super::reply::Replies;
+use super::pass::Pass;
 use super::server::Server;
 use crate::engine::Page;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tally_core::database::Space;
+use tally_core::id::CellKey;
 use tally_core::limits;
+use tally_core::op::Answer;
 
 pub struct Walk {
+    space: Space,
     /// What every name begins with.
     prefix: Vec<u8>,
     /// `None`: as in Redis, a lone `*` matches even the empty name.
     glob: Option<Arc<Glob>>,
     kind: Kind,
+    /// Keys that are not looked for: the transaction knows better.
+    skipped: Arc<BTreeMap<Vec<u8>, CellKey>>,
 }
 
+/// What a walk has found.
+#[derive(Default)]
+pub struct Fetched {
+    names: Arc<Names>,
+    /// The cursor of the next step of a `SCAN`.
+    cursor: u64,
+    /// It has looked behind the first and up to the second.
+    range: (Option<Vec<u8>>, Option<Vec<u8>>),
+    /// Everything there is, for a flush.
+    pub keys: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy)]
 enum Kind {
+    /// All names, to delete them.
+    All,
     Keys,
     Scan {
         cursor: u64,
@@ -33,15 +58,19 @@ enum Kind {
 }
 
 impl Walk {
-    pub fn keys(pattern: &[u8]) -> Result<Walk, Fault> {
-        Walk::new(pattern, Kind::Keys)
+    pub fn all(space: Space) -> Walk {
+        Walk { space, prefix: Vec::new(), glob: None, kind: Kind::All, skipped: Arc::default() }
     }
 
-    pub fn scan(cursor: u64, pattern: &[u8], count: usize, of_our_type: bool) -> Result<Walk, Fault> {
-        Walk::new(pattern, Kind::Scan { cursor, count, of_our_type })
+    pub fn keys(space: Space, pattern: &[u8]) -> Result<Walk, Fault> {
+        Walk::new(space, pattern, Kind::Keys)
     }
 
-    fn new(pattern: &[u8], kind: Kind) -> Result<Walk, Fault> {
+    pub fn scan(space: Space, cursor: u64, pattern: &[u8], count: usize, of_our_type: bool) -> Result<Walk, Fault> {
+        Walk::new(space, pattern, Kind::Scan { cursor, count, of_our_type })
+    }
+
+    fn new(space: Space, pattern: &[u8], kind: Kind) -> Result<Walk, Fault> {
         if pattern.len() > limits::RESP_PATTERN_BYTES_MAX {
             return Err(Fault::from(format!(
                 "ERR the pattern has {} bytes, and {} are the most: use a shorter one",
@@ -50,48 +79,74 @@ impl Walk {
             )));
         }
         let glob = (pattern != b"*").then(|| Arc::new(Glob::new(pattern)));
-        Ok(Walk { prefix: glob::literal_prefix(pattern).to_vec(), glob, kind })
+        let prefix = glob::literal_prefix(pattern).to_vec();
+        Ok(Walk { space, prefix, glob, kind, skipped: Arc::default() })
     }
 
-    /// Walks and replies.
-    pub async fn run(&self, server: &Server, client: &Client, replies: &mut Replies) {
-        let outcome = match self.kind {
-            Kind::Keys => self.run_keys(server, client, replies).await,
-            Kind::Scan { cursor, count, of_our_type } => {
-                self.run_scan(server, replies, cursor, count, of_our_type).await
-            }
-        };
-        if let Err(fault) = outcome {
-            replies.say(|reply| reply.error(fault.bytes()));
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    pub fn skip(&mut self, keys: BTreeMap<Vec<u8>, CellKey>) {
+        self.skipped = Arc::new(keys);
+    }
+
+    /// Walks, for a client that holds so much already.
+    pub async fn fetch(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
+        match self.kind {
+            Kind::All => self.fetch_all(server, client, held_bytes).await,
+            Kind::Keys => self.fetch_keys(server, client, held_bytes).await,
+            Kind::Scan { cursor, count, of_our_type } => self.fetch_step(server, cursor, count, of_our_type).await,
         }
     }
 
-    async fn run_scan(
+    /// Replies with what was found, and with those of the skipped keys that are there by then.
+    pub fn reply(&self, fetched: &Fetched, pass: &mut Pass<'_>) {
+        let asked: Vec<Vec<u8>> = self.skipped.keys().filter(|key| self.wants(key, fetched)).cloned().collect();
+        asked.iter().for_each(|key| pass.pending.get(self.skipped[key]));
+        let cursor = matches!(self.kind, Kind::Scan { .. }).then_some(fetched.cursor);
+        let found = fetched.names.clone();
+        pass.replies.expect_made(asked.len(), move |reply, answers| {
+            let there = asked.iter().zip(answers).filter(|(_, answer)| matches!(answer, Answer::Value(_)));
+            if let Some(cursor) = cursor {
+                reply.array(2);
+                reply.bulk(cursor.to_string().as_bytes());
+            }
+            reply.array(found.count + there.clone().count());
+            reply.raw(&found.encoded);
+            there.for_each(|(key, _)| reply.bulk(key));
+        });
+    }
+
+    /// Whether it would have found a key.
+    fn wants(&self, key: &Vec<u8>, fetched: &Fetched) -> bool {
+        let (after, to) = &fetched.range;
+        after.as_ref().is_none_or(|after| key > after)
+            && to.as_ref().is_none_or(|to| key <= to)
+            && self.glob.as_ref().is_none_or(|glob| glob.matches(key))
+            && !matches!(self.kind, Kind::Scan { of_our_type: false, .. })
+    }
+
+    async fn fetch_step(
         &self,
         server: &Server,
-        replies: &mut Replies,
         cursor: u64,
         count: usize,
         of_our_type: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<Fetched, Fault> {
         let after = match cursor {
             0 => None,
             _ => Some(server.cursors.borrow().find(cursor).ok_or_else(|| unknown_cursor(cursor))?.to_vec()),
         };
-        let (mut names, after) = self.page(server, after, count).await?;
-        let next = after.map_or(0, |after| server.cursors.borrow_mut().advance(cursor, after));
+        let (mut names, to) = self.page(server, after.clone(), count).await?;
+        let next = to.clone().map_or(0, |after| server.cursors.borrow_mut().advance(cursor, after));
         if !of_our_type {
             names = Names::default();
         }
-        replies.say(|reply| {
-            reply.array(2);
-            reply.bulk(next.to_string().as_bytes());
-            names.write(reply);
-        });
-        Ok(())
+        Ok(Fetched { names: Arc::new(names), cursor: next, range: (after, to), keys: Vec::new() })
     }
 
-    async fn run_keys(&self, server: &Server, client: &Client, replies: &mut Replies) -> Result<(), Fault> {
+    async fn fetch_keys(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
         let mut found = Names::default();
         let (mut after, mut seen) = (None, 0);
         loop {
@@ -101,15 +156,35 @@ impl Walk {
             found.append(names);
             let too_many = seen > limits::SCAN_NAMES_MAX || found.encoded.len() > limits::RESP_OUTPUT_BYTES_MAX / 2;
             // Twice: what is found is copied to the replies at the end.
-            if too_many || !server.hold(client, 2 * found.encoded.capacity()) {
+            if too_many || !server.hold(client, held_bytes + 2 * found.encoded.capacity()) {
                 return Err(too_much_for_keys());
             }
             if after.is_none() {
-                break;
+                return Ok(Fetched { names: Arc::new(found), ..Fetched::default() });
             }
         }
-        replies.say(|reply| found.write(reply));
-        Ok(())
+    }
+
+    async fn fetch_all(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
+        let (mut keys, mut after, mut bytes) = (Vec::new(), None, held_bytes);
+        loop {
+            let _turn = server.walks.acquire().await.expect("nobody closes it");
+            let page = self.names(server, after, limits::RESP_KEYS_PAGE).await?;
+            after = page.next;
+            // Twice: each of them becomes an operation as well.
+            bytes += page.counters.iter().map(|(key, _)| 2 * (key.len() + size_of::<Vec<u8>>())).sum::<usize>();
+            keys.extend(page.counters.into_iter().map(|(key, _)| key));
+            if keys.len() > limits::RESP_FLUSH_KEYS_MAX || !server.hold(client, bytes) {
+                return Err(too_much_to_flush());
+            }
+            if after.is_none() {
+                return Ok(Fetched { keys, ..Fetched::default() });
+            }
+        }
+    }
+
+    async fn names(&self, server: &Server, after: Option<Vec<u8>>, limit: usize) -> Result<Page, Fault> {
+        Ok(server.local.engine().scan(self.space, self.prefix.clone(), after, limit).await?)
     }
 
     /// The names on the next page that match, and where to go on.
@@ -120,7 +195,10 @@ impl Walk {
         limit: usize,
     ) -> Result<(Names, Option<Vec<u8>>), Fault> {
         let _turn = server.walks.acquire().await.expect("nobody closes it");
-        let mut page = server.local.engine().scan(self.prefix.clone(), after, limit).await?;
+        let mut page = self.names(server, after, limit).await?;
+        if !self.skipped.is_empty() {
+            page.counters.retain(|(key, _)| !self.skipped.contains_key(key));
+        }
         let next = page.next.take();
         let name_bytes: usize = page.counters.iter().map(|(name, _)| name.len()).sum();
         if name_bytes <= limits::RESP_MATCH_INLINE_BYTES {
@@ -154,11 +232,6 @@ impl Names {
         self.encoded.extend_from_slice(&other.encoded);
         self.count += other.count;
     }
-
-    fn write(&self, reply: &mut Encoder<'_>) {
-        reply.array(self.count);
-        reply.raw(&self.encoded);
-    }
 }
 
 fn unknown_cursor(cursor: u64) -> Fault {
@@ -167,4 +240,11 @@ fn unknown_cursor(cursor: u64) -> Fault {
 
 fn too_much_for_keys() -> Fault {
     Fault::of("ERR KEYS finds too many counters for one reply: narrow the pattern, or use SCAN")
+}
+
+fn too_much_to_flush() -> Fault {
+    Fault::from(format!(
+        "ERR database 0 has more than {} counters and other databases have some: use FLUSHALL, which clears them all, or DEL",
+        limits::RESP_FLUSH_KEYS_MAX
+    ))
 }

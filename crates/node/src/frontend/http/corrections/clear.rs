@@ -4,6 +4,7 @@ use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::counter::Declarations;
+use tally_core::database::Space;
 use tally_core::id::SEPARATOR;
 use tally_core::ledger::{Cause, Correction, Delta};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
@@ -105,7 +106,7 @@ async fn all_of(api: &Api, name: &str) -> Result<Vec<Delta>, Problem> {
     let mut deltas = Vec::new();
     let mut after = None;
     for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
-        let page = api.engine.scan(prefix.clone(), after, PAGE_NAMES).await?;
+        let page = api.engine.scan(Space::MAIN, prefix.clone(), after, PAGE_NAMES).await?;
         let not_zero = page.counters.into_iter().filter(|(_, reading)| reading.value != 0);
         deltas.extend(not_zero.map(|(id, _)| nothing_of(id)));
         after = page.next;

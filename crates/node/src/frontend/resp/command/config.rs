@@ -7,6 +7,7 @@ use super::super::pass::{Flow, Outcome, Pass, is};
 use super::super::server::{KEEPALIVE, Server};
 use crate::engine::Durability;
 use std::collections::BTreeMap;
+use tally_core::database::DATABASES;
 use tally_core::limits;
 
 pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -42,7 +43,7 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
         ("appendfsync", appendfsync(options.durability).to_owned()),
         ("appendonly", appendonly.to_owned()),
         ("bind", server.address.ip().to_string()),
-        ("databases", "1".to_owned()),
+        ("databases", DATABASES.to_string()),
         ("maxclients", options.clients_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),

@@ -12,9 +12,13 @@ use super::{Command, Keys, REDIS_VERSION, by_name};
 use crate::clock;
 use crate::engine::Durability;
 use std::fmt::Write;
+use tally_core::database::DATABASES;
+use tally_core::op::Answer;
 
 /// A section of `INFO` and what it says.
 type Section = (&'static str, fn(&Server, &mut String));
+
+const KEYSPACE: &str = "Keyspace";
 
 const SECTIONS: [Section; 7] = [
     ("Server", server_section),
@@ -23,30 +27,39 @@ const SECTIONS: [Section; 7] = [
     ("Persistence", persistence_section),
     ("Stats", stats_section),
     ("Replication", replication_section),
-    ("Keyspace", keyspace_section),
+    (KEYSPACE, |_, _| {}),
 ];
 
+macro_rules! lines {
+    ($out:expr, $($name:literal: $value:expr),+ $(,)?) => {{ $( let _ = write!($out, "{}:{}\r\n", $name, $value); )+ }};
+}
+
 pub fn info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    if !pass.is_settled() {
-        return Ok(Flow::Settle);
-    }
     let all =
         args.len() == 1 || args.from(1).any(|word| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|name| is(word, name)));
     let mut text = String::new();
+    let mut with_keyspace = false;
     for (name, write) in SECTIONS {
         if all || args.from(1).any(|word| is(word, name)) {
             let gap = if text.is_empty() { "" } else { "\r\n" };
             // Writing to a string cannot fail, here and below.
             let _ = write!(text, "{gap}# {name}\r\n");
             write(pass.server, &mut text);
+            with_keyspace |= name == KEYSPACE;
         }
     }
-    pass.replies.say(|reply| reply.verbatim(&text));
+    // Its section is the last, and true of the place where the command stands among others.
+    let databases = if with_keyspace { DATABASES } else { 0 };
+    (0..databases).for_each(|database| pass.pending.size(database as u8));
+    pass.replies.expect_made(databases, move |reply, sizes| {
+        for (database, size) in sizes.iter().enumerate() {
+            if let Answer::Value(keys @ 1..) = size {
+                let _ = write!(text, "db{database}:keys={keys},avg_ttl=0\r\n");
+            }
+        }
+        reply.verbatim(&text);
+    });
     Ok(Flow::Next)
-}
-
-macro_rules! lines {
-    ($out:expr, $($name:literal: $value:expr),+ $(,)?) => {{ $( let _ = write!($out, "{}:{}\r\n", $name, $value); )+ }};
 }
 
 fn server_section(server: &Server, out: &mut String) {
@@ -103,13 +116,6 @@ fn stats_section(server: &Server, out: &mut String) {
 
 fn replication_section(_: &Server, out: &mut String) {
     lines!(out, "role": "master", "connected_slaves": 0);
-}
-
-fn keyspace_section(server: &Server, out: &mut String) {
-    let keys = server.local.engine().len();
-    if keys > 0 {
-        lines!(out, "db0": format_args!("keys={keys},avg_ttl=0"));
-    }
 }
 
 fn resident_bytes() -> Option<u64> {

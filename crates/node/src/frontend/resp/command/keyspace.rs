@@ -5,7 +5,10 @@ use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::Intent;
+use super::super::unit::Touched;
 use super::super::walk::Walk;
+use std::collections::BTreeSet;
+use tally_core::database::Space;
 use tally_core::limits;
 
 pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -27,36 +30,87 @@ pub fn type_of(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn dbsize(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    if !pass.is_settled() {
-        return Ok(Flow::Settle);
-    }
-    let len = pass.server.local.engine().len();
-    pass.replies.say(|reply| reply.integer(i64::try_from(len).unwrap_or(i64::MAX)));
+    pass.pending.size(pass.client.database.get());
+    pass.replies.expect(Shape::Integer);
     Ok(Flow::Next)
 }
 
 pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    match args.from(1).collect::<Vec<_>>()[..] {
-        [] => {}
-        [word] if is(word, "ASYNC") || is(word, "SYNC") => {}
-        _ => return Err(fault::SYNTAX),
-    }
-    if !pass.declarations.is_empty() {
-        return Err(Fault::of(
-            "ERR this would clear declared counters, and that takes a correction each: delete ad-hoc counters with DEL",
-        ));
-    }
-    pass.tell_flush();
+    check_flush(args)?;
+    refuse_if_declared(pass)?;
+    pass.tell_flush("all counters");
     pass.pending.flush();
     pass.replies.expect(Shape::Ok);
     Ok(Flow::Next)
 }
 
-pub fn keys(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    Ok(Flow::Walk(Box::new(Walk::keys(args.get(1))?)))
+pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    check_flush(args)?;
+    match pass.client.database.get() {
+        0 => return flush_main(pass),
+        database => {
+            pass.tell_flush("a database");
+            let space = pass.server.local.draw_space();
+            pass.spaces[usize::from(database)] = space;
+            if let Some(unit) = &mut pass.unit {
+                unit.fresh.push(space);
+            }
+            pass.pending.flush_database(database, space);
+        }
+    }
+    pass.replies.expect(Shape::Ok);
+    Ok(Flow::Next)
 }
 
-pub fn scan(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+/// Database 0 is all there is, as a rule, and then everything is flushed. Otherwise its counters are deleted one by one.
+fn flush_main(pass: &mut Pass<'_>) -> Outcome {
+    refuse_if_declared(pass)?;
+    let Some(unit) = &mut pass.unit else { return Ok(Flow::Alone) };
+    let touched = Touched::by(pass.pending, Space::MAIN);
+    if !touched.elsewhere && pass.server.local.look(|state| state.databases.only_main()) {
+        unit.only_main = true;
+        pass.tell_flush("a database");
+        pass.pending.flush();
+        pass.replies.expect(Shape::Ok);
+        return Ok(Flow::Next);
+    }
+    let fetched = match unit.next_fetched() {
+        None => return Ok(Flow::Fetch(Box::new(Walk::all(Space::MAIN)))),
+        Some(fetched) => fetched.as_ref().map_err(Fault::clone)?,
+    };
+    pass.tell_flush("a database");
+    let mut ids: BTreeSet<Vec<u8>> = touched.keys.into_keys().collect();
+    ids.extend(fetched.keys.iter().cloned());
+    for key in &ids {
+        let id = Space::MAIN.id(key);
+        pass.pending.delete(pass.server.hasher.key(&id), &id);
+    }
+    pass.replies.expect_made(ids.len(), |reply, _| reply.simple("OK"));
+    Ok(Flow::Next)
+}
+
+fn check_flush(args: Args<'_>) -> Result<(), Fault> {
+    match args.from(1).collect::<Vec<_>>()[..] {
+        [] => Ok(()),
+        [word] if is(word, "ASYNC") || is(word, "SYNC") => Ok(()),
+        _ => Err(fault::SYNTAX),
+    }
+}
+
+fn refuse_if_declared(pass: &Pass<'_>) -> Result<(), Fault> {
+    match pass.declarations.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::of(
+            "ERR this would clear declared counters, and that takes a correction each: delete ad-hoc counters with DEL",
+        )),
+    }
+}
+
+pub fn keys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    pass.walk(Walk::keys(pass.space(), args.get(1))?)
+}
+
+pub fn scan(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let cursor = cursor(args.get(1))?;
     let (mut pattern, mut count, mut of_our_type) = (&b"*"[..], limits::RESP_SCAN_COUNT, true);
     let mut words = args.from(2);
@@ -71,7 +125,7 @@ pub fn scan(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
             _ => return Err(fault::SYNTAX),
         }
     }
-    Ok(Flow::Walk(Box::new(Walk::scan(cursor, pattern, count, of_our_type)?)))
+    pass.walk(Walk::scan(pass.space(), cursor, pattern, count, of_our_type)?)
 }
 
 /// Reads a cursor as C's `strtoul` does, which Redis uses: no digits at all are a zero.

@@ -7,7 +7,9 @@ use super::super::integer::parse_i64;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::REDIS_VERSION;
+use super::transaction::unwatch_all;
 use crate::clock;
+use tally_core::database::DATABASES;
 use tally_core::limits;
 
 const WRONG_PASSWORD: Fault = Fault::of("WRONGPASS invalid username-password pair or user is disabled.");
@@ -34,7 +36,9 @@ pub fn quit(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
 pub fn select(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let index = i32::try_from(integer(args.get(1))?)
         .map_err(|_| Fault::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
-    if index == 0 { pass.ok() } else { Err(Fault::of("ERR DB index is out of range")) }
+    let database = u8::try_from(index).ok().filter(|&index| usize::from(index) < DATABASES);
+    pass.client.database.set(database.ok_or(Fault::of("ERR DB index is out of range"))?);
+    pass.ok()
 }
 
 pub fn auth(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -66,10 +70,6 @@ fn authenticate(pass: &mut Pass<'_>, user: &[u8], password: &[u8]) -> Result<(),
 }
 
 pub fn hello(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    // It changes how replies are written, so those before it are written first.
-    if !pass.is_settled() {
-        return Ok(Flow::Settle);
-    }
     let protocol = if args.len() > 1 { Some(version(args.get(1))?) } else { None };
     let mut words = args.from(2);
     while let Some(word) = words.next() {
@@ -87,7 +87,7 @@ pub fn hello(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
     }
-    speak(pass, protocol.unwrap_or(pass.client.protocol.get()));
+    pass.speak(protocol.unwrap_or(pass.client.protocol.get()));
     introduce(pass);
     Ok(Flow::Next)
 }
@@ -99,13 +99,6 @@ fn version(argument: &[u8]) -> Result<Protocol, Fault> {
         Some(_) => Err(Fault::of("NOPROTO unsupported protocol version")),
         None => Err(Fault::of("ERR Protocol version is not an integer or out of range")),
     }
-}
-
-/// Only while everything is settled: it holds for all that is pending.
-fn speak(pass: &mut Pass<'_>, protocol: Protocol) {
-    debug_assert!(pass.is_settled());
-    pass.client.protocol.set(protocol);
-    pass.replies.protocol = protocol;
 }
 
 fn introduce(pass: &mut Pass<'_>) {
@@ -130,10 +123,10 @@ fn introduce(pass: &mut Pass<'_>) {
 }
 
 pub fn reset(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    if !pass.is_settled() {
-        return Ok(Flow::Settle);
-    }
-    speak(pass, Protocol::Resp2);
+    pass.client.transaction.take();
+    unwatch_all(pass);
+    pass.client.database.set(0);
+    pass.speak(Protocol::Resp2);
     pass.set_hearing(Hearing::All);
     pass.client.name.borrow_mut().clear();
     pass.client.evictable.set(true);
@@ -242,9 +235,6 @@ pub fn client_reply(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         skip if is(skip, "SKIP") => Hearing::SkipNext,
         _ => return Err(fault::SYNTAX),
     };
-    if !pass.is_settled() {
-        return Ok(Flow::Settle);
-    }
     pass.set_hearing(hearing);
     if hearing == Hearing::All { pass.ok() } else { Ok(Flow::Next) }
 }

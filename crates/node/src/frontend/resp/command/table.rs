@@ -1,14 +1,14 @@
 //! Everything that is known about each command. The frequent ones come first.
 
 use super::Keys::{All, First};
-use super::{Command, config, counter, expiry, help, info, keyspace, session};
+use super::{Command, config, counter, expiry, help, info, keyspace, session, transaction};
 
 const READ: super::Keys = First { flags: "RO access", note: "" };
 const ADD: super::Keys = First { flags: "RW access update", note: "" };
 const EXPIRE: super::Keys = First { flags: "RW update", note: "" };
 const NO_AUTH: &str = "noscript loading stale fast no_auth allow_busy";
 
-pub static COMMANDS: [Command; 38] = [
+pub static COMMANDS: [Command; 43] = [
     Command::new("incr", 2, counter::incr)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
@@ -109,7 +109,7 @@ pub static COMMANDS: [Command; 38] = [
     Command::new("scan", -2, keyspace::scan)
         .flags("readonly", "@keyspace @read @slow")
         .tips("nondeterministic_output request_policy:special")
-        .about("generic", "Walks through the names of all counters in steps"),
+        .about("generic", "Walks through the names of the counters of the selected database in steps"),
     Command::new("keys", 2, keyspace::keys)
         .flags("readonly", "@keyspace @read @slow @dangerous")
         .tips("request_policy:all_shards nondeterministic_output_order")
@@ -117,15 +117,35 @@ pub static COMMANDS: [Command; 38] = [
     Command::new("dbsize", 1, keyspace::dbsize)
         .flags("readonly fast", "@keyspace @read @fast")
         .tips("request_policy:all_shards response_policy:agg_sum")
-        .about("server", "Answers how many counters there are"),
+        .about("server", "Answers how many counters the selected database has"),
     Command::new("flushall", -1, keyspace::flush)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes all counters; refused where some are declared"),
-    Command::new("flushdb", -1, keyspace::flush)
+        .about("server", "Deletes the counters of all databases; refused where some are declared"),
+    Command::new("flushdb", -1, keyspace::flush_database)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes all counters; refused where some are declared"),
+        .about("server", "Deletes the counters of the selected database; refused where some are declared"),
+    Command::new("multi", 1, transaction::multi)
+        .flags("noscript loading stale fast allow_busy", "@fast @transaction")
+        .about("transactions", "Begins a transaction: from here on commands are queued")
+        .at_once(),
+    Command::new("exec", 1, transaction::exec)
+        .flags("noscript loading stale skip_slowlog", "@slow @transaction")
+        .about("transactions", "Carries out the queued commands as one")
+        .at_once(),
+    Command::new("discard", 1, transaction::discard)
+        .flags("noscript loading stale fast allow_busy", "@fast @transaction")
+        .about("transactions", "Forgets the queued commands")
+        .at_once(),
+    Command::new("watch", -2, transaction::watch)
+        .flags("noscript loading stale fast allow_busy", "@fast @transaction")
+        .keys(All { flags: "RO" })
+        .about("transactions", "Lets the next EXEC do nothing if one of the counters has changed by then")
+        .at_once(),
+    Command::new("unwatch", 1, transaction::unwatch)
+        .flags("noscript loading stale fast allow_busy", "@fast @transaction")
+        .about("transactions", "Forgets what is watched"),
     Command::new("ping", -1, session::ping)
         .flags("fast", "@fast @connection")
         .tips("request_policy:all_shards response_policy:all_succeeded")
@@ -135,10 +155,11 @@ pub static COMMANDS: [Command; 38] = [
         .about("connection", "Answers what it was told"),
     Command::new("quit", -1, session::quit)
         .flags(NO_AUTH, "@fast @connection")
-        .about("connection", "Closes the connection"),
+        .about("connection", "Closes the connection")
+        .at_once(),
     Command::new("select", 2, session::select)
         .flags("loading stale fast", "@fast @connection")
-        .about("connection", "Chooses the database; there is one, number 0"),
+        .about("connection", "Chooses the database, 0 to 15"),
     Command::new("auth", -2, session::auth)
         .flags(NO_AUTH, "@fast @connection")
         .about("connection", "Tells the server the password"),
@@ -147,7 +168,8 @@ pub static COMMANDS: [Command; 38] = [
         .about("connection", "Chooses the version of the protocol and introduces both sides"),
     Command::new("reset", 1, session::reset)
         .flags(NO_AUTH, "@fast @connection")
-        .about("connection", "Makes the connection like a new one"),
+        .about("connection", "Makes the connection like a new one")
+        .at_once(),
     Command::new("client", -2, help::none)
         .flags("", "@slow")
         .about("connection", "What the server knows about its connections")
