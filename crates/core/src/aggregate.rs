@@ -117,6 +117,7 @@ impl State {
 
     fn declare(&mut self, declarations: Declarations) {
         self.contracts.declare(&declarations);
+        let declarations = declarations.with_removed(self.contracts.removed());
         self.stager = Stager::new(Arc::new(declarations), self.hasher);
     }
 

@@ -6,23 +6,27 @@
 //! ([`Declarations::resolve`]), what is counter number n ([`Declarations::counter`]), and may these declarations follow
 //! earlier ones ([`Declarations::check_change`]).
 
+mod change;
 mod declare;
 pub mod duration;
+mod error;
 mod meaning;
 mod resolve;
 mod schema;
 mod settings;
 mod stage;
+mod syntax;
 mod yaml;
 
 use hashbrown::HashMap;
 
+pub use change::{Changes, listed};
+pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
 pub use resolve::{IdError, Target};
 pub use schema::schema;
 pub use settings::{Clocks, Dedup, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
-pub use yaml::ConfigError;
 
 /// What a counter promises. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +59,21 @@ impl Mode {
     }
 }
 
-/// What a rule does with an event's delta.
+/// What a rule does with an event's delta. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    Increment,
-    Decrement,
+    Increment = 0,
+    Decrement = 1,
 }
 
 impl Direction {
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Increment => "increment",
+            Direction::Decrement => "decrement",
+        }
+    }
+
     /// The change that `delta` makes; `None` if it does not fit into 64 bits.
     #[inline]
     pub fn apply(self, delta: i64) -> Option<i64> {
@@ -125,13 +136,17 @@ pub struct Declarations {
     counters: Vec<Counter>,
     idempotency: Idempotency,
     clocks: Clocks,
+    /// Counters that were declared once and are not any more. Their numbers are behind those of the declared ones.
+    removed: Vec<Counter>,
     by_name: HashMap<Box<[u8]>, u16>,
+    /// By the types of events that fed them.
+    removed_by_event_type: HashMap<Box<str>, Vec<u16>>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
 }
 
 impl Declarations {
     /// Reads a configuration. Its version is 0 until [`Self::with_version`] says otherwise.
-    pub fn parse(yaml: &str) -> Result<Declarations, ConfigError> {
+    pub fn parse(yaml: &str) -> Result<Declarations, ConfigErrors> {
         let configuration = declare::configuration(yaml)?;
         let mut declarations = Declarations {
             yaml: yaml.into(),
@@ -154,6 +169,20 @@ impl Declarations {
         self.counters.push(counter);
     }
 
+    /// The same declarations beside counters that were declared before and are not any more: their names stay theirs.
+    pub fn with_removed<'n>(mut self, removed: impl Iterator<Item = (&'n str, &'n Meaning)>) -> Declarations {
+        for (name, meaning) in removed {
+            let index = u16::try_from(self.counters.len() + self.removed.len());
+            let index = index.expect("NAMES_EVER_MAX is below 2^16");
+            self.by_name.insert(name.as_bytes().into(), index);
+            for rule in &meaning.rules {
+                self.removed_by_event_type.entry(rule.on.clone()).or_default().push(index);
+            }
+            self.removed.push(meaning.counter(name));
+        }
+        self
+    }
+
     /// The same declarations under the version that the log knows them by.
     pub fn with_version(mut self, version: u64) -> Declarations {
         self.version = version;
@@ -169,8 +198,15 @@ impl Declarations {
         &self.yaml
     }
 
+    /// Whether there is no declared counter and never was one.
     pub fn is_empty(&self) -> bool {
-        self.counters.is_empty()
+        self.by_name.is_empty()
+    }
+
+    /// Whether the text says nothing at all.
+    pub fn is_blank(&self) -> bool {
+        let says_nothing = |line: &str| line.is_empty() || line.starts_with('#') || line == "---";
+        self.yaml.lines().all(|line| says_nothing(line.trim()))
     }
 
     /// In the order of the file.
@@ -188,7 +224,19 @@ impl Declarations {
 
     /// Counter `index`, as operations and [`Target::Declared`] name it.
     pub fn counter(&self, index: u16) -> &Counter {
-        &self.counters[usize::from(index)]
+        let index = usize::from(index);
+        self.counters.get(index).unwrap_or_else(|| &self.removed[index - self.counters.len()])
+    }
+
+    /// Whether counter `index` was declared once and is not any more: it can be read and corrected, and counts nothing.
+    pub fn is_removed(&self, index: u16) -> bool {
+        usize::from(index) >= self.counters.len()
+    }
+
+    /// The counters that events of a type fed when they were still declared.
+    pub fn removed_listeners(&self, event_type: &str) -> impl Iterator<Item = &Counter> {
+        let indices = self.removed_by_event_type.get(event_type).into_iter().flatten();
+        indices.map(|index| self.counter(*index))
     }
 
     pub fn find(&self, name: &[u8]) -> Option<u16> {

@@ -236,6 +236,12 @@ pub const LATENESS_RUN_MS_MAX: u64 = 7 * 86_400_000;
 pub const IDEMPOTENCY_KEEP_MS_MIN: u64 = 1_000;
 pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;
 
+/// Errors of a configuration that are told in one run.
+pub const CONFIG_ERRORS_MAX: usize = 20;
+
+/// Counters that were ever declared in a data directory, those that are not any more included.
+pub const NAMES_EVER_MAX: usize = 32_768;
+
 /// `idempotency.maxKeys`.
 pub const IDEMPOTENCY_KEYS_MAX: u64 = 1_000_000_000;
 

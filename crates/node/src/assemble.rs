@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tally_core::counter::{ConfigError, Declarations};
+use tally_core::counter::{ConfigErrors, Declarations};
 use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
 use tally_core::position::Position;
 use tally_storage::log::LogHandle;
@@ -55,6 +55,8 @@ pub struct Options {
     pub clock: Clock,
     /// Start whatever the clock says: somebody has looked at it.
     pub accept_clock: bool,
+    /// Counters that the configuration may do without although they are declared.
+    pub remove: Vec<String>,
     pub watch_access: http::Access,
 }
 
@@ -77,6 +79,7 @@ impl Options {
             http_options: http::Options::default(),
             clock: Clock::system(),
             accept_clock: false,
+            remove: Vec::new(),
             watch_access: http::Access::default(),
         }
     }
@@ -85,7 +88,7 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("{0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     #[error("{0}")]
     DataDir(#[from] DataDirError),
     #[error("--memory is {given}: Tally needs at least {} MiB", MEMORY_BYTES_MIN >> 20)]
@@ -281,6 +284,7 @@ fn open_engine(
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         clock: options.clock.clone(),
         accept_clock: options.accept_clock,
+        remove: options.remove.clone(),
         ..EngineOptions::default()
     };
     let hasher = data_dir.identity.hasher();

@@ -6,7 +6,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
-use tally_core::counter::{Counter, Declarations, Dedup, Direction, Field, Lateness, Mode, Rule, schema};
+use tally_core::counter::{
+    ConfigError, ConfigErrors, Counter, Declarations, Dedup, Direction, Field, Lateness, Mode, Rule, schema,
+};
 use tally_core::limits::CONFIG_BYTES_MAX;
 
 /// Check a configuration file without starting a server
@@ -35,6 +37,7 @@ pub fn run(args: CheckArgs, out: &mut Output) -> Result<()> {
         return out.text(schema());
     };
     let declarations = parse(&file, &read(&file)?)?;
+    refuse_blank(&file, &declarations)?;
     match args.json {
         true => out.json(&as_json(&file, &declarations)),
         false => print(&file, &declarations, out),
@@ -94,15 +97,54 @@ pub fn read(file: &Path) -> Result<String> {
 
 /// Understands a configuration, or says where it cannot.
 pub fn parse(file: &Path, yaml: &str) -> Result<Declarations> {
-    Declarations::parse(yaml).map_err(|error| {
-        let place = match error.line {
-            0 => file.display().to_string(),
-            line => format!("{}:{line}:{}", file.display(), error.column),
-        };
-        Failure::new(format!("{place}: the configuration is not valid"))
-            .why(error)
-            .remedy("Correct the line and run tally check again.")
-    })
+    Declarations::parse(yaml).map_err(|errors| wrong(file, &errors))
+}
+
+/// Refuses a file in which nothing stands: somebody has named the wrong one.
+pub fn refuse_blank(file: &Path, declarations: &Declarations) -> Result<()> {
+    if !declarations.is_blank() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: the configuration is empty", file.display()))
+        .why("it says nothing, and a node without declared counters would ignore all events")
+        .remedy("Name the right file, or write counters: [] if this is meant."))
+}
+
+/// What is wrong with a configuration, all of it.
+pub fn wrong(file: &Path, errors: &ConfigErrors) -> Failure {
+    let place = |error: &ConfigError| match error.line {
+        0 => file.display().to_string(),
+        line => format!("{}:{line}:{}", file.display(), error.column),
+    };
+    if let [error] = &errors.shown[..] {
+        let why = [Some(error.message.clone()), error.snippet().map(|snippet| indented(&snippet, 4))];
+        return Failure::new(format!("{}: the configuration is not valid", place(error)))
+            .why(why.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+            .remedy(sentence(&error.fix));
+    }
+    let count = errors.shown.len() + errors.more;
+    let mut text = format!("{}: the configuration has {count} errors", file.display());
+    for error in &errors.shown {
+        text.push_str(&format!("\n  {}: {}", place(error), error.message));
+        text.extend(error.snippet().map(|snippet| format!("\n{}", indented(&snippet, 4))));
+        text.push_str(&format!("\n    fix: {}", sentence(&error.fix)));
+    }
+    if errors.more > 0 {
+        text.push_str(&format!("\n  and {} more", errors.more));
+    }
+    Failure::new(text)
+}
+
+fn indented(text: &str, by: usize) -> String {
+    text.lines().map(|line| format!("{:by$}{line}", "")).collect::<Vec<_>>().join("\n")
+}
+
+/// With a capital letter and a full stop, unless it ends in something of the kind.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    let stop = if text.ends_with(['?', '.', '"', ']', '}']) { "" } else { "." };
+    format!("{first}{}{stop}", letters.as_str())
 }
 
 fn describe(counter: &Counter) -> String {

@@ -51,7 +51,7 @@ pub fn run(args: DemoArgs) -> Result<()> {
         memory_bytes: MEMORY_BYTES_MIN,
         ..Options::new(directory.path())
     };
-    let node = serve::start(options)?;
+    let node = serve::start(options, None)?;
     let signals = Signals::catch()?;
     print_what_to_try(&node);
     let traffic = node.http_addr().map(|address| Traffic::start(address, args.events)).transpose();

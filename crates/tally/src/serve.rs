@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::fs::Mode;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
@@ -40,6 +40,9 @@ pub struct ServeArgs {
     /// Where everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
+    /// Counters that the configuration no longer declares, on purpose; their names stay theirs
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
+    remove: Vec<String>,
     /// Where to listen for HTTP
     #[arg(long, value_name = "ADDR", default_value = HTTP, value_parser = address::listening)]
     http: SocketAddr,
@@ -80,12 +83,12 @@ pub struct ServeArgs {
 pub fn run(args: ServeArgs) -> Result<()> {
     let config = args.config.as_deref().map(check::read).transpose()?;
     if let (Some(file), Some(yaml)) = (&args.config, &config) {
-        check::parse(file, yaml)?;
+        check::refuse_blank(file, &check::parse(file, yaml)?)?;
     }
     let options = options(&args, config)?;
     say_what_is_chosen(&args, &options);
     let guards = Guards::of(&options);
-    let node = start(options)?;
+    let node = start(options, args.config.as_deref())?;
     let signals = Signals::catch()?;
     say_what_is_there(&node, guards);
     signals.wait();
@@ -93,11 +96,11 @@ pub fn run(args: ServeArgs) -> Result<()> {
 }
 
 /// Starts a node, or says to a person why not.
-pub fn start(options: Options) -> Result<Node> {
+pub fn start(options: Options, config: Option<&Path>) -> Result<Node> {
     // What is counted is nobody else's business, whoever makes the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let data = options.data_dir.display().to_string();
-    Node::start(options).map_err(|error| explain(error, &data))
+    Node::start(options).map_err(|error| explain(error, &data, config.unwrap_or(Path::new("the configuration"))))
 }
 
 /// Ends a node in order.
@@ -130,6 +133,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
         accept_clock: args.accept_clock,
+        remove: args.remove.clone(),
         resp_options: RespOptions { password: args.access.password()?, ..RespOptions::default() },
         http_options: http::Options { access: args.access.http(args.http)?, ..http::Options::default() },
         watch_access: args.metrics.map(access::watch).unwrap_or_default(),
@@ -193,6 +197,9 @@ fn say_what_is_there(node: &Node, guards: Guards) {
     let found = node.recovered();
     let Guards { has_token, has_password } = guards;
     say(&format!("  found       {} counters, {} log records replayed", found.counters, found.replayed_records));
+    if let Some(changes) = &found.changes {
+        say(&format!("  declared    {changes}"));
+    }
     if let Some(address) = node.http_addr() {
         let guard = if has_token { "asks for a token" } else { "no token" };
         say(&format!("  HTTP        http://{address}  {guard} (what it offers: http://{address}/docs)"));
@@ -237,7 +244,7 @@ fn describe(durability: Durability) -> String {
     }
 }
 
-fn explain(error: StartError, data: &str) -> Failure {
+fn explain(error: StartError, data: &str, config: &Path) -> Failure {
     let failure = Failure::new("Tally cannot start");
     match error {
         StartError::DataDir(DataDirError::InUse(path)) => {
@@ -251,6 +258,19 @@ fn explain(error: StartError, data: &str) -> Failure {
         StartError::Listen { address, error } => failure
             .why(format!("it cannot listen on {address}: {error}"))
             .remedy("Stop what listens there, or choose other addresses with --http, --resp and --metrics."),
+        StartError::Recovery(RecoveryError::Config(errors)) | StartError::Config(errors) => {
+            check::wrong(config, &errors)
+        }
+        StartError::Recovery(RecoveryError::Removed(names)) => {
+            let fix = format!(
+                "Name the right file with --config. To remove them, start with --remove {}; nothing is deleted.",
+                names.join(",")
+            );
+            failure.why(RecoveryError::Removed(names)).remedy(fix)
+        }
+        StartError::Recovery(error @ RecoveryError::NotRemoved { .. }) => {
+            failure.why(error).remedy("Name only counters that the configuration no longer declares.")
+        }
         StartError::Recovery(RecoveryError::Clock(error)) => failure.why(error).remedy(
             "Set the clock. If it is right, start with --accept-clock: time goes on from the later of the two.",
         ),

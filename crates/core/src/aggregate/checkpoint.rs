@@ -16,7 +16,7 @@ use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 
-/// The first version had no sums of counters, and nothing behind the number of audited rows.
+/// The first version had no rules in meanings, no sums of counters, and nothing behind the number of audited rows.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 impl State {
@@ -164,7 +164,7 @@ fn put_kept(out: &mut Vec<u8>, (name, kept): &(&str, &Kept)) {
 
 fn take_kept(bytes: &mut &[u8], version: u8) -> Result<(Box<str>, Kept), DecodeError> {
     let name = take_str(bytes)?.into();
-    let (meaning, received) = (Meaning::decode(bytes)?, take_varint(bytes)?);
+    let (meaning, received) = (Meaning::decode(bytes, version >= 2)?, take_varint(bytes)?);
     let boxes = Boxes::decode(take_bytes(bytes)?)?;
     let watermark_ms = take_signed(bytes)?;
     let has_sums = version >= 2 && take_byte(bytes)? != 0;

@@ -102,13 +102,14 @@ impl Contracts {
             self.retired.insert(contract.name, contract.kept);
         }
         for counter in declarations.counters() {
-            let kept = self.retired.remove(&counter.name).unwrap_or_else(|| Kept {
+            let mut kept = self.retired.remove(&counter.name).unwrap_or_else(|| Kept {
                 meaning: counter.meaning(),
                 received: 0,
                 boxes: Boxes::default(),
                 watermark_ms: i64::MIN,
                 sums: Some(Sums::default()),
             });
+            kept.meaning.learn(&counter.rules);
             let memory = counter.dedup.as_ref().map(|dedup| self.resting.wake(&counter.name, dedup));
             let (name, mode, lateness) = (counter.name.clone(), counter.mode, counter.lateness);
             self.active.push(Contract { name, mode, lateness, memory, kept });
@@ -153,6 +154,11 @@ impl Contracts {
             let of = rejected.iter().filter(|(of, _)| *of == name).flat_map(|(_, entries)| entries);
             memory.dedup.resume_rejected(of.copied());
         }
+    }
+
+    /// What every counter meant that was declared once and is not any more.
+    pub(super) fn removed(&self) -> impl Iterator<Item = (&str, &Meaning)> {
+        self.retired.iter().map(|(name, kept)| (&**name, &kept.meaning))
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = (&str, &Kept)> {

@@ -1,7 +1,7 @@
 //! From the records of the log back to operations, and to what the state remembers of repeats.
 
 use super::{Batch, State};
-use crate::counter::{ConfigError, Mode};
+use crate::counter::{ConfigErrors, Mode};
 use crate::ledger::{Correction, Proposal, Row};
 use crate::op::{Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record};
@@ -19,7 +19,7 @@ pub enum ReplayError {
     #[error("a record of the log cannot be read: {0}")]
     Record(#[from] DecodeError),
     #[error("the log has a configuration that this version of Tally does not accept: {0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     #[error("the log has a configuration in the middle of a batch")]
     MisplacedConfig,
 }
@@ -85,7 +85,9 @@ impl State {
     }
 
     fn addition(&self, kind: OpKind, name: &[u8], delta: i64, record: u32) -> Op {
-        let counter = self.declarations().index_of(name).unwrap_or(Op::AD_HOC);
+        let declarations = self.declarations();
+        let counter = declarations.index_of(name).filter(|index| !declarations.is_removed(*index));
+        let counter = counter.unwrap_or(Op::AD_HOC);
         Op { cell: self.hasher.key(name), arg: delta, record, counter, kind }
     }
 

@@ -3,7 +3,7 @@
 //! The memory of repeats ([`crate::dedup`]) is not part of a checkpoint: a start rebuilds it from the last two windows of
 //! the log. This says where they begin, so that the log is kept from there.
 
-use crate::counter::{ConfigError, Declarations};
+use crate::counter::{ConfigErrors, Declarations};
 use std::collections::VecDeque;
 
 /// How far apart in log time two marks are, at least.
@@ -25,7 +25,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub fn declarations(&self) -> Result<Declarations, ConfigError> {
+    pub fn declarations(&self) -> Result<Declarations, ConfigErrors> {
         Ok(Declarations::parse(&self.yaml)?.with_version(self.version))
     }
 }

@@ -1,11 +1,14 @@
 //! From the YAML tree to counters, refusing by name and place whatever cannot be meant or cannot be kept.
+//!
+//! An error does not end the reading: it is kept ([`Source::keep`]) and what stands beside it is looked at, so that one run
+//! tells everything. Only what depends on the broken part is left out.
 
 mod fields;
 mod settings;
 
-use super::schema::{CONFIGURATION, COUNTER};
-use super::yaml::{ConfigError, Item, Node, Source};
-use super::{Clocks, Counter, Direction, Idempotency, Mode, Rule};
+use super::schema::{CONFIGURATION, COUNTER, refused_fields};
+use super::yaml::{Item, Node, Source};
+use super::{Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Mode, Rule};
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX};
 use fields::{Fields, short_text};
 use hashbrown::{HashMap, HashSet};
@@ -18,33 +21,54 @@ pub(super) struct Configuration {
     pub clocks: Clocks,
 }
 
-pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigError> {
-    let source = Source { yaml };
+pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
+    let source = Source::new(yaml);
     let root = source.root()?;
     if matches!(root.value, Node::Nothing) {
         return Ok(Configuration::default());
     }
-    let fields = Fields::of(&source, &CONFIGURATION, &root)?;
-    let (idempotency, clocks) = (settings::keys(&fields)?, settings::clocks(&fields)?);
-    let mut seen = Seen::default();
-    let counters = declared(&source, &fields)?.iter().map(|item| declaration(&source, item, &mut seen));
-    Ok(Configuration { counters: counters.collect::<Result<_, _>>()?, idempotency, clocks })
+    let read = source.keep(Fields::of(&source, &CONFIGURATION, &root)).and_then(|fields| {
+        let (idempotency, clocks) = (settings::keys(&fields), settings::clocks(&fields));
+        let items = source.keep(declared(&source, &fields)).unwrap_or_default();
+        if let Some(one_more) = items.get(COUNTERS_MAX) {
+            let message = format!("more than {COUNTERS_MAX} counters in one configuration");
+            source.report(source.error(one_more, message, "remove some, or count by dimensions"));
+        }
+        let mut seen = Seen::default();
+        let items = items.iter().take(COUNTERS_MAX);
+        let counters = items.filter_map(|item| declaration(&source, item, &mut seen)).collect();
+        Some(Configuration { counters, idempotency: idempotency?, clocks: clocks? })
+    });
+    source.finish()?;
+    Ok(read.expect("whatever is missing is an error that was kept"))
 }
 
-/// An error at a field of the counter of this index, in a text that was parsed before; at the counter itself if it
-/// does not have the field.
-pub(super) fn error_at(yaml: &str, index: usize, field: &str, message: String) -> ConfigError {
-    let source = Source { yaml };
+/// An error at a place of the counter of this index, in a text that was parsed before; at the counter itself if it does not
+/// have the place.
+pub(super) fn error_at(yaml: &str, index: usize, place: Place<'_>, message: String, fix: String) -> ConfigError {
+    let source = Source::new(yaml);
     let found = source.root().and_then(|root| {
         let item = &declared(&source, &Fields::of(&source, &CONFIGURATION, &root)?)?[index];
         let fields = Fields::of(&source, &COUNTER, item)?;
-        Ok(source.error(fields.get(field).unwrap_or(item), message))
+        let at = match place {
+            Place::Field(field) => fields.get(field),
+            Place::Op(rule) => fields.groups("rules")?.get(rule).and_then(|rule| rule.get("op")),
+        };
+        Ok(source.error(at.unwrap_or(item), message, fix))
     });
     found.unwrap_or_else(|error| error)
 }
 
+/// Where in a counter something stands.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    Field(&'a str),
+    /// The op of the rule of this index.
+    Op(usize),
+}
+
 fn declared<'n>(source: &Source<'_>, fields: &Fields<'n>) -> Result<&'n [Item], ConfigError> {
-    fields.get("counters").map_or(Ok(&[]), |item| source.list("\"counters\"", item))
+    fields.get("counters").map_or(Ok(&[]), |item| source.list("counters", item, COUNTER.example))
 }
 
 /// What must not repeat, or not repeat too often, across counters.
@@ -55,55 +79,75 @@ struct Seen {
     listeners: HashMap<String, usize>,
 }
 
-fn declaration(source: &Source<'_>, item: &Item, seen: &mut Seen) -> Result<Counter, ConfigError> {
-    if seen.names.len() == COUNTERS_MAX {
-        return Err(source.error(item, format!("more than {COUNTERS_MAX} counters in one configuration")));
+fn declaration(source: &Source<'_>, item: &Item, seen: &mut Seen) -> Option<Counter> {
+    let fields = source.keep(Fields::of(source, &COUNTER, item))?;
+    let name = source.keep(fields.required("counterName").and_then(|item| name(source, item, seen)));
+    let mode = source.keep(mode(&fields));
+    let rules = rules(&fields, seen);
+    let dimensions = source.keep(fields.names("dimensions"));
+    let description = fields.get("description").map(|item| source.text("description", item)).transpose();
+    let description = source.keep(description);
+    let floor_at_zero = source.keep(fields.flag("floorAtZero"));
+    let Some(mode) = mode else {
+        // What is in the other groups may well be right for the mode that was meant.
+        return None;
+    };
+    settings::check_mode(&fields, mode);
+    // A field that the mode has no use for is wrong whatever it says.
+    let is_refused = |field: &str| refused_fields(mode).iter().any(|(refused, _)| *refused == field);
+    if let (Some(name), Some(rules)) = (name, &rules)
+        && rules.is_empty()
+    {
+        source.keep(check_fed(&fields, name, mode));
     }
-    let fields = Fields::of(source, &COUNTER, item)?;
-    let name = name(source, fields.required("counterName")?, seen)?;
-    let mode = mode(&fields)?;
-    settings::check_mode(&fields, mode)?;
-    settings::event_id(&fields)?;
-    let rules = rules(&fields, seen)?;
-    if rules.is_empty() && !mode.takes_direct_writes() {
-        let message = format!(
-            "counter {name:?} would never count: a {} counter is fed by events only; \
-             add rules such as [{{on: video.viewed, op: increment}}]",
-            mode.name()
-        );
-        return Err(source.error(fields.get("rules").unwrap_or(item), message));
-    }
-    let description = fields.get("description").map(|item| source.text("description", item)).transpose()?;
-    Ok(Counter {
-        name: name.into(),
+    let event_id = is_refused("idempotency") || settings::event_id(&fields);
+    let dedup = settings::dedup(&fields, mode);
+    let entity = if is_refused("entity") { Some([].into()) } else { source.keep(settings::entity(&fields)) };
+    let lateness = if is_refused("lateness") { Some(None) } else { settings::lateness(&fields, rules.as_deref()) };
+    let durability = source.keep(settings::durability(&fields, mode));
+    event_id.then_some(())?;
+    Some(Counter {
+        name: name?.into(),
         mode,
-        dimensions: fields.names("dimensions")?.into_iter().map(|(_, name)| name.into()).collect(),
-        description: description.map(Into::into),
-        dedup: settings::dedup(&fields, mode)?,
-        entity: settings::entity(&fields)?,
-        floor_at_zero: fields.flag("floorAtZero")?,
-        lateness: settings::lateness(&fields, &rules)?,
-        durability: settings::durability(&fields, mode)?,
-        rules,
+        dimensions: dimensions?.into_iter().map(|(_, name)| name.into()).collect(),
+        description: description?.map(Into::into),
+        dedup: dedup?,
+        entity: entity?,
+        floor_at_zero: floor_at_zero?,
+        lateness: lateness?,
+        durability: durability?,
+        rules: rules?,
     })
+}
+
+/// A counter that only events feed needs some.
+fn check_fed(fields: &Fields<'_>, name: &str, mode: Mode) -> Result<(), ConfigError> {
+    if mode.takes_direct_writes() {
+        return Ok(());
+    }
+    let mode = mode.name();
+    let message = format!("counter {name:?} would never count: a {mode} counter is fed by events only");
+    let fix = "add rules such as [{on: video.viewed, op: increment}]";
+    Err(fields.source.error(fields.get("rules").unwrap_or(fields.item), message, fix))
 }
 
 /// The name of a counter. It stands before the first `:` of an id, and patterns use `*`.
 fn name<'n>(source: &Source<'_>, item: &'n Item, seen: &mut Seen) -> Result<&'n str, ConfigError> {
     let name = short_text(source, "counterName", item)?;
-    let bad = name.chars().find(|c| matches!(c, ':' | '%' | '*') || c.is_whitespace() || c.is_control());
-    if let Some(bad) = bad {
+    let is_bad = |c: &char| matches!(c, ':' | '%' | '*') || c.is_whitespace() || c.is_control();
+    if let Some(bad) = name.chars().find(is_bad) {
         let message = format!(
             "{name:?} cannot be the name of a counter because of {bad:?}: \
              a name has no ':', '%', '*', white space or control characters"
         );
-        return Err(source.error(item, message));
+        let cleaned: String = name.chars().map(|c| if is_bad(&c) { '_' } else { c }).collect();
+        return Err(source.error(item, message, format!("call it {cleaned}, for example")));
     }
     match seen.names.insert(name.to_owned(), item.referenced.line()) {
         None => Ok(name),
         Some(line) => {
-            let message = format!("counter {name:?} is already declared in line {line}; rename one of them");
-            Err(source.error(item, message))
+            let message = format!("counter {name:?} is already declared in line {line}");
+            Err(source.error(item, message, "rename one of them"))
         }
     }
 }
@@ -114,30 +158,53 @@ fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
     Ok(Mode::ALL.into_iter().find(|mode| Some(mode.name()) == word).expect("the table has the modes there are"))
 }
 
-fn rules(counter: &Fields<'_>, seen: &mut Seen) -> Result<Vec<Rule>, ConfigError> {
-    let mut rules = Vec::new();
+/// `None` if one of them is wrong.
+fn rules(counter: &Fields<'_>, seen: &mut Seen) -> Option<Vec<Rule>> {
+    let source = counter.source;
+    let before = source.kept();
     let mut types = HashSet::new();
-    for fields in counter.groups("rules")? {
-        let source = fields.source;
-        let item = fields.required("on")?;
-        let on = short_text(source, "\"on\"", item)?;
-        if !types.insert(on) {
-            let message =
-                format!("this counter already has a rule on {on:?}; an event counts once per counter, so remove one");
-            return Err(source.error(item, message));
-        }
-        let listeners = seen.listeners.entry_ref(on).or_default();
-        *listeners += 1;
-        if *listeners > ENTRIES_PER_EVENT_MAX {
-            let message = format!("more than {ENTRIES_PER_EVENT_MAX} counters listen to {on:?}; split the event type");
-            return Err(source.error(item, message));
-        }
-        rules.push(Rule { on: on.into(), op: direction(&fields)? });
-    }
-    Ok(rules)
+    let groups = source.keep(counter.groups("rules"))?;
+    let rules = groups.iter().filter_map(|fields| {
+        let on = source.keep(on(fields, &mut types, seen));
+        let op = source.keep(direction(fields));
+        Some(Rule { on: on?.into(), op: op? })
+    });
+    let rules = rules.collect();
+    (source.kept() == before).then_some(rules)
 }
 
+fn on<'n>(rule: &Fields<'n>, types: &mut HashSet<&'n str>, seen: &mut Seen) -> Result<&'n str, ConfigError> {
+    let (source, item) = (rule.source, rule.required("on")?);
+    let on = short_text(source, "\"on\"", item)?;
+    if !types.insert(on) {
+        let message = format!("this counter already has a rule on {on:?}; an event counts once per counter");
+        return Err(source.error(item, message, "remove one of the two"));
+    }
+    let listeners = seen.listeners.entry_ref(on).or_default();
+    *listeners += 1;
+    if *listeners > ENTRIES_PER_EVENT_MAX {
+        let message = format!("more than {ENTRIES_PER_EVENT_MAX} counters listen to {on:?}");
+        return Err(source.error(item, message, "split the event type"));
+    }
+    Ok(on)
+}
+
+/// What people write who mean one of the two words.
+const INCREMENTS: [&str; 8] = ["+", "+1", "1", "inc", "incr", "add", "plus", "up"];
+const DECREMENTS: [&str; 8] = ["-", "-1", "dec", "decr", "sub", "subtract", "minus", "down"];
+
 fn direction(rule: &Fields<'_>) -> Result<Direction, ConfigError> {
-    rule.required("op")?;
+    let item = rule.required("op")?;
+    let written = match &item.value {
+        Node::Text(text) => text.clone(),
+        _ => rule.source.written(item),
+    };
+    let meant = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(&written));
+    for (words, op) in [(INCREMENTS, "increment"), (DECREMENTS, "decrement")] {
+        if meant(&words) {
+            let message = format!("{written:?} is not an op: by how much an event counts is its own \"delta\"");
+            return Err(rule.source.error(item, message, format!("write op: {op}")));
+        }
+    }
     Ok(if rule.word("op")? == Some("decrement") { Direction::Decrement } else { Direction::Increment })
 }

@@ -19,6 +19,17 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     Some(number.parse().unwrap_or(u64::MAX).saturating_mul(unit_ms))
 }
 
+/// How to write what was nearly a duration: `60 sec`, `1Min`.
+pub(super) fn meant(text: &str) -> Option<String> {
+    const NAMES: [(&str, &str); 5] =
+        [("ms", "milliseconds"), ("s", "seconds"), ("m", "minutes"), ("h", "hours"), ("d", "days")];
+    let (number, unit) = text.trim().split_at(text.trim().bytes().take_while(u8::is_ascii_digit).count());
+    let unit = unit.trim().to_ascii_lowercase();
+    let is_meant = |name: &str| unit.len() > 1 && name.starts_with(&unit) || unit == "hrs" && name == "hours";
+    let (short, _) = NAMES.into_iter().find(|(short, name)| unit == *short || is_meant(name))?;
+    parse(&format!("{number}{short}")).map(|_| format!("{number}{short}"))
+}
+
 /// The shortest way to write it.
 pub fn shown(ms: u64) -> String {
     let (unit, unit_ms) = UNITS
@@ -76,6 +87,18 @@ mod tests {
     fn about_how_long_it_is_takes_two_units() {
         for (ms, text) in [(0, "0s"), (90_000, "1m 30s"), (86_400_000, "1d"), (176_461_001, "2d 1h"), (999, "999ms")] {
             assert_eq!(rough(ms), text);
+        }
+    }
+
+    #[test]
+    fn what_was_nearly_a_duration_is_understood_for_the_error() {
+        for (text, written) in
+            [("60 s", "60s"), ("60sec", "60s"), ("5 Min", "5m"), ("2hrs", "2h"), ("1 day", "1d"), ("1H", "1h")]
+        {
+            assert_eq!(meant(text).as_deref(), Some(written), "{text}");
+        }
+        for text in ["soon", "1.5h", "", "s", "1w", "1h30m"] {
+            assert_eq!(meant(text), None, "{text}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! What the numbers of a counter mean, remembered so that a later configuration cannot change it behind their back.
 //!
-//! Mode, key and entity decide what was added to a number. They are kept by name, also of counters that are no longer
+//! Mode, key and entity decide what was added to a number, and for money also which events are added and which
+//! subtracted. They are kept by name, also of counters that are no longer
 //! declared, and new declarations are held against them. The bytes are [`Meaning::encode`]'s: varints and texts as in
 //! records.
 
-use super::{ConfigError, Counter, Declarations, Field, Mode, declare};
-use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX};
+use super::declare::{self, Place};
+use super::{ConfigError, ConfigErrors, Counter, Declarations, Direction, Field, Mode, Rule};
+use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX, NAMES_EVER_MAX};
 use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_str, take_varint};
 use std::collections::BTreeMap;
 
@@ -14,10 +16,12 @@ pub struct Meaning {
     pub mode: Mode,
     pub dimensions: Box<[Box<str>]>,
     pub entity: Box<[Field]>,
+    /// The events that ever fed it, and how they did last.
+    pub rules: Vec<Rule>,
 }
 
 impl Meaning {
-    /// The mode's number, the dimensions, the fields of the entity; the two lists with their length before them.
+    /// The mode's number, the dimensions, the fields of the entity, the rules; each list with its length before it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.mode as u8);
         put_varint(out, self.dimensions.len() as u64);
@@ -28,19 +32,69 @@ impl Meaning {
         for field in &self.entity {
             put_field(out, field);
         }
+        put_varint(out, self.rules.len() as u64);
+        for rule in &self.rules {
+            put_bytes(out, rule.on.as_bytes());
+            out.push(rule.op as u8);
+        }
     }
 
-    /// Decodes the meaning at the front of `bytes` and moves past it.
-    pub fn decode(bytes: &mut &[u8]) -> Result<Meaning, DecodeError> {
+    /// Decodes the meaning at the front of `bytes` and moves past it. Without rules, it is as it was written once.
+    pub fn decode(bytes: &mut &[u8], has_rules: bool) -> Result<Meaning, DecodeError> {
         let mode = take_mode(bytes)?;
         let dimensions = take_length(bytes, "dimensions", KEY_DIMENSIONS_MAX)?;
         let dimensions = (0..dimensions).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
         let entity = take_length(bytes, "entity", IDENTITY_FIELDS_MAX)?;
         let entity = (0..entity).map(|_| take_field(bytes)).collect::<Result<_, _>>()?;
-        Ok(Meaning { mode, dimensions, entity })
+        let rules = if has_rules { take_varint(bytes)? } else { 0 };
+        let rules = (0..rules).map(|_| take_rule(bytes)).collect::<Result<_, _>>()?;
+        Ok(Meaning { mode, dimensions, entity, rules })
     }
 
-    /// The first part that `other` has different: the field's name, and how each of the two is written.
+    /// Takes note of the events that feed the counter now.
+    pub fn learn(&mut self, rules: &[Rule]) {
+        for rule in rules {
+            match self.rules.iter_mut().find(|known| known.on == rule.on) {
+                Some(known) => known.op = rule.op,
+                None => self.rules.push(rule.clone()),
+            }
+        }
+    }
+
+    /// A counter of this meaning that counts nothing any more.
+    pub(super) fn counter(&self, name: &str) -> Counter {
+        Counter {
+            name: name.into(),
+            mode: self.mode,
+            dimensions: self.dimensions.clone(),
+            rules: self.rules.clone(),
+            description: None,
+            dedup: None,
+            entity: self.entity.clone(),
+            floor_at_zero: false,
+            lateness: None,
+            durability: None,
+        }
+    }
+
+    /// The first part that `other` has different.
+    fn change_to(&self, other: &Meaning) -> Option<Change> {
+        if let Some((field, was, is)) = self.difference(other) {
+            let undo = was.as_ref().map_or(format!("remove {field}"), |was| format!("write {was} again"));
+            let shown = |written: Written| written.unwrap_or(format!("no {field}"));
+            let what = format!("was declared with {} and would now have {}", shown(was), shown(is));
+            return Some(Change { place: Place::Field(field), what, undo });
+        }
+        let known = |rule: &Rule| self.rules.iter().find(|known| known.on == rule.on && known.op != rule.op);
+        let (index, is, was) = other.rules.iter().enumerate().find_map(|(index, is)| Some((index, is, known(is)?)))?;
+        let (was, is, on) = (was.op.name(), is.op.name(), &is.on);
+        let what = format!("has counted {on:?} with op: {was} and would now count it with op: {is}");
+        let change = Change { place: Place::Op(index), what, undo: format!("write op: {was} again") };
+        // Which way money goes is part of what it means; elsewhere a rule may be put right.
+        (self.mode == Mode::Persistent).then_some(change)
+    }
+
+    /// The first field that `other` has different: its name, and how each of the two is written.
     fn difference(&self, other: &Meaning) -> Option<(&'static str, Written, Written)> {
         if self.mode != other.mode {
             let written = |mode: Mode| Some(format!("mode: {}", mode.name()));
@@ -55,6 +109,14 @@ impl Meaning {
     }
 }
 
+/// How a meaning would change.
+struct Change {
+    place: Place<'static>,
+    /// As in "counter x *was this and would be that*".
+    what: String,
+    undo: String,
+}
+
 /// A field as it stands in YAML; `None` if it does not stand there.
 type Written = Option<String>;
 
@@ -65,7 +127,12 @@ fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> Writte
 
 impl Counter {
     pub fn meaning(&self) -> Meaning {
-        Meaning { mode: self.mode, dimensions: self.dimensions.clone(), entity: self.entity.clone() }
+        Meaning {
+            mode: self.mode,
+            dimensions: self.dimensions.clone(),
+            entity: self.entity.clone(),
+            rules: self.rules.clone(),
+        }
     }
 }
 
@@ -75,22 +142,23 @@ impl Declarations {
         self.counters().iter().map(|counter| (&*counter.name, counter.meaning()))
     }
 
-    /// Refuses declarations under which the numbers of a known counter would mean something else, at the place where
+    /// Refuses declarations under which the numbers of a known counter would mean something else, at the places where
     /// they say so. A known counter that is not declared any more is no trouble.
-    pub fn check_change(&self, known: &BTreeMap<Box<str>, Meaning>) -> Result<(), ConfigError> {
-        for (index, (name, wanted)) in self.meanings().enumerate() {
-            let Some((field, was, is)) = known.get(name).and_then(|known| known.difference(&wanted)) else { continue };
-            let undo = was.as_ref().map_or(format!("remove {field}"), |was| format!("write {was} again"));
-            let shown = |written: Written| written.unwrap_or(format!("no {field}"));
-            let message = format!(
-                "counter {name:?} was declared with {} and would now have {}, which changes what its numbers mean; \
-                 declare it under another name, or {undo}",
-                shown(was),
-                shown(is)
-            );
-            return Err(declare::error_at(self.yaml(), index, field, message));
+    pub fn check_change(&self, known: &BTreeMap<Box<str>, Meaning>) -> Result<(), ConfigErrors> {
+        let fresh = self.counters().iter().filter(|counter| !known.contains_key(&counter.name)).count();
+        if known.len() + fresh > NAMES_EVER_MAX {
+            let message =
+                format!("more than {NAMES_EVER_MAX} counters would have been declared in this data directory");
+            let fix = "use dimensions instead of more names, or another data directory";
+            return Err(ConfigError::new(self.yaml(), (0, 0), message, fix.to_owned()).into());
         }
-        Ok(())
+        let changed = self.meanings().enumerate().filter_map(|(index, (name, wanted))| {
+            let change = known.get(name)?.change_to(&wanted)?;
+            let message = format!("counter {name:?} {}, which changes what its numbers mean", change.what);
+            let fix = format!("declare it under another name, or {}", change.undo);
+            Some(declare::error_at(self.yaml(), index, change.place, message, fix))
+        });
+        ConfigErrors::of(changed.collect())
     }
 }
 
@@ -126,6 +194,13 @@ fn take_field(bytes: &mut &[u8]) -> Result<Field, DecodeError> {
     })
 }
 
+fn take_rule(bytes: &mut &[u8]) -> Result<Rule, DecodeError> {
+    let on = take_str(bytes)?.into();
+    let value = take_byte(bytes)?;
+    let op = [Direction::Increment, Direction::Decrement].into_iter().find(|op| *op as u8 == value);
+    Ok(Rule { on, op: op.ok_or(DecodeError::BadValue { field: "op", value: value.into() })? })
+}
+
 fn take_mode(bytes: &mut &[u8]) -> Result<Mode, DecodeError> {
     let value = take_byte(bytes)?;
     let mode = Mode::ALL.into_iter().find(|mode| *mode as u8 == value);
@@ -157,8 +232,10 @@ counters:
 
     #[track_caller]
     fn refused(next: &str, (line, column): (u64, u64), message: &str) {
-        let error = Declarations::parse(next).unwrap().check_change(&known(LIKES)).unwrap_err();
-        assert_eq!((error.line, error.column, &*error.message), (line, column, message));
+        let errors = Declarations::parse(next).unwrap().check_change(&known(LIKES)).unwrap_err();
+        let [error] = &errors.shown[..] else { panic!("{errors}") };
+        assert_eq!((error.line, error.column), (line, column));
+        assert_eq!(format!("{}; {}", error.message, error.fix), message);
         assert_eq!(error.text, next.lines().nth(line as usize - 1).unwrap());
     }
 
@@ -207,19 +284,55 @@ counters:
     fn a_part_that_is_gone_is_refused_at_its_counter_and_a_new_one_at_its_place() {
         let other = "  - {counterName: other, mode: simple}\n";
         let moved = LIKES.replace("counters:\n", &format!("counters:\n{other}"));
-        let change = |from: &str, to: &str| Declarations::parse(to).unwrap().check_change(&known(from)).unwrap_err();
+        let change = |from: &str, to: &str| {
+            Declarations::parse(to).unwrap().check_change(&known(from)).unwrap_err().shown.remove(0)
+        };
         for part in ["entity: [user, content]", "dimensions: [content]"] {
             let without = moved.replace(&format!("    {part}\n"), "");
             let field = part.split(':').next().unwrap();
             let gone = change(&moved, &without);
             assert_eq!((gone.line, gone.column), (3, 5));
             assert!(gone.message.contains(&format!("with {part} and would now have no {field},")), "{gone}");
-            assert!(gone.message.ends_with(&format!("or write {part} again")), "{gone}");
+            assert!(gone.fix.ends_with(&format!("or write {part} again")), "{gone}");
             let new = change(&without, &moved);
             assert_eq!(new.text.trim(), part);
             assert!(new.message.contains(&format!("with no {field} and would now have {part},")), "{new}");
-            assert!(new.message.ends_with(&format!("or remove {field}")), "{new}");
+            assert!(new.fix.ends_with(&format!("or remove {field}")), "{new}");
         }
+    }
+
+    #[test]
+    fn which_way_money_goes_is_part_of_what_it_means() {
+        let rules = |mode: &str, first: &str, second: &str| {
+            format!(
+                "counters:\n  - counterName: c\n    mode: {mode}\n    rules: [{{on: a, op: {first}}}, {{on: b, op: {second}}}]\n"
+            )
+        };
+        let money = known(&rules("persistent", "increment", "decrement"));
+        let changed = |yaml: &str| Declarations::parse(yaml).unwrap().check_change(&money);
+        let errors = changed(&rules("persistent", "increment", "increment")).unwrap_err();
+        let [error] = &errors.shown[..] else { panic!("{errors}") };
+        assert_eq!((error.line, error.column), (4, 49));
+        assert_eq!(
+            error.message,
+            "counter \"c\" has counted \"b\" with op: decrement and would now count it with op: increment, \
+             which changes what its numbers mean"
+        );
+        assert_eq!(error.fix, "declare it under another name, or write op: decrement again");
+        let one = "counters: [{counterName: c, mode: persistent, rules: [{on: a, op: increment}]}]";
+        assert_eq!(changed(one), Ok(()), "events may be left out");
+        let simple = known(&rules("simple", "increment", "decrement"));
+        let flipped = Declarations::parse(&rules("simple", "decrement", "increment")).unwrap();
+        assert_eq!(flipped.check_change(&simple), Ok(()));
+    }
+
+    #[test]
+    fn a_rule_that_was_left_out_is_remembered() {
+        let rule = |on: &str, op| Rule { on: on.into(), op };
+        let mut meaning = every_part();
+        meaning.learn(&[rule("f", Direction::Increment), rule("g", Direction::Decrement)]);
+        let learnt = [("e", Direction::Increment), ("f", Direction::Increment), ("g", Direction::Decrement)];
+        assert_eq!(meaning.rules, learnt.map(|(on, op)| rule(on, op)));
     }
 
     fn every_part() -> Meaning {
@@ -227,6 +340,10 @@ counters:
             mode: Mode::Transition,
             dimensions: ["a".into(), "bc".into()].into(),
             entity: [Field::EventId, Field::Session, Field::Seq, Field::Type, Field::Dimension("d".into())].into(),
+            rules: vec![
+                Rule { on: "e".into(), op: Direction::Increment },
+                Rule { on: "f".into(), op: Direction::Decrement },
+            ],
         }
     }
 
@@ -234,7 +351,7 @@ counters:
     fn the_bytes_of_a_meaning_are_pinned() {
         let mut bytes = Vec::new();
         every_part().encode(&mut bytes);
-        assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d");
+        assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d\x02\x01e\x00\x01f\x01");
         let numbers = Mode::ALL.map(|mode| (mode.name(), mode as u8));
         assert_eq!(numbers, [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
     }
@@ -244,15 +361,18 @@ counters:
         let mut bytes = Vec::new();
         every_part().encode(&mut bytes);
         let mut rest = &[&bytes[..], b"rest"].concat()[..];
-        assert_eq!(Meaning::decode(&mut rest), Ok(every_part()));
+        assert_eq!(Meaning::decode(&mut rest, true), Ok(every_part()));
         assert_eq!(rest, b"rest");
         for cut in 0..bytes.len() {
-            assert_eq!(Meaning::decode(&mut &bytes[..cut]), Err(DecodeError::Truncated), "{cut}");
+            assert_eq!(Meaning::decode(&mut &bytes[..cut], true), Err(DecodeError::Truncated), "{cut}");
         }
+        let before_rules = &bytes[..bytes.len() - 7];
+        let without = Meaning { rules: Vec::new(), ..every_part() };
+        assert_eq!(Meaning::decode(&mut &before_rules[..], false), Ok(without), "as it was written once");
         let bad = |field, value| Err(DecodeError::BadValue { field, value });
-        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..]), bad("mode", 4));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..]), bad("dimensions", 17));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..]), bad("entity", 5));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..]), Err(DecodeError::NotUtf8));
+        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..], true), bad("mode", 4));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..], true), bad("dimensions", 17));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..], true), bad("entity", 5));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..], true), Err(DecodeError::NotUtf8));
     }
 }

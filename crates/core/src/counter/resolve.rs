@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// What an id names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A cell of a declared counter, by the canonical form of its id.
+    /// A cell of a declared counter, or of one that was declared once, by the canonical form of its id.
     Declared { counter: u16, id: Cow<'a, [u8]> },
     /// A `simple` counter that nobody declared, by the whole id as it was given.
     AdHoc(&'a [u8]),
@@ -48,7 +48,7 @@ impl Declarations {
         if id.len() > ID_BYTES_MAX {
             return Err(IdError::TooLong { bytes: id.len() });
         }
-        if self.counters.is_empty() {
+        if self.is_empty() {
             return Ok(Target::AdHoc(id));
         }
         let name_len = memchr(SEPARATOR, id).unwrap_or(id.len());

@@ -14,6 +14,8 @@ pub use json::schema;
 pub(super) struct Group {
     /// With its article, for errors.
     pub what: &'static str,
+    /// How one may look.
+    pub example: &'static str,
     pub fields: &'static [Setting],
     /// Designed and not built yet: known, so that nobody takes them for a typing error.
     pub future: &'static [&'static str],
@@ -86,6 +88,7 @@ const fn word(name: &'static str, about: &'static str) -> Word {
 
 pub(super) static CONFIGURATION: Group = Group {
     what: "a configuration",
+    example: "counters: [{counterName: visits, mode: simple}]",
     fields: &[
         optional("counters", Value::Groups(&COUNTER), "The declared counters."),
         optional("idempotency", Value::Group(&KEYS), "How long the keys of idempotent direct writes are known."),
@@ -96,6 +99,7 @@ pub(super) static CONFIGURATION: Group = Group {
 
 pub(super) static COUNTER: Group = Group {
     what: "a counter",
+    example: "{counterName: visits, mode: simple}",
     fields: &[
         required(
             "counterName",
@@ -159,6 +163,7 @@ const DURABILITIES: &[Word] = &[
 
 pub(super) static RULE: Group = Group {
     what: "a rule",
+    example: "{on: video.viewed, op: increment}",
     fields: &[
         required("on", Value::Name, "The type of the events, exactly."),
         required(
@@ -174,6 +179,7 @@ const OPS: &[Word] = &[word("increment", "Adds it."), word("decrement", "Subtrac
 
 pub(super) static DEDUP: Group = Group {
     what: "dedup",
+    example: "dedup: {by: [session, seq], window: 60s}",
     fields: &[
         optional(
             "by",
@@ -195,6 +201,7 @@ pub(super) static DEDUP: Group = Group {
 
 pub(super) static EVENT_ID: Group = Group {
     what: "idempotency",
+    example: "idempotency: {requireEventId: true}",
     fields: &[
         optional("requireEventId", Value::True, "Events need an eventId."),
         optional("scope", Value::Word { words: SCOPES, future: &[] }, "Where an eventId is unique."),
@@ -213,6 +220,7 @@ const fn duration((least_ms, most_ms): (u64, u64), default_ms: u64) -> Value {
 
 pub(super) static LATENESS: Group = Group {
     what: "lateness",
+    example: "lateness: {allowed: 10s, corrected: 2h}",
     fields: &[
         optional(
             "allowed",
@@ -236,6 +244,7 @@ pub(super) static LATENESS: Group = Group {
 
 pub(super) static CLOCKS: Group = Group {
     what: "clocks",
+    example: "clocks: {ahead: 5m}",
     fields: &[optional(
         "ahead",
         duration((0, CLOCK_AHEAD_MS_MAX), Clocks::DEFAULT_AHEAD_MS),
@@ -246,6 +255,7 @@ pub(super) static CLOCKS: Group = Group {
 
 pub(super) static KEYS: Group = Group {
     what: "idempotency",
+    example: "idempotency: {keep: 24h, maxKeys: 10000000}",
     fields: &[
         optional(
             "keep",
@@ -261,32 +271,41 @@ pub(super) static KEYS: Group = Group {
     future: &[],
 };
 
-/// Which fields of a counter its mode has no use for, and what to do instead.
-pub(super) fn refused_fields(mode: Mode) -> &'static [(&'static str, &'static str)] {
-    const NO_ENTITY: (&str, &str) =
-        ("entity", "only a transition counter keeps a state per entity; remove it, or use mode \"transition\"");
+/// A field that a mode has no use for, why, and what to do instead.
+type Refused = (&'static str, (&'static str, &'static str));
+
+/// Which fields of a counter its mode has no use for.
+pub(super) fn refused_fields(mode: Mode) -> &'static [Refused] {
+    const NO_ENTITY: Refused =
+        ("entity", ("only a transition counter keeps a state per entity", "remove it, or use mode \"transition\""));
     match mode {
         Mode::Simple => &[
-            ("dedup", "it adds whatever it is told; use mode \"display\" to count each event of a session once"),
+            ("dedup", ("it adds whatever it is told", "use mode \"display\" to count each event of a session once")),
             NO_ENTITY,
             (
                 "idempotency",
-                "the keys of its direct writes are a setting of the node; write \"idempotency\" beside \"counters\"",
+                (
+                    "the keys of its direct writes are a setting of the node",
+                    "write \"idempotency\" beside \"counters\"",
+                ),
             ),
         ],
         Mode::Display => &[
             NO_ENTITY,
             (
                 "idempotency",
-                "it recognises repeats by \"dedup\"; use that, or mode \"persistent\" for once and forever",
+                ("it recognises repeats by \"dedup\"", "use that, or mode \"persistent\" for once and forever"),
             ),
         ],
         Mode::Transition => &[
-            ("dedup", "the state of its entity makes a repeat change nothing; remove it"),
-            ("idempotency", "the state of its entity makes a repeat change nothing; remove it"),
-            ("lateness", "it is ordered by its own time, and the newest state wins however late it comes; remove it"),
+            ("dedup", ("the state of its entity makes a repeat change nothing", "remove it")),
+            ("idempotency", ("the state of its entity makes a repeat change nothing", "remove it")),
+            (
+                "lateness",
+                ("it is ordered by its own time, and the newest state wins however late it comes", "remove it"),
+            ),
         ],
-        Mode::Persistent => &[("dedup", "each eventId counts once, forever; remove it"), NO_ENTITY],
+        Mode::Persistent => &[("dedup", ("each eventId counts once, forever", "remove it")), NO_ENTITY],
     }
 }
 

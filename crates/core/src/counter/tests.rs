@@ -1,6 +1,7 @@
 //! What a configuration declares and what it may not; what ids and events mean under it.
 
 mod settings;
+mod wrong;
 
 use super::*;
 use crate::event::Event;
@@ -74,13 +75,12 @@ fn counter(lines: &str) -> String {
 
 #[track_caller]
 fn refused(yaml: &str, (line, column): (u64, u64), message: &str) {
-    let error = Declarations::parse(yaml).unwrap_err();
-    assert!(error.message.contains(message), "{error}");
+    let errors = Declarations::parse(yaml).unwrap_err();
+    let error = errors.shown.iter().find(|error| format!("{}; {}", error.message, error.fix).contains(message));
+    let error = error.unwrap_or_else(|| panic!("{errors}\ndoes not say: {message}"));
     assert_eq!((error.line, error.column), (line, column), "{error}");
-    assert_eq!(
-        error.text,
-        yaml.lines().nth(line as usize - 1).unwrap_or_default().chars().take(160).collect::<String>()
-    );
+    let text: String = yaml.lines().nth(line as usize - 1).unwrap_or_default().chars().take(160).collect();
+    assert_eq!(error.text, text);
 }
 
 const MODES: &str = "use \"simple\", \"display\", \"transition\" or \"persistent\"";
@@ -117,7 +117,8 @@ fn unknown_fields_are_refused_with_the_nearest_known_one() {
 fn impossible_declarations_are_refused() {
     refused(&counter("    mode: display\n"), (2, 5), "counter \"c\" would never count");
     refused(&counter("    mode: display\n    rules: []\n"), (4, 12), "counter \"c\" would never count");
-    refused(&counter("    mode: sample\n"), (3, 11), &format!("\"sample\" is not a mode; {MODES}"));
+    refused(&counter("    mode: money\n"), (3, 11), &format!("\"money\" is not a mode; {MODES}"));
+    refused(&counter("    mode: sample\n"), (3, 11), "\"sample\" is not a mode; did you mean \"simple\"?");
     refused(&counter(""), (2, 5), "a counter needs the field \"mode\"");
     refused("counters: [{mode: simple}]", (1, 12), "a counter needs the field \"counterName\"");
     refused(
@@ -178,12 +179,12 @@ fn bounds_are_kept() {
 
     let listening = many(ENTRIES_PER_EVENT_MAX + 1).replace("simple}", "simple, rules: [{on: a, op: increment}]}");
     let error = Declarations::parse(&listening).unwrap_err();
-    assert!(error.message.contains("more than 256 counters listen to \"a\""), "{error}");
+    assert!(error.to_string().contains("more than 256 counters listen to \"a\""), "{error}");
 
     let dimensions: Vec<String> = (0..=KEY_DIMENSIONS_MAX).map(|n| format!("d{n:02}")).collect();
     let yaml = counter(&format!("    mode: simple\n    dimensions: [{}]", dimensions.join(", ")));
     refused(&yaml, (4, 18 + 5 * KEY_DIMENSIONS_MAX as u64), "\"dimensions\" has at most 16 names; this is one more");
-    assert!(Declarations::parse(&" ".repeat(5 * 1024 * 1024)).unwrap_err().message.contains("4194304 is the most"));
+    assert!(Declarations::parse(&" ".repeat(5 * 1024 * 1024)).unwrap_err().to_string().contains("4194304 is the most"));
 }
 
 #[test]
@@ -191,9 +192,9 @@ fn broken_yaml_is_shown_where_it_breaks() {
     let error = Declarations::parse("counters:\n  - counterName: [a\n").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "line 2, column 18: unclosed bracket '['\n  2 |   - counterName: [a\n    |                  ^"
+        "line 2, column 18: this '[' is never closed\n  2 |   - counterName: [a\n    |                  ^\n  fix: write a ']' where it ends"
     );
-    refused(&counter("    counterName: b\n"), (3, 5), "duplicate mapping key: counterName");
+    refused(&counter("    counterName: b\n"), (3, 5), "\"counterName\" stands here for the second time");
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                 d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
     assert!(Declarations::parse(bomb).is_err());

@@ -1,50 +1,13 @@
 //! YAML as a tree in which everything knows where it stands, and the errors that say so.
 
+use super::error::{ConfigError, ConfigErrors};
+use super::syntax;
 use crate::event::excerpt;
 use crate::limits::CONFIG_BYTES_MAX;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
+use std::cell::RefCell;
 use std::fmt;
-
-/// What is wrong with a configuration, where, and how to mend it. The name of the file is the caller's to add.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// From 1; 0 if the trouble has no place.
-    pub line: u64,
-    /// From 1, in characters.
-    pub column: u64,
-    pub message: String,
-    /// The line as it was written.
-    pub text: String,
-}
-
-/// Longest excerpt of a line in an error, in characters.
-const LINE_CHARS_MAX: usize = 160;
-
-impl ConfigError {
-    fn new(yaml: &str, at: Location, message: String) -> ConfigError {
-        let line = usize::try_from(at.line()).unwrap_or(0).checked_sub(1).and_then(|above| yaml.lines().nth(above));
-        let text = line.unwrap_or_default().chars().take(LINE_CHARS_MAX).collect();
-        ConfigError { line: at.line(), column: at.column(), message, text }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            return f.write_str(&self.message);
-        }
-        write!(f, "line {}, column {}: {}", self.line, self.column, self.message)?;
-        let number = self.line.to_string();
-        let indent = (self.column as usize).saturating_sub(1);
-        if indent < LINE_CHARS_MAX {
-            write!(f, "\n  {number} | {}\n  {:width$} | {:indent$}^", self.text, "", "", width = number.len())?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// A value of the configuration and its place.
 pub(super) type Item = Spanned<Node>;
@@ -65,56 +28,105 @@ pub(super) enum Node {
 /// The text of a configuration together with the means to complain about it.
 pub(super) struct Source<'a> {
     pub yaml: &'a str,
+    errors: RefCell<Vec<ConfigError>>,
 }
 
-impl Source<'_> {
-    /// An error at a place.
-    pub fn error<T>(&self, at: &Spanned<T>, message: impl Into<String>) -> ConfigError {
-        ConfigError::new(self.yaml, at.referenced, message.into())
+impl<'a> Source<'a> {
+    pub fn new(yaml: &'a str) -> Source<'a> {
+        Source { yaml, errors: RefCell::default() }
+    }
+
+    /// An error at a place, and what to do about it.
+    pub fn error<T>(&self, at: &Spanned<T>, message: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+        ConfigError::new(self.yaml, (at.referenced.line(), at.referenced.column()), message.into(), fix.into())
+    }
+
+    /// Keeps an error for the end.
+    pub fn report(&self, error: ConfigError) {
+        self.errors.borrow_mut().push(error);
+    }
+
+    /// Keeps an error, if it is one, for the end, so that what stands beside it is looked at, too.
+    pub fn keep<T>(&self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|error| self.report(error)).ok()
+    }
+
+    /// How many errors were kept so far.
+    pub fn kept(&self) -> usize {
+        self.errors.borrow().len()
+    }
+
+    /// All that was kept, in the order of the file.
+    pub fn finish(self) -> Result<(), ConfigErrors> {
+        ConfigErrors::of(self.errors.into_inner())
     }
 
     /// The whole document as a tree.
     pub fn root(&self) -> Result<Item, ConfigError> {
         if self.yaml.len() > CONFIG_BYTES_MAX {
             let message = format!("the configuration has {} bytes; {CONFIG_BYTES_MAX} is the most", self.yaml.len());
-            return Err(ConfigError::new(self.yaml, Location::UNKNOWN, message));
+            return Err(ConfigError::new(
+                self.yaml,
+                (0, 0),
+                message,
+                "name the configuration, not a file of data".into(),
+            ));
         }
         // `on` and `no` are words here, not booleans.
         let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
         serde_saphyr::from_str_with_options(self.yaml, options).map_err(|error| {
             let at = error.location().unwrap_or(Location::UNKNOWN);
-            let message = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            // The place is ours to tell.
-            let place = format!(" at line {}, column {}", at.line(), at.column());
-            ConfigError::new(self.yaml, at, message.trim_end_matches(&place).to_owned())
+            syntax::explain(self.yaml, (at.line(), at.column()), &error)
         })
     }
 
     pub fn text<'n>(&self, field: &str, item: &'n Item) -> Result<&'n str, ConfigError> {
-        match &item.value {
-            Node::Text(text) => Ok(text),
-            scalar @ (Node::Flag(_) | Node::Number(_)) => {
-                let kind = scalar.kind();
-                Err(self.error(item, format!("{field} must be text, not {kind}; put it in double quotes")))
-            }
-            other => Err(self.error(item, format!("{field} must be text, not {}", other.kind()))),
-        }
+        let Node::Text(text) = &item.value else {
+            let (kind, written) = (item.value.kind(), self.written(item));
+            let fix = match item.value {
+                Node::Flag(_) | Node::Number(_) => format!("put it in double quotes: \"{written}\""),
+                Node::Nothing => "write a value behind the ':'".to_owned(),
+                _ => "write one word, or text in double quotes".to_owned(),
+            };
+            return Err(self.error(item, format!("{field} must be text, not {kind}"), fix));
+        };
+        Ok(text)
     }
 
-    /// The items of a list; a field without a value is an empty one.
-    pub fn list<'n>(&self, field: &str, item: &'n Item) -> Result<&'n [Item], ConfigError> {
-        match &item.value {
-            Node::List(items) => Ok(items),
-            Node::Nothing => Ok(&[]),
-            other => Err(self.error(item, format!("{field} must be a list, not {}", other.kind()))),
-        }
+    /// The items of a list; a field without a value is an empty one. `example` is how an item may look.
+    pub fn list<'n>(&self, field: &str, item: &'n Item, example: &str) -> Result<&'n [Item], ConfigError> {
+        let example = match &item.value {
+            Node::List(items) => return Ok(items),
+            Node::Nothing => return Ok(&[]),
+            Node::Text(text) if !text.is_empty() && !text.contains(['\n', ',']) => text,
+            _ => example,
+        };
+        let what = format!("{field:?} must be a list, not {}", item.value.kind());
+        let fix = match item.value {
+            Node::Map(_) => format!("put a dash before each, as in \"- {example}\""),
+            _ => format!("write {field}: [{example}]"),
+        };
+        Err(self.error(item, what, fix))
     }
 
-    pub fn map<'n>(&self, what: &str, item: &'n Item) -> Result<&'n [(Key, Item)], ConfigError> {
+    pub fn map<'n>(&self, what: &str, item: &'n Item, example: &str) -> Result<&'n [(Key, Item)], ConfigError> {
         match &item.value {
             Node::Map(fields) => Ok(fields),
-            other => Err(self.error(item, format!("{what} must have named fields, not be {}", other.kind()))),
+            other => {
+                let message = format!("{what} must have named fields, not be {}", other.kind());
+                Err(self.error(item, message, format!("write it as in {example}")))
+            }
         }
+    }
+
+    /// A scalar as it stands in the text.
+    pub fn written(&self, item: &Item) -> String {
+        let (Node::Flag(_) | Node::Number(_)) = item.value else { return item.value.shown() };
+        let line = usize::try_from(item.referenced.line()).unwrap_or(0).checked_sub(1);
+        let line = line.and_then(|above| self.yaml.lines().nth(above)).unwrap_or_default();
+        let rest = line.chars().skip(usize::try_from(item.referenced.column()).unwrap_or(0).saturating_sub(1));
+        let written: String = rest.take_while(|c| !c.is_whitespace() && !matches!(c, ',' | ']' | '}' | '#')).collect();
+        if written.is_empty() { item.value.shown() } else { excerpt(&written) }
     }
 }
 
@@ -129,7 +141,7 @@ impl Node {
         }
     }
 
-    fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Node::Text(_) => "text",
             Node::List(_) => "a list",

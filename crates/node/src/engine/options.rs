@@ -58,6 +58,8 @@ pub struct EngineOptions {
     pub busy_after: Duration,
     /// When a checkpoint that failed is tried again.
     pub checkpoint_retry: Duration,
+    /// Counters that the configuration may do without although they are declared.
+    pub remove: Vec<String>,
 }
 
 impl Default for EngineOptions {
@@ -74,6 +76,7 @@ impl Default for EngineOptions {
             accept_clock: false,
             busy_after: Duration::from_secs(5),
             checkpoint_retry: Duration::from_secs(5),
+            remove: Vec::new(),
         }
     }
 }

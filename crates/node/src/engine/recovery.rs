@@ -7,15 +7,17 @@ use super::thread::EngineThread;
 use super::writer::Writer;
 use super::{EngineOptions, checkpoint};
 use crate::clock::ClockError;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
-use tally_core::counter::{ConfigError, Declarations};
+use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
+use tally_core::nearest::nearest;
 use tally_core::op::{Answer, Op, Stamp, Submission};
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle, LogReader};
@@ -41,7 +43,11 @@ pub enum RecoveryError {
     #[error("the checkpoint cannot be read: {0}")]
     Checkpoint(ReplayError),
     #[error("{0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
+    #[error("the configuration no longer declares {}, which this data directory counts", listed(.0))]
+    Removed(Vec<String>),
+    #[error("--remove names {name}, and {what}")]
+    NotRemoved { name: String, what: String },
     #[error("{0}")]
     Clock(#[from] ClockError),
     #[error("a thread of the engine cannot be started: {0}")]
@@ -56,6 +62,8 @@ pub struct Recovered {
     pub counters: u64,
     pub in_memory: u64,
     pub replayed_records: u64,
+    /// What the configuration has changed; `None` if it was in force already.
+    pub changes: Option<Changes>,
 }
 
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
@@ -94,11 +102,13 @@ pub fn open<L: Log + 'static>(
     let replayed_records = replay(&mut state, &*store, &log, read_from, stored)?;
     options.clock.go_on_from(state.log_time_ms().max(log.log_time_ms()), options.accept_clock)?;
     let cells = state.table.cells();
-    let recovered = Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records };
+    let mut recovered =
+        Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records, changes: None };
     let clock = options.clock.clone();
+    let remove = options.remove.clone();
     let mut thread = start(store, log, state, position, read_from, options)?;
     if let Some(declarations) = declarations {
-        declare(&mut thread.writer, declarations, clock.now_ms())?;
+        recovered.changes = declare(&mut thread.writer, declarations, &remove, clock.now_ms())?;
     }
     Ok((thread, recovered))
 }
@@ -271,14 +281,45 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
     std::thread::Builder::new().name(name.into()).spawn(run)
 }
 
-/// Puts declarations in force unless they are already.
-fn declare<L: Log>(writer: &mut Writer<L>, declarations: Declarations, now_ms: u64) -> Result<(), RecoveryError> {
+/// Puts declarations in force unless they are already. Answers what they change.
+fn declare<L: Log>(
+    writer: &mut Writer<L>,
+    declarations: Declarations,
+    remove: &[String],
+    now_ms: u64,
+) -> Result<Option<Changes>, RecoveryError> {
+    let known = writer.state().contracts.meanings();
+    check_removals(remove, &declarations, &known)?;
     let current = writer.state().declarations();
     if current.yaml() == declarations.yaml() {
-        return Ok(());
+        return Ok(None);
     }
-    declarations.check_change(&writer.state().contracts.meanings())?;
+    declarations.check_change(&known)?;
+    let changes = declarations.changes_since(current);
+    let unnamed: Vec<String> = changes.removed.iter().filter(|name| !remove.contains(name)).cloned().collect();
+    if !unnamed.is_empty() {
+        return Err(RecoveryError::Removed(unnamed));
+    }
     let version = current.version() + 1;
     writer.configure(declarations.with_version(version), now_ms)?;
-    Ok(())
+    tracing::info!(version, "a new configuration is in force: {changes}");
+    Ok(Some(changes))
+}
+
+/// Refuses to remove what the configuration declares, and what never was there. What is gone already may stay named.
+fn check_removals(
+    remove: &[String],
+    declarations: &Declarations,
+    known: &BTreeMap<Box<str>, Meaning>,
+) -> Result<(), RecoveryError> {
+    let wrong = |name: &&String| declarations.find(name.as_bytes()).is_some() || !known.contains_key(name.as_str());
+    let Some(name) = remove.iter().find(wrong) else { return Ok(()) };
+    let what = match declarations.find(name.as_bytes()) {
+        Some(_) => "the configuration declares it".to_owned(),
+        None => match nearest(name, known.keys().map(|name| &**name)) {
+            Some(meant) => format!("there is no such counter; did you mean {meant}?"),
+            None => "there is no such counter".to_owned(),
+        },
+    };
+    Err(RecoveryError::NotRemoved { name: name.clone(), what })
 }

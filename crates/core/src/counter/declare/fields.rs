@@ -1,8 +1,9 @@
 //! The fields of a group as its table describes them: each known, of the right kind and within its bounds.
 
+use crate::counter::ConfigError;
 use crate::counter::duration;
 use crate::counter::schema::{Group, Value, Word};
-use crate::counter::yaml::{ConfigError, Item, Key, Node, Source};
+use crate::counter::yaml::{Item, Key, Node, Source};
 use crate::limits::NAME_BYTES_MAX;
 use crate::nearest::nearest;
 
@@ -14,13 +15,24 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The fields of `item`, all of which the group has.
+    /// The fields of `item`. Those that the group does not have are errors that are kept.
     pub fn of(source: &'n Source<'n>, group: &'static Group, item: &'n Item) -> Result<Fields<'n>, ConfigError> {
-        let fields = source.map(group.what, item)?;
-        match fields.iter().find(|(key, _)| group.setting(&key.value).is_none()) {
-            Some((key, _)) => Err(unknown_field(source, key, group)),
-            None => Ok(Fields { source, item, group, fields }),
-        }
+        let fields = source.map(group.what, item, group.example)?;
+        let fields = Fields { source, item, group, fields };
+        let unknown = fields.unknown().filter(|key| !fields.is_a_missing_one(key));
+        unknown.for_each(|key| source.report(unknown_field(source, key, group)));
+        Ok(fields)
+    }
+
+    /// Fields that the group does not have.
+    fn unknown(&self) -> impl Iterator<Item = &'n Key> {
+        self.fields.iter().map(|(key, _)| key).filter(|key| self.group.setting(&key.value).is_none())
+    }
+
+    /// Whether a field seems to be a misspelt one that is needed and not there; whoever asks for that one is told.
+    fn is_a_missing_one(&self, key: &Key) -> bool {
+        let missing = self.group.fields.iter().filter(|setting| setting.required && self.get(setting.name).is_none());
+        nearest(&key.value, missing.map(|setting| setting.name)).is_some()
     }
 
     /// A group inside this one.
@@ -33,8 +45,8 @@ impl<'n> Fields<'n> {
     pub fn groups(&self, name: &str) -> Result<Vec<Fields<'n>>, ConfigError> {
         let Value::Groups(group) = self.value(name) else { mismatch(name) };
         let Some(item) = self.get(name) else { return Ok(Vec::new()) };
-        let items = self.source.list(&format!("{name:?}"), item)?;
-        items.iter().map(|item| Fields::of(self.source, group, item)).collect()
+        let items = self.source.list(name, item, group.example)?;
+        Ok(items.iter().filter_map(|item| self.source.keep(Fields::of(self.source, group, item))).collect())
     }
 
     pub fn get(&self, name: &str) -> Option<&'n Item> {
@@ -47,8 +59,14 @@ impl<'n> Fields<'n> {
     }
 
     pub fn required(&self, name: &str) -> Result<&'n Item, ConfigError> {
-        self.get(name)
-            .ok_or_else(|| self.source.error(self.item, format!("{} needs the field {name:?}", self.group.what)))
+        let missing = || match self.unknown().find(|key| nearest(&key.value, [name]).is_some()) {
+            Some(misspelt) => unknown_field(self.source, misspelt, self.group),
+            None => {
+                let message = format!("{} needs the field {name:?}", self.group.what);
+                self.source.error(self.item, message, format!("write it as in {}", self.group.example))
+            }
+        };
+        self.get(name).ok_or_else(missing)
     }
 
     pub fn flag(&self, name: &str) -> Result<bool, ConfigError> {
@@ -56,7 +74,13 @@ impl<'n> Fields<'n> {
             None => Ok(false),
             Some((_, Node::Flag(flag))) => Ok(*flag),
             Some((item, other)) => {
-                Err(self.source.error(item, format!("{name} must be true or false, not {}", other.shown())))
+                let fix = match other {
+                    Node::Text(word) if is_one_of(word, &["yes", "on", "true", "y"]) => format!("write {name}: true"),
+                    Node::Text(word) if is_one_of(word, &["no", "off", "false", "n"]) => format!("write {name}: false"),
+                    _ => "write true or false, without quotes".to_owned(),
+                };
+                let message = format!("{name} must be true or false, not {}", self.source.written(item));
+                Err(self.source.error(item, message, fix))
             }
         }
     }
@@ -69,16 +93,18 @@ impl<'n> Fields<'n> {
         if words.iter().any(|word| word.name == text) {
             return Ok(Some(text));
         }
-        let remedy = format!("use {}", listed(words));
-        Err(self.source.error(
-            item,
-            if future.contains(&text) {
-                format!("{name} {text:?} is not available in this version; {remedy}")
-            } else {
-                let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-                format!("{text:?} is not {article} {name}; {remedy}")
-            },
-        ))
+        let message = if future.contains(&text) {
+            format!("{name} {text:?} is not available in this version")
+        } else {
+            let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+            format!("{text:?} is not {article} {name}")
+        };
+        let meant = nearest(text.trim(), words.iter().map(|word| word.name));
+        let fix = match meant.filter(|_| !future.contains(&text)) {
+            Some(word) => format!("did you mean {word:?}?"),
+            None => format!("use {}", listed(words)),
+        };
+        Err(self.source.error(item, message, fix))
     }
 
     pub fn number(&self, name: &str) -> Result<u64, ConfigError> {
@@ -89,8 +115,9 @@ impl<'n> Fields<'n> {
             _ => None,
         };
         number.ok_or_else(|| {
-            let given = item.value.shown();
-            self.source.error(item, format!("{name} must be a whole number from {least} to {most}, not {given}"))
+            let given = self.source.written(item);
+            let message = format!("{name} must be a whole number from {least} to {most}, not {given}");
+            self.source.error(item, message, format!("write {name}: {default}, for example, without quotes"))
         })
     }
 
@@ -98,17 +125,19 @@ impl<'n> Fields<'n> {
     pub fn duration(&self, name: &str) -> Result<u64, ConfigError> {
         let Value::Duration { least_ms, most_ms, default_ms } = *self.value(name) else { mismatch(name) };
         let Some(item) = self.get(name) else { return Ok(default_ms) };
-        let error = |message| Err(self.source.error(item, message));
+        let error = |message, fix| Err(self.source.error(item, message, fix));
         let Some((text, ms)) = (match &item.value {
             Node::Text(text) => duration::parse(text).map(|ms| (text, ms)),
             _ => None,
         }) else {
-            let (given, remedy) = (item.value.shown(), remedy(&item.value));
-            return error(format!("{name} must be a duration, not {given}; write {remedy}"));
+            let (given, remedy) = (self.source.written(item), remedy(&item.value));
+            return error(format!("{name} must be a duration, not {given}"), format!("write {remedy}"));
         };
         if !(least_ms..=most_ms).contains(&ms) {
             let (least, most) = (duration::shown(least_ms), duration::shown(most_ms));
-            return error(format!("{name} is {text}; it must be from {least} to {most}"));
+            let nearest = if ms < least_ms { &least } else { &most };
+            let message = format!("{name} is {text}; it must be from {least} to {most}");
+            return error(message, format!("write {name}: {nearest}, for example"));
         }
         Ok(ms)
     }
@@ -117,18 +146,21 @@ impl<'n> Fields<'n> {
     pub fn names(&self, name: &str) -> Result<Vec<(&'n Item, &'n str)>, ConfigError> {
         let Value::Names { least, most } = *self.value(name) else { mismatch(name) };
         let Some(list) = self.get(name) else { return Ok(Vec::new()) };
-        let items = self.source.list(&format!("{name:?}"), list)?;
+        let example = if name == "by" { "session, seq" } else { "video" };
+        let items = self.source.list(name, list, example)?;
         if items.len() < least {
-            return Err(self.source.error(list, format!("{name:?} is empty; name a field or remove it")));
+            return Err(self.source.error(list, format!("{name:?} is empty"), "name a field or remove it"));
         }
         if let Some(one_more) = items.get(most) {
-            return Err(self.source.error(one_more, format!("{name:?} has at most {most} names; this is one more")));
+            let message = format!("{name:?} has at most {most} names; this is one more");
+            return Err(self.source.error(one_more, message, "remove some"));
         }
         let mut names: Vec<(&Item, &str)> = Vec::with_capacity(items.len());
         for item in items {
             let text = short_text(self.source, &format!("a name in {name:?}"), item)?;
             if names.iter().any(|(_, known)| *known == text) {
-                return Err(self.source.error(item, format!("{text:?} is named twice in {name:?}; remove one")));
+                let message = format!("{text:?} is named twice in {name:?}");
+                return Err(self.source.error(item, message, "remove one"));
             }
             names.push((item, text));
         }
@@ -156,7 +188,8 @@ pub(super) fn short_text<'n>(source: &Source<'_>, field: &str, item: &'n Item) -
     let text = source.text(field, item)?;
     if text.is_empty() || text.len() > NAME_BYTES_MAX {
         let message = format!("{field} has {} bytes; it needs 1 to {NAME_BYTES_MAX}", text.len());
-        return Err(source.error(item, message));
+        let fix = if text.is_empty() { "write a name between the quotes" } else { "write a shorter name" };
+        return Err(source.error(item, message, fix));
     }
     Ok(text)
 }
@@ -165,6 +198,7 @@ pub(super) fn short_text<'n>(source: &Source<'_>, field: &str, item: &'n Item) -
 fn remedy(value: &Node) -> String {
     match value {
         Node::Number(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{number}s"),
+        Node::Text(text) if duration::meant(text).is_some() => duration::meant(text).unwrap_or_default(),
         _ => duration::SHAPE.to_owned(),
     }
 }
@@ -178,18 +212,22 @@ fn listed(words: &[Word]) -> String {
     }
 }
 
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|other| other.eq_ignore_ascii_case(word))
+}
+
 fn unknown_field(source: &Source<'_>, key: &Key, group: &Group) -> ConfigError {
     let name = key.value.as_str();
     if group.future.contains(&name) {
-        return source.error(key, format!("field {name:?} is not available in this version; remove it"));
+        return source.error(key, format!("field {name:?} is not available in this version"), "remove it");
     }
     if name == "delta" {
-        return source.error(key, "\"delta\" is a field of the event, not of the counter; remove it here");
+        return source.error(key, "\"delta\" is a field of the event, not of the counter", "remove it here");
     }
     let known: Vec<&str> = group.fields.iter().map(|setting| setting.name).collect();
-    let hint = match nearest(name, known.iter().chain(group.future).copied()) {
+    let fix = match nearest(name, known.iter().chain(group.future).copied()) {
         Some(field) => format!("did you mean {field:?}?"),
         None => format!("there are: {}", known.join(", ")),
     };
-    source.error(key, format!("{name:?} is not a field of {}; {hint}", group.what))
+    source.error(key, format!("{name:?} is not a field of {}", group.what), fix)
 }

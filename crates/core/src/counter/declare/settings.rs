@@ -2,86 +2,92 @@
 
 use super::fields::Fields;
 use crate::counter::schema::{refused_fields, required_durability};
-use crate::counter::yaml::{ConfigError, Item, Node};
-use crate::counter::{Clocks, Dedup, Durability, Field, Idempotency, Lateness, Mode, Rule, duration};
+use crate::counter::yaml::{Item, Node};
+use crate::counter::{Clocks, ConfigError, Dedup, Durability, Field, Idempotency, Lateness, Mode, Rule, duration};
+use crate::nearest::nearest;
 
 /// Refuses what the mode has no use for.
-pub(super) fn check_mode(fields: &Fields<'_>, mode: Mode) -> Result<(), ConfigError> {
-    for (name, why) in refused_fields(mode) {
+pub(super) fn check_mode(fields: &Fields<'_>, mode: Mode) {
+    for (name, (why, fix)) in refused_fields(mode) {
         if let Some(key) = fields.key(name) {
             let message = format!("{name:?} does not go with mode {:?}: {why}", mode.name());
-            return Err(fields.source.error(key, message));
+            fields.source.report(fields.source.error(key, message, *fix));
         }
     }
-    Ok(())
 }
 
-/// When an event is a duplicate; for `display`, which has a rule even if it says nothing.
-pub(super) fn dedup(counter: &Fields<'_>, mode: Mode) -> Result<Option<Dedup>, ConfigError> {
+/// When an event is a duplicate; for `display`, which has a rule even if it says nothing. `None` if that is wrong.
+pub(super) fn dedup(counter: &Fields<'_>, mode: Mode) -> Option<Option<Dedup>> {
     if mode != Mode::Display {
-        return Ok(None);
+        return Some(None);
     }
+    let source = counter.source;
     match counter.get("dedup") {
-        None => return Ok(Some(Dedup::undeclared())),
-        Some(Item { value: Node::Text(word), .. }) if word == "none" => return Ok(None),
+        None => return Some(Some(Dedup::undeclared())),
+        Some(Item { value: Node::Text(word), .. }) if word == "none" => return Some(None),
         Some(item) if !matches!(item.value, Node::Map(_)) => {
-            let message = format!(
-                "dedup must be none or {{by: [session, seq], window: 60s}}, not {}; write one of them",
-                item.value.shown()
-            );
-            return Err(counter.source.error(item, message));
+            let given = source.written(item);
+            let message = format!("dedup must be none or {{by: [session, seq], window: 60s}}, not {given}");
+            let is_off = matches!(&item.value, Node::Flag(false) | Node::Nothing)
+                || matches!(&item.value, Node::Text(word) if word == "off" || nearest(word, ["none"]).is_some());
+            let fix = if is_off { "write dedup: none" } else { "write one of them" };
+            return source.keep(Err(source.error(item, message, fix)));
         }
         Some(_) => {}
     }
-    counter.group("dedup")?.map(|fields| declared_dedup(&fields)).transpose()
+    let fields = source.keep(counter.group("dedup"))??;
+    let window_ms = source.keep(fields.duration("window"));
+    let declared = source.keep(declared_dedup(&fields));
+    Some(Some(Dedup { window_ms: window_ms?, required: true, ..declared? }))
 }
 
 fn declared_dedup(fields: &Fields<'_>) -> Result<Dedup, ConfigError> {
-    let window_ms = fields.duration("window")?;
-    let Some(list) = fields.get("by") else {
-        return Ok(Dedup { window_ms, required: true, ..Dedup::undeclared() });
-    };
+    let Some(list) = fields.get("by") else { return Ok(Dedup::undeclared()) };
     let mut by: Vec<Field> = fields.names("by")?.into_iter().map(|(_, name)| Field::named(name)).collect();
     let seq = by.contains(&Field::Seq);
     by.retain(|field| *field != Field::Seq);
     if by.is_empty() {
-        let message = "a seq is a number within a session; name what it counts in as well: [session, seq]";
-        return Err(fields.source.error(list, message));
+        let message = "a seq is a number within a session";
+        return Err(fields.source.error(list, message, "name what it counts in as well: [session, seq]"));
     }
-    Ok(Dedup { by: by.into(), seq, window_ms, required: true })
+    Ok(Dedup { by: by.into(), seq, ..Dedup::undeclared() })
 }
 
 pub(super) fn entity(counter: &Fields<'_>) -> Result<Box<[Field]>, ConfigError> {
     let names = counter.names("entity")?;
     if let Some((item, _)) = names.iter().find(|(_, name)| *name == "seq") {
-        let message = "\"seq\" is new with every event, so its state would never change; remove it from \"entity\"";
-        return Err(counter.source.error(item, message));
+        let message = "\"seq\" is new with every event, so its state would never change";
+        return Err(counter.source.error(item, message, "remove it from \"entity\""));
     }
     Ok(names.into_iter().map(|(_, name)| Field::named(name)).collect())
 }
 
-pub(super) fn lateness(counter: &Fields<'_>, rules: &[Rule]) -> Result<Option<Lateness>, ConfigError> {
-    let Some(fields) = counter.group("lateness")? else { return Ok(None) };
-    if rules.is_empty() {
-        let message = "only events have a time of their own to be late by, and this counter has no rules; remove it";
-        return Err(counter.source.error(fields.item, message));
+/// `None` if it is wrong. Without rules nobody knows them.
+pub(super) fn lateness(counter: &Fields<'_>, rules: Option<&[Rule]>) -> Option<Option<Lateness>> {
+    let source = counter.source;
+    let Some(fields) = source.keep(counter.group("lateness"))? else { return Some(None) };
+    if rules.is_some_and(<[Rule]>::is_empty) {
+        let message = "only events have a time of their own to be late by, and this counter has no rules";
+        return source.keep(Err(source.error(fields.item, message, "remove it")));
     }
+    let [allowed_ms, corrected_ms, every_ms, restated_ms] =
+        ["allowed", "corrected", "every", "restated"].map(|name| source.keep(fields.duration(name)));
     let lateness = Lateness {
-        allowed_ms: fields.duration("allowed")?,
-        corrected_ms: fields.duration("corrected")?,
-        every_ms: fields.duration("every")?,
-        restated_ms: fields.duration("restated")?,
+        allowed_ms: allowed_ms?,
+        corrected_ms: corrected_ms?,
+        every_ms: every_ms?,
+        restated_ms: restated_ms?,
     };
     if lateness.allowed_ms > lateness.corrected_ms {
         let message = format!(
-            "allowed is {} and corrected only {}; what is allowed needs no correction, so make corrected the longer one",
+            "allowed is {} and corrected only {}; what is allowed needs no correction",
             duration::shown(lateness.allowed_ms),
             duration::shown(lateness.corrected_ms)
         );
         let place = fields.get("corrected").or(fields.get("allowed")).unwrap_or(fields.item);
-        return Err(fields.source.error(place, message));
+        return source.keep(Err(source.error(place, message, "make corrected the longer one")));
     }
-    Ok(Some(lateness))
+    Some(Some(lateness))
 }
 
 pub(super) fn durability(counter: &Fields<'_>, mode: Mode) -> Result<Option<Durability>, ConfigError> {
@@ -91,52 +97,59 @@ pub(super) fn durability(counter: &Fields<'_>, mode: Mode) -> Result<Option<Dura
     match (needed, counter.get("durability")) {
         (Some(needed), Some(item)) if given != Some(needed) => {
             let message = format!(
-                "durability {word:?} does not go with mode {:?}: it counts money, so an answer means that it is on disk; \
-                 write {} or remove the field",
+                "durability {word:?} does not go with mode {:?}: it counts money, so an answer means that it is on disk",
                 mode.name(),
-                needed.name()
             );
-            Err(counter.source.error(item, message))
+            Err(counter.source.error(item, message, format!("write {} or remove the field", needed.name())))
         }
         _ => Ok(given),
     }
 }
 
-/// Checks what a `persistent` counter says about its event ids; there is only one thing to say.
-pub(super) fn event_id(counter: &Fields<'_>) -> Result<(), ConfigError> {
-    let Some(fields) = counter.group("idempotency")? else { return Ok(()) };
-    if let Some(item) = fields.get("requireEventId")
-        && !fields.flag("requireEventId")?
-    {
-        let message = "requireEventId must be true: without an eventId nobody could tell a repeat from a new event; \
-                       write true or remove the field";
-        return Err(fields.source.error(item, message));
+/// Checks what a `persistent` counter says about its event ids; there is only one thing to say. Answers whether it does.
+pub(super) fn event_id(counter: &Fields<'_>) -> bool {
+    let (source, before) = (counter.source, counter.source.kept());
+    if let Some(Some(fields)) = source.keep(counter.group("idempotency")) {
+        source.keep(require_event_id(&fields));
+        source.keep(scope(&fields));
     }
-    match fields.get("scope") {
-        Some(item) if fields.source.text("scope", item)? != "globalEventId" => {
-            let message = format!(
-                "scope must be globalEventId, not {}: an eventId is claimed once for all counters that it feeds; \
-                 write globalEventId or remove the field",
-                item.value.shown()
-            );
-            Err(fields.source.error(item, message))
+    source.kept() == before
+}
+
+fn require_event_id(fields: &Fields<'_>) -> Result<(), ConfigError> {
+    match fields.get("requireEventId") {
+        Some(item) if !fields.flag("requireEventId")? => {
+            let message = "requireEventId must be true: without an eventId nobody could tell a repeat from a new event";
+            Err(fields.source.error(item, message, "write true or remove the field"))
         }
         _ => Ok(()),
     }
 }
 
-/// What is believed of senders' clocks, for the whole node.
-pub(super) fn clocks(configuration: &Fields<'_>) -> Result<Clocks, ConfigError> {
-    match configuration.group("clocks")? {
-        None => Ok(Clocks::default()),
-        Some(fields) => Ok(Clocks { ahead_ms: fields.duration("ahead")? }),
+fn scope(fields: &Fields<'_>) -> Result<(), ConfigError> {
+    match fields.get("scope") {
+        Some(item) if fields.source.text("scope", item)? != "globalEventId" => {
+            let message = format!(
+                "scope must be globalEventId, not {}: an eventId is claimed once for all counters that it feeds",
+                item.value.shown()
+            );
+            Err(fields.source.error(item, message, "write globalEventId or remove the field"))
+        }
+        _ => Ok(()),
     }
 }
 
-/// The keys of idempotent direct writes, for the whole node.
-pub(super) fn keys(configuration: &Fields<'_>) -> Result<Idempotency, ConfigError> {
-    match configuration.group("idempotency")? {
-        None => Ok(Idempotency::DEFAULT),
-        Some(fields) => Ok(Idempotency { keep_ms: fields.duration("keep")?, keys_max: fields.number("maxKeys")? }),
-    }
+/// What is believed of senders' clocks, for the whole node. `None` if it is wrong.
+pub(super) fn clocks(configuration: &Fields<'_>) -> Option<Clocks> {
+    let source = configuration.source;
+    let Some(fields) = source.keep(configuration.group("clocks"))? else { return Some(Clocks::default()) };
+    Some(Clocks { ahead_ms: source.keep(fields.duration("ahead"))? })
+}
+
+/// The keys of idempotent direct writes, for the whole node. `None` if they are wrong.
+pub(super) fn keys(configuration: &Fields<'_>) -> Option<Idempotency> {
+    let source = configuration.source;
+    let Some(fields) = source.keep(configuration.group("idempotency"))? else { return Some(Idempotency::DEFAULT) };
+    let (keep_ms, keys_max) = (source.keep(fields.duration("keep")), source.keep(fields.number("maxKeys")));
+    Some(Idempotency { keep_ms: keep_ms?, keys_max: keys_max? })
 }

@@ -135,8 +135,14 @@ fn terms(mode: Mode) -> Json {
     let is_mode = vec![("mode", Json::Object(vec![("const", Json::from(mode.name()))]))];
     let mut properties: Object = refused_fields(mode)
         .iter()
-        .map(|(field, why)| {
-            (*field, Json::Object(vec![("not", Json::Object(vec![])), ("description", Json::from(*why))]))
+        .map(|(field, (why, fix))| {
+            (
+                *field,
+                Json::Object(vec![
+                    ("not", Json::Object(vec![])),
+                    ("description", Json::from(&*format!("{why}; {fix}"))),
+                ]),
+            )
         })
         .collect();
     if let Some(durability) = required_durability(mode) {
@@ -173,9 +179,9 @@ mod tests {
 
     /// The fields that the parser says there are when it meets one that there is not, in the place of the `@`.
     fn parsed(yaml: &str) -> Vec<String> {
-        let message = Declarations::parse(&yaml.replace('@', "qqqqqqqqqqqqqqqqq: 1")).unwrap_err().message;
+        let message = Declarations::parse(&yaml.replace('@', "qqqqqqqqqqqqqqqqq: 1")).unwrap_err().to_string();
         let (_, list) = message.split_once("there are: ").expect("the parser lists what there is");
-        let mut names: Vec<String> = list.split(", ").map(str::to_owned).collect();
+        let mut names: Vec<String> = list.lines().next().unwrap_or_default().split(", ").map(str::to_owned).collect();
         names.sort_unstable();
         names
     }
@@ -211,7 +217,7 @@ mod tests {
             for field in names(counter) {
                 let yaml = format!("counters: [{{counterName: c, mode: {}, {field}: 1}}]", mode.name());
                 // A name or a mode a second time is another error.
-                let message = Declarations::parse(&yaml).unwrap_err().message;
+                let message = Declarations::parse(&yaml).unwrap_err().to_string();
                 let refused = message.contains("does not go with mode");
                 assert_eq!(
                     terms["then"]["properties"][field]["not"].is_object(),

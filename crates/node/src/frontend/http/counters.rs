@@ -314,7 +314,15 @@ fn named(api: &Api, id: &str) -> Result<Named, Problem> {
 }
 
 fn check_takes_writes(declarations: &Arc<Declarations>, named: &Named) -> Result<(), Problem> {
-    let Some(counter) = named.declared.map(|index| declarations.counter(index)) else { return Ok(()) };
+    let Some(index) = named.declared else { return Ok(()) };
+    let counter = declarations.counter(index);
+    if declarations.is_removed(index) {
+        let name = &counter.name;
+        let detail = format!(
+            "{name} was removed from the configuration, and its name stays its own; declare it again, or use another name"
+        );
+        return Err(Problem::new(Kind::CounterRemoved, detail).with("id", named.id.as_str()));
+    }
     if counter.mode.takes_direct_writes() {
         return Ok(());
     }

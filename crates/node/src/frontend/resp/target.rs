@@ -44,7 +44,7 @@ pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> 
         Ok(Target::AdHoc(key)) => Ok(ad_hoc(Space::MAIN, key)),
         Ok(Target::Declared { counter: index, id }) => {
             let counter = declarations.counter(index);
-            permit(counter, intent)?;
+            permit(counter, declarations.is_removed(index), intent)?;
             let Counter { floor_at_zero, durability, .. } = *counter;
             Ok(Located { id, counter: index, floor_at_zero, durability })
         }
@@ -65,10 +65,13 @@ fn ad_hoc(space: Space, key: &[u8]) -> Located<'_> {
     Located { id: space.id(key), counter: Op::AD_HOC, floor_at_zero: false, durability: None }
 }
 
-fn permit(counter: &Counter, intent: Intent) -> Result<(), Fault> {
+fn permit(counter: &Counter, is_removed: bool, intent: Intent) -> Result<(), Fault> {
     let name = &counter.name;
     match intent {
         Intent::Read => Ok(()),
+        Intent::Count if is_removed => Err(Fault::from(format!(
+            "ERR counter '{name}' was removed from the configuration, and its name stays its own: declare it again, or use another name"
+        ))),
         Intent::Count if counter.mode.takes_direct_writes() => Ok(()),
         Intent::Count => Err(Fault::from(format!(
             "ERR counter '{name}' is declared as {} and counts events: send them to POST /v1/events",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tally_core::counter::{Declarations, Rejection, Stager};
+use tally_core::counter::{Declarations, Rejection, Stager, listed};
 use tally_core::event::body::Sink;
 use tally_core::event::{Event, EventError};
 use tally_core::id::CellHasher;
@@ -85,11 +85,20 @@ pub struct UnmatchedType {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "video.viewed")]
     pub nearest: Option<String>,
+    /// Counters that listened to it until they were removed from the configuration; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
 
 impl UnmatchedType {
     /// The same for people.
     pub fn says(&self) -> String {
+        if !self.removed.is_empty() {
+            let (removed, event_type) = (listed(&self.removed), &self.r#type);
+            return format!(
+                "no counter listens to events of type {event_type:?} any more: {removed} did until it was removed"
+            );
+        }
         let meant = self.nearest.as_ref().map(|nearest| format!("; did you mean {nearest:?}?")).unwrap_or_default();
         format!("no counter listens to events of type {:?}{meant}", self.r#type)
     }
@@ -241,7 +250,7 @@ impl Batch {
         if let Some(known) = unmatched_types.iter_mut().find(|known| known.r#type == shown) {
             known.events += 1;
         } else if unmatched_types.len() < UNMATCHED_TYPES_SHOWN_MAX {
-            unmatched_types.push(UnmatchedType { r#type: shown, events: 1, index, nearest: None });
+            unmatched_types.push(UnmatchedType { r#type: shown, events: 1, index, nearest: None, removed: Vec::new() });
         }
     }
 
@@ -249,7 +258,11 @@ impl Batch {
     fn name_unmatched(&mut self) {
         let declarations = self.stager.declarations();
         for unmatched in &mut self.outcome.unmatched_types {
-            unmatched.nearest = nearest(&unmatched.r#type, declarations.event_types()).map(str::to_owned);
+            let removed = declarations.removed_listeners(&unmatched.r#type);
+            unmatched.removed = removed.map(|counter| counter.name.to_string()).collect();
+            if unmatched.removed.is_empty() {
+                unmatched.nearest = nearest(&unmatched.r#type, declarations.event_types()).map(str::to_owned);
+            }
         }
     }
 
