@@ -18,7 +18,7 @@ mod replay;
 mod timeline;
 
 use crate::cell::{Added, RowExpiry, Table};
-use crate::counter::{Declarations, Idempotency, Stager};
+use crate::counter::{Declarations, Stager};
 use crate::database::{Databases, Space};
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Answered, BoxKind, Ledger};
@@ -33,7 +33,7 @@ use timeline::{MARK_EVERY_MS, Timeline};
 pub use contract::{Balance, Contracts, Sums};
 pub use correct::{CorrectionRequest, Corrections, Reverted, Unfit};
 pub use need::{Need, Stored};
-pub use parked::{Parked, ParkedEntry};
+pub use parked::{Parked, ParkedEntry, RunLimits};
 pub use replay::{ReplayError, Replayed};
 
 /// How far ahead of itself `apply` fetches memory into the cache.
@@ -235,13 +235,13 @@ impl State {
     }
 
     fn has_room_for_a_key(&mut self, log_time_ms: u64) -> bool {
-        let Idempotency { keep_ms, keys_max } = self.declarations().idempotency();
-        self.answered.used(log_time_ms, keep_ms) < keys_max
+        let known_from_ms = self.keys_known_from_ms(log_time_ms);
+        self.answered.used(known_from_ms) < self.declarations().idempotency().keys_max
     }
 
     fn remember_answer(&mut self, key: CellKey, answered: Answered) {
         self.ledger.answers.put(key, answered);
-        self.answered.add(answered.at_ms);
+        self.answered.add(answered.at_ms, self.declarations().idempotency().keep_ms);
     }
 
     /// The log time at which an idempotency key must have come to be known at this one.

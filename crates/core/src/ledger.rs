@@ -17,6 +17,7 @@ mod journal;
 mod key;
 mod layer;
 mod pending;
+mod proposals;
 mod row;
 mod stratum;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use journal::Journal;
 pub use key::{LedgerKey, LedgerKind};
 pub use layer::Layer;
+pub use proposals::{Proposals, read as read_proposal};
 pub use row::{Answered, Claim, Entity, Row};
 
 use std::sync::Arc;
@@ -45,6 +47,7 @@ pub struct Ledger {
     pub boxes: KeyBoxes,
     pub duplicates: Duplicates,
     pub corrections: Corrections,
+    pub proposals: Proposals,
     pub steps: Steps,
 }
 
@@ -60,6 +63,7 @@ impl Ledger {
             corrections: self.corrections.begin_cut(),
             duplicates: self.duplicates.rows.begin_cut(),
             duplicates_by_id: self.duplicates.by_id.begin_cut(),
+            proposals: self.proposals.begin_cut(),
         })
     }
 
@@ -73,6 +77,7 @@ impl Ledger {
         self.corrections.finish_cut();
         self.duplicates.rows.finish_cut();
         self.duplicates.by_id.finish_cut();
+        self.proposals.finish_cut();
     }
 
     /// The cut came to nothing: what was in it has changed since the last one.
@@ -85,6 +90,7 @@ impl Ledger {
         self.corrections.abort_cut();
         self.duplicates.rows.abort_cut();
         self.duplicates.by_id.abort_cut();
+        self.proposals.abort_cut();
     }
 
     /// Nothing is staged: what the store has as well may go.
@@ -94,7 +100,7 @@ impl Ledger {
         self.answers.forget_loaded();
     }
 
-    /// A flush: forgets everything, what the store has and what is on its way there included.
+    /// A flush: forgets everything, what the store has and what is on its way there included. Proposals stay open.
     pub fn clear(&mut self) {
         self.claims.clear();
         self.entities.clear();
@@ -103,26 +109,27 @@ impl Ledger {
         self.duplicates = Duplicates::default();
         self.corrections = Corrections::default();
         self.steps = Steps::default();
+        self.proposals.rewrite();
     }
 
     /// Rows that the next cut would write.
     pub fn changed(&self) -> usize {
         let layers = self.claims.changed() + self.entities.changed() + self.answers.changed();
         let journals = self.duplicates.changed() + self.corrections.changed() + self.steps.changed();
-        layers + self.boxes.changed() + journals
+        layers + self.boxes.changed() + journals + self.proposals.changed()
     }
 
     /// Memory of rows that only a cut lets go.
     pub fn unsettled_bytes(&self) -> usize {
         let layers = self.claims.unsettled_bytes() + self.entities.unsettled_bytes() + self.answers.unsettled_bytes();
         let journals = self.duplicates.bytes() + self.corrections.bytes() + self.steps.bytes();
-        layers + self.boxes.bytes() + journals
+        layers + self.boxes.bytes() + journals + self.proposals.unsettled_bytes()
     }
 
     /// Memory in use.
     pub fn bytes(&self) -> usize {
         let layers = self.claims.bytes() + self.entities.bytes() + self.answers.bytes();
         let journals = self.duplicates.bytes() + self.corrections.bytes() + self.steps.bytes();
-        layers + self.boxes.bytes() + journals
+        layers + self.boxes.bytes() + journals + self.proposals.bytes()
     }
 }

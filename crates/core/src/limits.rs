@@ -283,8 +283,23 @@ pub const AUTHOR_BYTES_MAX: usize = 256;
 /// Proposals that wait to be applied or withdrawn.
 pub const PROPOSALS_OPEN_MAX: usize = 100;
 
+/// Bytes of all proposals that wait, together.
+pub const PROPOSALS_OPEN_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The record of one correction, in bytes.
+pub const CORRECTION_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of late entries that one run applies; the rest is for the next run, which follows at once.
+pub const LATE_RUN_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// One value of a store, in bytes: larger ones could be written and not be read.
+pub const STORE_VALUE_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// Sums of late entries that wait for their run; when there are so many, the run comes early.
 pub const PARKED_MAX: usize = 50_000;
+
+/// Bytes of ids among them; when there are so many, the run comes early.
+pub const PARKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Rows that one page of a listing has.
 pub const PAGE_ROWS_MAX: usize = 1000;

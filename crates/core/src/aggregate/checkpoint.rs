@@ -1,10 +1,11 @@
 //! What a checkpoint carries beside rows and names (`docs/formats/keys.md`, "State"): time, declarations, boxes,
-//! watermarks, open proposals, and what is parked. Small, so it is written as a whole each time.
+//! watermarks, and what is parked. Small, so it is written as a whole each time.
 
 use super::State;
 use super::contract::{Kept, Sums};
 use super::memory::Memory;
 use super::parked::ParkedEntry;
+use super::quota;
 use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
@@ -16,7 +17,8 @@ use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 
-/// The first version had no rules in meanings, no sums of counters, and nothing behind the number of audited rows.
+/// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
+/// behind the number of audited rows.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
 
 impl State {
@@ -34,13 +36,12 @@ impl State {
         }
         put_varint(&mut out, self.corrections.generation);
         put_varint(&mut out, self.corrections.number);
-        put_list(&mut out, self.corrections.open.values(), put_proposal);
         put_list(&mut out, &self.corrections.reverted, |out, (number, by)| {
             put_varint(out, *number);
             put_varint(out, *by);
         });
-        put_list(&mut out, &self.answered.hours, |out, (hour, keys)| {
-            put_varint(out, *hour);
+        put_list(&mut out, self.answered.moments(), |out, (at_ms, keys)| {
+            put_varint(out, *at_ms);
             put_varint(out, *keys);
         });
         let parked: Vec<_> = self.contracts.parked.iter().collect();
@@ -80,10 +81,15 @@ impl State {
         self.ledger.answers.resume(take_varint(bytes)?);
         self.corrections.generation = take_varint(bytes)?;
         self.corrections.number = take_varint(bytes)?;
-        self.corrections.open =
-            take_list(bytes, |bytes| Proposal::decode(take_bytes(bytes)?).map(|proposal| (proposal.number, proposal)))?;
+        if version == 1 {
+            for proposal in take_list::<Vec<_>, _>(bytes, |bytes| Proposal::decode(take_bytes(bytes)?))? {
+                self.ledger.proposals.insert(&proposal);
+            }
+        }
         self.corrections.reverted = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
-        self.answered.hours = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;
+        for (at, keys) in take_list::<Vec<_>, _>(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))? {
+            self.answered.resume(if version == 1 { quota::end_of_hour_ms(at) } else { at }, keys);
+        }
         for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, take_parked)? {
             self.table.add_pending(cell, entry.entries as i64);
             self.contracts.parked.resume(cell, bucket_ms, entry);
@@ -196,10 +202,6 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], DecodeError>
     let (array, rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
     *bytes = rest;
     Ok(*array)
-}
-
-fn put_proposal(out: &mut Vec<u8>, proposal: &Proposal) {
-    put_bytes(out, &proposal.to_bytes());
 }
 
 fn put_parked(out: &mut Vec<u8>, (cell, bucket_ms, entry): &(CellKey, u64, &ParkedEntry)) {

@@ -4,16 +4,19 @@
 //! exactly what it does, and is in force from its place in the log on. For each cell that it touches the value before is
 //! kept, which is what the generation before last said.
 
-use super::{Batch, State, record_at};
+use super::{Batch, ParkedEntry, State, record_at};
 use crate::cell::Added;
 use crate::counter::Mode;
 use crate::fact::Request;
 use crate::id::CellKey;
 use crate::ledger::{Answered, BoxKind, Cause, Correction, Delta, Proposal, Row, Step};
-use crate::limits::{CORRECTION_DELTAS_MAX, PROPOSALS_OPEN_MAX};
+use crate::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX, PROPOSALS_OPEN_BYTES_MAX, PROPOSALS_OPEN_MAX};
 use crate::op::{Answer, Op, Stamp};
 use crate::record::Record;
 use std::collections::BTreeMap;
+
+/// What a delta takes in a record beside its id, at most.
+const DELTA_BYTES_MAX: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub struct Corrections {
@@ -21,7 +24,6 @@ pub struct Corrections {
     pub generation: u64,
     /// The last number given to a proposal or correction.
     pub(super) number: u64,
-    pub(super) open: BTreeMap<u64, Proposal>,
     /// Which corrections were reverted, and by which.
     pub(super) reverted: BTreeMap<u64, u64>,
 }
@@ -86,13 +88,16 @@ pub enum Unfit {
     TooMany,
     #[error("{PROPOSALS_OPEN_MAX} proposals are open; apply or withdraw some first")]
     TooManyOpen,
+    #[error(
+        "it has {bytes} bytes and those that are open {open}: all together have at most {PROPOSALS_OPEN_BYTES_MAX}; apply or \
+         withdraw some first, or propose less at once"
+    )]
+    OpenTooLarge { bytes: usize, open: usize },
+    #[error("a correction has at most {CORRECTION_BYTES_MAX} bytes, and this one has {bytes}; make several")]
+    TooLarge { bytes: usize },
 }
 
 impl Corrections {
-    pub fn open(&self) -> &BTreeMap<u64, Proposal> {
-        &self.open
-    }
-
     /// The last number given to a proposal or correction.
     pub fn last_number(&self) -> u64 {
         self.number
@@ -102,14 +107,22 @@ impl Corrections {
     pub fn reverted_by(&self, number: u64) -> Option<u64> {
         self.reverted.get(&number).copied()
     }
-
-    /// Whether another proposal may be made.
-    pub fn check_room(&self) -> Result<(), Unfit> {
-        if self.open.len() < PROPOSALS_OPEN_MAX { Ok(()) } else { Err(Unfit::TooManyOpen) }
-    }
 }
 
 impl State {
+    /// Whether another proposal of so many bytes may be made.
+    pub fn check_room(&self, bytes: usize) -> Result<(), Unfit> {
+        let proposals = &self.ledger.proposals;
+        if bytes > CORRECTION_BYTES_MAX {
+            return Err(Unfit::TooLarge { bytes });
+        }
+        if proposals.len() >= PROPOSALS_OPEN_MAX {
+            return Err(Unfit::TooManyOpen);
+        }
+        let open = proposals.bytes();
+        if open + bytes > PROPOSALS_OPEN_BYTES_MAX { Err(Unfit::OpenTooLarge { bytes, open }) } else { Ok(()) }
+    }
+
     /// Writes a correction in full. The cells it touches must be known. For [`Cause::Clear`] the deltas follow from the
     /// values, for [`Cause::Late`] from what waits, for [`Cause::Proposal`] everything follows from the proposal.
     pub fn draft(&self, request: &CorrectionRequest) -> Result<Correction, Unfit> {
@@ -130,11 +143,11 @@ impl State {
         };
         match correction.cause {
             Cause::Proposal(number) => {
-                let proposal = corrections.open.get(&number).ok_or(Unfit::NotOpen(number))?;
+                let proposal = self.ledger.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
                 correction.number = number;
-                correction.reason.clone_from(&proposal.reason);
-                correction.author.clone_from(&proposal.author);
-                correction.deltas.clone_from(&proposal.deltas);
+                correction.reason = proposal.reason;
+                correction.author = proposal.author;
+                correction.deltas = proposal.deltas;
                 correction.proposed_ms = Some(proposal.at_ms);
                 if_generation = [if_generation, proposal.if_generation].into_iter().flatten().min();
             }
@@ -207,6 +220,14 @@ impl State {
         if correction.deltas.len() > CORRECTION_DELTAS_MAX {
             return Err(Unfit::TooMany);
         }
+        let bytes = correction.deltas.iter().map(|delta| delta.id.len() + DELTA_BYTES_MAX).sum();
+        if bytes > CORRECTION_BYTES_MAX {
+            return Err(Unfit::TooLarge { bytes });
+        }
+        if matches!(correction.cause, Cause::Late { .. }) {
+            // What does not fit is rejected when the run comes to it.
+            return Ok(());
+        }
         let mut sums = BTreeMap::<CellKey, (i64, i64)>::new();
         for delta in &correction.deltas {
             let cell = self.hasher.key(&delta.id);
@@ -243,12 +264,12 @@ impl State {
         self.corrections.number += 1;
         proposal.number = self.corrections.number;
         proposal.at_ms = self.log_time_ms;
-        self.corrections.open.insert(proposal.number, proposal);
+        self.ledger.proposals.insert(&proposal);
         Answer::Value(self.corrections.number as i64)
     }
 
     pub(super) fn withdraw(&mut self, number: u64) -> Answer {
-        if self.corrections.open.remove(&number).is_some() { Answer::Yes } else { Answer::No }
+        if self.ledger.proposals.remove(number) { Answer::Yes } else { Answer::No }
     }
 
     /// Makes a correction visible. A generation that is in force already changes nothing.
@@ -261,14 +282,15 @@ impl State {
         self.corrections.generation = correction.generation;
         self.corrections.number = self.corrections.number.max(correction.number);
         match correction.cause {
-            Cause::Proposal(number) => drop(self.corrections.open.remove(&number)),
+            Cause::Proposal(number) => _ = self.ledger.proposals.remove(number),
             Cause::Revert(number) => drop(self.corrections.reverted.insert(number, correction.number)),
             Cause::Clear | Cause::Late { .. } => {}
         }
         let mut steps = BTreeMap::<CellKey, Step>::new();
-        for delta in &correction.deltas {
-            self.correct_cell(&correction, delta, &mut steps);
-        }
+        // Only what was done is kept as done.
+        let mut deltas = std::mem::take(&mut correction.deltas);
+        deltas.retain(|delta| self.correct_cell(&correction, delta, &mut steps));
+        correction.deltas = deltas;
         for (cell, step) in steps {
             self.ledger.steps.push(cell, correction.generation, step);
         }
@@ -276,30 +298,44 @@ impl State {
         Answer::Yes
     }
 
-    fn correct_cell(&mut self, correction: &Correction, delta: &Delta, steps: &mut BTreeMap<CellKey, Step>) {
+    /// Whether it was done.
+    fn correct_cell(&mut self, correction: &Correction, delta: &Delta, steps: &mut BTreeMap<CellKey, Step>) -> bool {
         let cell = self.hasher.key(&delta.id);
         let is_late = matches!(correction.cause, Cause::Late { .. });
-        if is_late && !self.settle(cell, delta) {
-            return;
+        let mut parked = None;
+        if is_late {
+            parked = self.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
+            if parked.is_none() {
+                // It does not wait any more.
+                return false;
+            }
         }
         let before = self.table.get(cell).unwrap_or(0);
-        match self.table.add(cell, delta.delta) {
+        // The history has one number for all of them, and a revert takes its opposite.
+        let change = steps.get(&cell).map_or(Some(delta.delta), |step| step.delta.checked_add(delta.delta));
+        let is_too_much = is_late && change.is_none_or(|change| change == i64::MIN);
+        let added = if is_too_much { Added::Overflow } else { self.table.add(cell, delta.delta) };
+        if let Some(parked) = parked {
+            self.settle(cell, &parked, if added == Added::Overflow { BoxKind::Rejected } else { BoxKind::Counted });
+        }
+        match added {
             Added::Created(_) => self.note_created(&delta.id),
             Added::Value(_) => {}
-            // Drafting has checked it; a record that says otherwise changes nothing.
-            Added::Overflow => return,
+            // Drafting has checked what people ask for; a record that says otherwise changes nothing.
+            Added::Overflow => return false,
         }
         if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &delta.id) {
             if is_late { kept.add_counted(delta.delta) } else { kept.add_corrected(delta.delta) }
         }
         if let Some(step) = steps.get_mut(&cell) {
             step.delta = step.delta.wrapping_add(delta.delta);
-            return;
+            return true;
         }
         let Correction { at_ms, number, cause, .. } = *correction;
         let step = Step { before, delta: delta.delta, at_ms, number, cleared: cause == Cause::Clear, forgotten: false };
         steps.insert(cell, step);
         self.mark_corrected(correction, cell, &delta.id);
+        true
     }
 
     fn mark_corrected(&mut self, correction: &Correction, cell: CellKey, id: &[u8]) {
@@ -316,17 +352,18 @@ impl State {
         self.table.set_mark(cell, mark);
     }
 
-    /// A late entry becomes a counted one; `false` if it does not wait any more.
-    fn settle(&mut self, cell: CellKey, delta: &Delta) -> bool {
-        let Some(parked) = self.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0)) else { return false };
+    /// Late entries leave their box for another.
+    fn settle(&mut self, cell: CellKey, parked: &ParkedEntry, to: BoxKind) {
         let entries = parked.entries as i64;
         self.table.add_pending(cell, -entries);
         self.ledger.boxes.add(cell, BoxKind::Late, -entries);
+        if to != BoxKind::Counted {
+            self.ledger.boxes.add(cell, to, entries);
+        }
         if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &parked.id) {
             kept.boxes.bump(BoxKind::Late, -entries);
-            kept.boxes.bump(BoxKind::Counted, entries);
+            kept.boxes.bump(to, entries);
         }
-        true
     }
 }
 

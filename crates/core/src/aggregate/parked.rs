@@ -6,14 +6,37 @@
 
 use crate::id::CellKey;
 use crate::ledger::Delta;
+use crate::limits::{LATE_RUN_BYTES_MAX, PARKED_BYTES_MAX, PARKED_MAX};
 use std::collections::BTreeMap;
 
 /// The bucket of an entry is the hour of its own time.
 pub const BUCKET_MS: u64 = 60 * 60 * 1000;
 
+/// What one sum takes in a run beside its id, at most.
+const SUM_BYTES: usize = 32;
+
 #[derive(Clone, Debug, Default)]
 pub struct Parked {
     sums: BTreeMap<(CellKey, u64), ParkedEntry>,
+    /// Bytes of their ids.
+    id_bytes: usize,
+}
+
+/// When a run comes early, and how much it applies.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits {
+    /// So many sums do not wait for their time.
+    pub sums_max: usize,
+    /// Nor do so many bytes of ids.
+    pub id_bytes_max: usize,
+    /// What one run applies; the next one follows at once.
+    pub run_bytes_max: usize,
+}
+
+impl Default for RunLimits {
+    fn default() -> RunLimits {
+        RunLimits { sums_max: PARKED_MAX, id_bytes_max: PARKED_BYTES_MAX, run_bytes_max: LATE_RUN_BYTES_MAX }
+    }
 }
 
 /// What waits for one cell and bucket.
@@ -30,8 +53,10 @@ impl Parked {
     /// Adds an entry; `false` if the sum does not fit.
     pub(super) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, due_ms: u64) -> bool {
         let bucket_ms = u64::try_from(time_ms).unwrap_or(0) / BUCKET_MS * BUCKET_MS;
-        let fresh = || ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms };
-        let entry = self.sums.entry((cell, bucket_ms)).or_insert_with(fresh);
+        let entry = self.sums.entry((cell, bucket_ms)).or_insert_with(|| {
+            self.id_bytes += id.len();
+            ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms }
+        });
         let Some(sum) = entry.delta.checked_add(delta) else { return false };
         entry.delta = sum;
         entry.entries += 1;
@@ -41,15 +66,19 @@ impl Parked {
 
     /// Takes a sum out, if it is there.
     pub(super) fn take(&mut self, cell: CellKey, bucket_ms: u64) -> Option<ParkedEntry> {
-        self.sums.remove(&(cell, bucket_ms))
+        let entry = self.sums.remove(&(cell, bucket_ms))?;
+        self.id_bytes -= entry.id.len();
+        Some(entry)
     }
 
     pub(super) fn resume(&mut self, cell: CellKey, bucket_ms: u64, entry: ParkedEntry) {
-        self.sums.insert((cell, bucket_ms), entry);
+        self.id_bytes += entry.id.len();
+        let before = self.sums.insert((cell, bucket_ms), entry);
+        assert!(before.is_none(), "a sum is parked once");
     }
 
     pub(super) fn clear(&mut self) {
-        self.sums.clear();
+        *self = Parked::default();
     }
 
     /// Everything that waits, with cell and bucket.
@@ -74,21 +103,27 @@ impl Parked {
         self.sums.is_empty()
     }
 
-    /// The deltas of a run at this time; all that wait, if there are `max` or more of them.
-    pub fn due(&self, now_ms: u64, max: usize) -> Vec<Delta> {
-        let all = self.len() >= max;
-        let due = self.sums.iter().filter(|(_, entry)| all || entry.due_ms <= now_ms).take(max);
-        due.map(|(&(_, bucket_ms), entry)| Delta {
-            id: entry.id.to_vec(),
-            bucket_ms: Some(bucket_ms),
-            delta: entry.delta,
-        })
-        .collect()
+    /// Whether so much waits that its run comes early.
+    pub fn is_crowded(&self, limits: RunLimits) -> bool {
+        self.len() >= limits.sums_max || self.id_bytes >= limits.id_bytes_max
     }
 
-    /// Whether [`Self::due`] would find something; cheap enough to ask often.
-    pub fn is_due(&self, now_ms: u64, max: usize) -> bool {
-        self.len() >= max || self.sums.values().any(|entry| entry.due_ms <= now_ms)
+    /// The deltas of a run at this time, of all that wait if they are too many, and one in any case.
+    pub fn due(&self, now_ms: u64, limits: RunLimits) -> Vec<Delta> {
+        let all = self.is_crowded(limits);
+        let mut bytes = 0;
+        let due = self.sums.iter().filter(|(_, entry)| all || entry.due_ms <= now_ms).take_while(|(_, entry)| {
+            let is_first = bytes == 0;
+            bytes += entry.id.len() + SUM_BYTES;
+            is_first || bytes <= limits.run_bytes_max
+        });
+        due.take(limits.sums_max)
+            .map(|(&(_, bucket_ms), entry)| Delta {
+                id: entry.id.to_vec(),
+                bucket_ms: Some(bucket_ms),
+                delta: entry.delta,
+            })
+            .collect()
     }
 }
 
@@ -106,8 +141,8 @@ mod tests {
         }
         assert!(!parked.park(cell, b"views:a", 5, i64::MAX, 100), "a sum that does not fit is refused");
         assert_eq!(parked.len(), 2);
-        assert!(parked.due(99, 1000).is_empty() && !parked.is_due(99, 1000));
-        let due = parked.due(100, 1000);
+        assert!(parked.due(99, RunLimits::default()).is_empty());
+        let due = parked.due(100, RunLimits::default());
         assert_eq!(
             due.iter().map(|delta| (delta.bucket_ms, delta.delta)).collect::<Vec<_>>(),
             [(Some(0), 5), (Some(BUCKET_MS), 10)]
@@ -122,7 +157,30 @@ mod tests {
         for n in 0..3u8 {
             parked.park(CellHasher::new(1).key(&[n]), &[n], 0, 1, 1000);
         }
-        assert_eq!(parked.due(0, 4).len(), 0);
-        assert_eq!(parked.due(0, 3).len(), 3);
+        let due = |limits| parked.due(0, limits).len();
+        let limits = RunLimits::default();
+        assert_eq!(due(RunLimits { sums_max: 4, ..limits }), 0);
+        assert_eq!(due(RunLimits { sums_max: 3, ..limits }), 3);
+        assert_eq!(due(RunLimits { id_bytes_max: 4, ..limits }), 0);
+        assert_eq!(due(RunLimits { id_bytes_max: 3, ..limits }), 3);
+    }
+
+    #[test]
+    fn a_run_is_bounded_in_bytes_and_always_applies_something() {
+        let mut parked = Parked::default();
+        for n in 0..10u8 {
+            parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, 0);
+        }
+        let due = |parked: &Parked, run_bytes_max| parked.due(0, RunLimits { run_bytes_max, ..RunLimits::default() });
+        assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES)).len(), 4);
+        assert_eq!(due(&parked, 1).len(), 1);
+        let mut runs = 0;
+        while !parked.is_empty() {
+            for delta in due(&parked, 3 * (1000 + SUM_BYTES)) {
+                parked.take(CellHasher::new(1).key(&delta.id[..1]), 0).expect("it waits");
+            }
+            runs += 1;
+        }
+        assert_eq!((runs, parked.id_bytes), (4, 0));
     }
 }

@@ -3,6 +3,7 @@
 use super::boxes::Sums;
 use super::journal::Page;
 use super::key::LedgerKey;
+use super::proposals::Changes;
 use super::row::{Answered, Claim, Entity, Row};
 use super::stratum::Stratum;
 use crate::id::CellKey;
@@ -14,6 +15,16 @@ pub struct LedgerRow {
     /// The bytes of a [`LedgerKey`].
     pub key: Vec<u8>,
     pub change: Change,
+}
+
+impl LedgerRow {
+    /// What its value takes.
+    pub fn bytes(&self) -> usize {
+        match &self.change {
+            Change::Put(value) | Change::Merge(value) => value.len(),
+            Change::Delete => 0,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +45,7 @@ pub struct LedgerCut {
     pub(super) corrections: Arc<Page<u64>>,
     pub(super) duplicates: Arc<Page<(u64, u32)>>,
     pub(super) duplicates_by_id: Arc<Page<(CellKey, u64, u32)>>,
+    pub(super) proposals: Arc<Changes>,
 }
 
 impl LedgerCut {
@@ -60,6 +72,7 @@ impl LedgerCut {
             .chain(corrections)
             .chain(duplicates)
             .chain(by_id)
+            .chain(of_proposals(&self.proposals))
     }
 }
 
@@ -84,4 +97,11 @@ fn of_sums(sums: &Sums) -> impl Iterator<Item = LedgerRow> {
 
 fn of_page<K: Copy>(page: &Page<K>, key: fn(K) -> LedgerKey) -> impl Iterator<Item = LedgerRow> {
     page.rows.iter().map(move |(place, row)| LedgerRow { key: key(*place).encode(), change: Change::Put(row.to_vec()) })
+}
+
+fn of_proposals(changes: &Changes) -> impl Iterator<Item = LedgerRow> {
+    changes.iter().map(|(number, row)| {
+        let change = row.as_ref().map_or(Change::Delete, |row| Change::Put(row.to_vec()));
+        LedgerRow { key: LedgerKey::Proposal(*number).encode(), change }
+    })
 }

@@ -24,6 +24,8 @@ pub enum LedgerKey {
     Duplicate(u64, u32),
     /// Where a duplicate of this event id is; the value is empty.
     DuplicateOf(CellKey, u64, u32),
+    /// A [`super::Proposal`] that is open, by its number.
+    Proposal(u64),
 }
 
 /// Kinds in the order of a cut. The numbers are those on disk: none is ever used for something else.
@@ -38,10 +40,11 @@ pub enum LedgerKind {
     Correction = 6,
     Duplicate = 7,
     DuplicateOf = 8,
+    Proposal = 9,
 }
 
 impl LedgerKind {
-    pub const ALL: [LedgerKind; 8] = [
+    pub const ALL: [LedgerKind; 9] = [
         LedgerKind::Claim,
         LedgerKind::Entity,
         LedgerKind::Answer,
@@ -50,6 +53,7 @@ impl LedgerKind {
         LedgerKind::Correction,
         LedgerKind::Duplicate,
         LedgerKind::DuplicateOf,
+        LedgerKind::Proposal,
     ];
 
     fn take(bytes: &mut &[u8]) -> Result<LedgerKind, DecodeError> {
@@ -73,6 +77,7 @@ impl LedgerKey {
             LedgerKey::Correction(_) => LedgerKind::Correction,
             LedgerKey::Duplicate(..) => LedgerKind::Duplicate,
             LedgerKey::DuplicateOf(..) => LedgerKind::DuplicateOf,
+            LedgerKey::Proposal(_) => LedgerKind::Proposal,
         }
     }
 
@@ -87,7 +92,9 @@ impl LedgerKey {
                 bytes.extend_from_slice(&cell.to_bytes());
                 bytes.extend_from_slice(&generation.to_be_bytes());
             }
-            LedgerKey::Correction(number) => bytes.extend_from_slice(&number.to_be_bytes()),
+            LedgerKey::Correction(number) | LedgerKey::Proposal(number) => {
+                bytes.extend_from_slice(&number.to_be_bytes());
+            }
             LedgerKey::Duplicate(offset, index) => {
                 bytes.extend_from_slice(&offset.to_be_bytes());
                 bytes.extend_from_slice(&index.to_be_bytes());
@@ -112,6 +119,7 @@ impl LedgerKey {
                 LedgerKind::Correction => LedgerKey::Correction(take_u64(bytes)?),
                 LedgerKind::Duplicate => LedgerKey::Duplicate(take_u64(bytes)?, take_u32(bytes)?),
                 LedgerKind::DuplicateOf => LedgerKey::DuplicateOf(take_key(bytes)?, take_u64(bytes)?, take_u32(bytes)?),
+                LedgerKind::Proposal => LedgerKey::Proposal(take_u64(bytes)?),
             })
         })
     }
@@ -163,7 +171,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 8] {
+    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 9] {
         let key = CellKey::from_bytes(hash);
         [
             LedgerKey::Claim(key),
@@ -174,6 +182,7 @@ mod tests {
             LedgerKey::Correction(number),
             LedgerKey::Duplicate(number, index),
             LedgerKey::DuplicateOf(key, number, index),
+            LedgerKey::Proposal(number),
         ]
     }
 
@@ -233,7 +242,7 @@ mod tests {
         let hash = [9; 16];
         let number = [0, 0, 0, 0, 0, 0, 1, 2];
         let index = [0, 0, 3, 4];
-        let expected: [Vec<u8>; 8] = [
+        let expected: [Vec<u8>; 9] = [
             [&[1], &hash[..]].concat(),
             [&[2], &hash[..]].concat(),
             [&[3], &hash[..]].concat(),
@@ -242,6 +251,7 @@ mod tests {
             [&[6], &number[..]].concat(),
             [&[7], &number[..], &index].concat(),
             [&[8], &hash[..], &number, &index].concat(),
+            [&[9], &number[..]].concat(),
         ];
         for (key, expected) in keys(hash, 0x0102, 0x0304).into_iter().zip(expected) {
             assert_eq!(key.encode(), expected, "{key:?}");

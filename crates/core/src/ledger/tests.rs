@@ -16,6 +16,8 @@ enum Act {
     Bump(u8, BoxKind, i64),
     Correct(u8, i64),
     Repeat(u8),
+    Propose,
+    Withdraw(u8),
     Begin,
     Finish,
     Abort,
@@ -32,6 +34,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         4 => (0u8..5, kind, -2i64..3).prop_map(|(key, kind, n)| Act::Bump(key, kind, n)),
         2 => (0u8..20, -5i64..5).prop_map(|(key, delta)| Act::Correct(key, delta)),
         4 => (0u8..20).prop_map(Act::Repeat),
+        2 => Just(Act::Propose),
+        1 => any::<u8>().prop_map(Act::Withdraw),
         2 => Just(Act::Begin),
         2 => Just(Act::Finish),
         1 => Just(Act::Abort),
@@ -108,12 +112,15 @@ impl World {
             Act::Bump(n, kind, by) => self.bump(key(n), kind, by),
             Act::Correct(n, delta) => self.correct(key(n), delta),
             Act::Repeat(n) => self.repeat(n),
+            Act::Propose => self.propose(),
+            Act::Withdraw(n) => self.withdraw(n),
             Act::Begin => self.begin(),
             Act::Finish => self.finish(),
             Act::Abort => self.abort(),
             Act::Clear => {
                 self.ledger.clear();
-                self.model.clear();
+                // What is proposed has not happened yet.
+                self.model.retain(|key, _| key[0] == LedgerKind::Proposal as u8);
                 self.boxes.clear();
                 self.store_is_void = true;
             }
@@ -177,6 +184,22 @@ impl World {
         self.ledger.duplicates.push(key(n), duplicate);
     }
 
+    fn propose(&mut self) {
+        let (reason, author) = ("r".to_owned(), "a".to_owned());
+        let proposal =
+            Proposal { number: self.clock, reason, author, at_ms: 1, deltas: Vec::new(), if_generation: None };
+        self.expect(LedgerKey::Proposal(proposal.number), &proposal);
+        self.ledger.proposals.insert(&proposal);
+    }
+
+    fn withdraw(&mut self, n: u8) {
+        let open: Vec<_> = self.ledger.proposals.rows(..).map(|row| read_proposal(row).number).collect();
+        let Some(number) = open.get(usize::from(n) % open.len().max(1)) else { return };
+        assert!(self.ledger.proposals.remove(*number));
+        assert!(!self.ledger.proposals.remove(*number));
+        self.model.remove(&LedgerKey::Proposal(*number).encode());
+    }
+
     fn begin(&mut self) {
         if self.cut.is_none() {
             let changed = self.ledger.changed();
@@ -220,6 +243,10 @@ impl World {
             let of = |rows: &Store| rows.range(span(LedgerKey::steps_of(key(n)))).count();
             assert_eq!(of(store) + self.ledger.steps.of(key(n)).count(), of(&self.model));
         }
+        let open: Vec<_> = self.ledger.proposals.rows(..).map(|row| row.to_vec()).collect();
+        let expected = self.model.range(span(LedgerKey::range(LedgerKind::Proposal))).map(|(_, row)| row.clone());
+        assert_eq!(open, expected.collect::<Vec<_>>());
+        assert_eq!(self.ledger.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
         let corrections: Vec<_> = self.ledger.corrections.iter().map(|(number, _)| number).collect();
         assert!(corrections.is_sorted());
         let of = |rows: &Store| rows.range(span(LedgerKey::range(LedgerKind::Correction))).count();

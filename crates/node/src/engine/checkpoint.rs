@@ -5,6 +5,7 @@ use flume::{Receiver, Sender};
 use std::sync::Arc;
 use tally_core::cell::Collected;
 use tally_core::ledger::{self, LedgerCut};
+use tally_core::limits::STORE_VALUE_BYTES_MAX;
 use tally_core::names::Names;
 use tally_core::position::Position;
 use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store};
@@ -55,15 +56,31 @@ pub(super) fn job(content: Content) -> (Job, Handover) {
 /// Writes cuts until the writer is gone.
 pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
     for Job { content, chunks, done } in jobs {
-        let result = store.commit(Cut {
-            from: content.from,
-            to: &content.to,
-            replace: content.replace,
-            names: &content.names,
-            rows: &mut || chunks.recv().map_err(|_| Abandoned),
-            ledger: &mut content.ledger.rows(),
-            merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
-        });
+        let result = check_size(&content.to).and_then(|()| write(&**store, &content, &chunks));
         let _ = done.send(Written { result, content });
     }
+}
+
+fn write(store: &dyn Store, content: &Content, chunks: &Receiver<Option<Collected>>) -> Result<(), Error> {
+    store.commit(Cut {
+        from: content.from,
+        to: &content.to,
+        replace: content.replace,
+        names: &content.names,
+        rows: &mut || chunks.recv().map_err(|_| Abandoned),
+        // Each comes from a record of the log, whose bounds are lower.
+        ledger: &mut content.ledger.rows().inspect(|row| assert!(row.bytes() <= STORE_VALUE_BYTES_MAX)),
+        merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
+    })
+}
+
+/// What could not be read again is not written: the log still has it.
+fn check_size(checkpoint: &Checkpoint) -> Result<(), Error> {
+    let bytes = checkpoint.state.len();
+    if bytes <= STORE_VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Io(format!(
+        "a checkpoint would take {bytes} bytes, and at most {STORE_VALUE_BYTES_MAX} can be read back"
+    )))
 }

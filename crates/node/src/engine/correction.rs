@@ -5,11 +5,11 @@ use super::thread::Desk;
 use super::{Engine, Refusal};
 use std::borrow::Cow;
 pub use tally_core::aggregate::{CorrectionRequest, Reverted};
-use tally_core::aggregate::{State, Unfit};
+use tally_core::aggregate::{RunLimits, State, Unfit};
 use tally_core::fact::Request;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Cause, Correction, Proposal};
-use tally_core::limits::PARKED_MAX;
+use tally_core::limits::LATE_RUN_BYTES_MAX;
 use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
@@ -76,28 +76,37 @@ impl<L: Log + 'static> Desk<L> {
         self.writer.borrow_mut().correct(&request, found, self.shared.clock.now_ms())
     }
 
-    /// Lets late entries count whose run has come.
-    pub(super) async fn run_late(&self) {
-        let now_ms = self.shared.clock.now_ms();
-        let due = |state: &State| state.contracts.parked.due(now_ms, PARKED_MAX);
-        let deltas = due(self.writer.borrow().state());
-        if deltas.is_empty() {
-            return;
-        }
-        let run = self.writer.borrow().state().corrections.generation + 1;
-        let request = CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas);
-        if let Err(error) = self.correct(request).await {
-            tracing::warn!(%error, "late entries cannot be applied yet; it will be tried again");
+    /// Lets late entries count whose run has come: run after run, each of bounded size.
+    ///
+    /// `false` if it has to be tried again later.
+    pub(super) async fn run_late(&self) -> bool {
+        loop {
+            let request = {
+                let writer = self.writer.borrow();
+                let run_bytes_max = LATE_RUN_BYTES_MAX.min(writer.batch_bytes_max() / 2);
+                let limits = RunLimits { run_bytes_max, ..RunLimits::default() };
+                let deltas = writer.state().contracts.parked.due(self.shared.clock.now_ms(), limits);
+                let run = writer.state().corrections.generation + 1;
+                CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas)
+            };
+            if request.deltas.is_empty() {
+                return true;
+            }
+            if let Err(error) = self.correct(request).await {
+                tracing::warn!(%error, "late entries cannot be applied yet; it will be tried again");
+                return false;
+            }
         }
     }
 }
 
 /// Reads of the cells that a correction changes.
 fn touched(state: &State, request: &CorrectionRequest) -> Submission {
-    let deltas = match request.cause {
-        Cause::Proposal(number) => state.corrections.open().get(&number).map_or(&[][..], |open| &open.deltas),
-        _ => &request.deltas,
+    let proposal = match request.cause {
+        Cause::Proposal(number) => state.ledger.proposals.get(number),
+        _ => None,
     };
+    let deltas = proposal.as_ref().map_or(&request.deltas, |proposal| &proposal.deltas);
     let mut touched = Submission::default();
     for delta in deltas {
         touched.get(state.hasher().key(&delta.id));

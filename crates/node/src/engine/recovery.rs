@@ -16,6 +16,7 @@ use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
 use tally_core::id::{CellHasher, CellKey};
+use tally_core::ledger::{LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
 use tally_core::nearest::nearest;
 use tally_core::op::{Answer, Op, Stamp, Submission};
@@ -75,6 +76,7 @@ pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Res
     state.ledger.answers.limit_filter(table_bytes / 8);
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
+    load_proposals(&mut state, store)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
     Ok(Restored { state, position: Some(checkpoint.position), read_from })
 }
@@ -111,6 +113,16 @@ pub fn open<L: Log + 'static>(
         recovered.changes = declare(&mut thread.writer, declarations, &remove, clock.now_ms())?;
     }
     Ok((thread, recovered))
+}
+
+fn load_proposals(state: &mut State, store: &dyn Store) -> Result<(), store::Error> {
+    let range = LedgerKey::range(LedgerKind::Proposal);
+    let mut read = Ok(());
+    store.ledger_rows(&range.start, &range.end, &mut |_, row| {
+        read = state.ledger.proposals.resume(row);
+        if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    read.map_err(|error| store::Error::Damaged(format!("an open proposal: {error}")))
 }
 
 /// Fills the table as far as its bytes go. If not everything fits, each segment gets its share, so that none is crowded while

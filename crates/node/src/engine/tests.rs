@@ -2,6 +2,7 @@
 //! fails at every single call.
 
 mod cold;
+mod corrections;
 mod full;
 mod ground;
 

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tally_core::aggregate::State;
+use tally_core::aggregate::{RunLimits, State};
 use tally_core::cell::SEGMENTS;
 use tally_core::database::{DATABASES, Space};
 use tally_core::id::CellKey;
@@ -70,6 +70,8 @@ pub(super) struct Desk<L: Log> {
     waiting: Waiting,
     commit_due: Notify,
     cut_due: Notify,
+    /// So many late entries wait that their run comes early.
+    late_due: Notify,
     cut_ended: Notify,
     /// Who waits for the next cut to begin and end.
     cut_waiters: RefCell<Vec<Done>>,
@@ -96,6 +98,7 @@ impl<L: Log + 'static> EngineThread<L> {
             waiting: self.waiting,
             commit_due: Notify::new(),
             cut_due: Notify::new(),
+            late_due: Notify::new(),
             cut_ended: Notify::new(),
             cut_waiters: RefCell::default(),
             options: self.options,
@@ -151,6 +154,9 @@ impl<L: Log + 'static> Desk<L> {
         if writer.is_cut_due() {
             self.cut_due.notify_one();
         }
+        if writer.state().contracts.parked.is_crowded(RunLimits::default()) {
+            self.late_due.notify_one();
+        }
     }
 
     /// Stages at once if nothing has to be looked up, which is the rule; otherwise the next one need not wait.
@@ -172,8 +178,10 @@ impl<L: Log + 'static> Desk<L> {
 
     async fn late_loop(self: Rc<Self>) {
         loop {
-            tokio::time::sleep(LATE_EVERY).await;
-            self.run_late().await;
+            let _ = tokio::time::timeout(LATE_EVERY, self.late_due.notified()).await;
+            if !self.run_late().await {
+                tokio::time::sleep(LATE_EVERY).await;
+            }
         }
     }
 

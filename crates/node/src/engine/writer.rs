@@ -107,6 +107,11 @@ impl<L: Log> Writer<L> {
         &self.state
     }
 
+    /// The largest batch that the log takes.
+    pub fn batch_bytes_max(&self) -> usize {
+        COMMIT_BYTES_MAX.min(self.log.batch_bytes_max())
+    }
+
     pub fn state_mut(&mut self) -> &mut State {
         &mut self.state
     }
@@ -138,7 +143,7 @@ impl<L: Log> Writer<L> {
 
     /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory.
     pub fn stage(&mut self, submission: &Submission, found: Found, reply: Reply) {
-        if self.batch.records.len() + submission.records.len() > COMMIT_BYTES_MAX.min(self.log.batch_bytes_max()) {
+        if self.batch.records.len() + submission.records.len() > self.batch_bytes_max() {
             // Without making room: the submission was checked already, and what it needs must stay.
             self.commit_staged(self.shared.clock.now_ms());
         }

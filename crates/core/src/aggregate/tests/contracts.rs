@@ -386,10 +386,10 @@ fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
     assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (1, 2));
     let parked = &bench.state.contracts.parked;
     assert!(
-        parked.due(bench.log_time_ms + 59_000, 100).is_empty(),
+        parked.due(bench.log_time_ms + 59_000, RunLimits::default()).is_empty(),
         "it waits for the restatement, not for the next run"
     );
-    let due = parked.due(bench.log_time_ms + 60_000, 100);
+    let due = parked.due(bench.log_time_ms + 60_000, RunLimits::default());
     let hour_ms = 3_600_000;
     let bucket_ms = (now_ms - 2 * MONTH_MS) as u64 / hour_ms * hour_ms;
     assert_eq!(due, [Delta { id: b"timely:a".to_vec(), bucket_ms: Some(bucket_ms), delta: 1 }]);
@@ -401,10 +401,30 @@ fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
 }
 
 #[test]
+fn a_late_entry_that_does_not_fit_is_rejected_and_the_rest_of_its_run_counts() {
+    let mut bench = Bench::new();
+    let late = |video: &'static str| event("viewed", "x", 5_000, &[("video", video)]);
+    bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), late("full"), late("b"), late("b")]);
+    let mut fill = Submission::default();
+    fill.set(hasher().key(b"timely:full"), b"timely:full", i64::MAX, SetCondition::Always, Expiry::Keep);
+    bench.commit(&fill);
+    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
+    assert_eq!(due.len(), 2);
+    bench.correct(Cause::Late { run: 1 }, &due);
+    assert_eq!((bench.value("timely:full"), bench.value("timely:b")), (i64::MAX, 2));
+    let Boxes { counted, rejected, late, .. } = bench.boxes("timely");
+    assert_eq!((counted, rejected, late), (3, 1, 0));
+    assert_eq!(bench.state.ledger.boxes.get(hasher().key(b"timely:full")).rejected, 1);
+    let made = bench.state.ledger.corrections.get(1).expect("the run is a correction");
+    assert_eq!(made.deltas.iter().map(|delta| &*delta.id).collect::<Vec<_>>(), [b"timely:b"], "what it did");
+    assert!(bench.state.contracts.parked.is_empty(), "nothing is tried again for ever");
+}
+
+#[test]
 fn a_run_that_comes_twice_applies_once() {
     let mut bench = Bench::new();
     bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
-    let due = bench.state.contracts.parked.due(u64::MAX, 100);
+    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
     let run = bench.correct(Cause::Late { run: 1 }, &due);
     bench.commit_correction(&run);
     bench.commit_correction(&crate::ledger::Correction { number: 2, generation: 2, ..run });
@@ -499,7 +519,7 @@ fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
     assert_eq!(resumed.contracts.balances(), bench.state.contracts.balances());
     assert_eq!(resumed.contracts.meanings(), bench.state.contracts.meanings());
     assert_eq!(resumed.corrections.generation, 1);
-    let parked = |state: &State| state.contracts.parked.due(u64::MAX, 100);
+    let parked = |state: &State| state.contracts.parked.due(u64::MAX, RunLimits::default());
     assert_eq!(parked(&resumed), parked(&bench.state));
     for cut in 0..bytes.len() {
         assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");

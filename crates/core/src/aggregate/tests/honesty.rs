@@ -54,7 +54,7 @@ fn readers_know_how_many_entries_wait_until_they_count() {
     let mut resumed = State::new(hasher());
     resumed.resume(&bytes).expect("it was written just now");
     assert_eq!(resumed.table.cells().pending(cell), 2, "after a restart as well");
-    let due = bench.state.contracts.parked.due(u64::MAX, 100);
+    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
     bench.correct(Cause::Late { run: 1 }, &due);
     assert_eq!((bench.state.table.cells().pending(cell), bench.value("timely:a")), (0, 3));
 }
@@ -105,7 +105,7 @@ fn what_was_counted_and_corrected_adds_up_to_the_values_and_a_set_is_seen() {
     bench.correct(Cause::Revert(9), &[delta("fans:b", 40), delta("fans:c", 2)]);
     let clear = bench.clear("fans:b");
     bench.revert(&clear);
-    let due = bench.state.contracts.parked.due(u64::MAX, 100);
+    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
     bench.correct(Cause::Late { run: 1 }, &due);
     let sums = |bench: &Bench, name: &str| bench.state.contracts.balance(name).unwrap().sums.unwrap();
     assert_eq!(sums(&bench, "fans"), Sums { counted: 1, corrected: 42 });

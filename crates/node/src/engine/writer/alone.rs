@@ -27,13 +27,14 @@ impl<L: Log> Writer<L> {
             self.state.load(need, stored);
         }
         self.check_once(once, now_ms)?;
-        self.state.corrections.check_room()?;
+        let bytes = proposal.to_bytes();
+        self.state.check_room(bytes.len())?;
         if let Some(asked) = proposal.if_generation {
             self.state.check_generation(asked, proposal.deltas.iter().map(|delta| &*delta.id))?;
         }
         let number = self.state.corrections.last_number() + 1;
         self.remember_request(once, number);
-        self.batch.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
+        self.batch.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&bytes));
         self.durability = self.options.durability.level();
         self.commit_alone(now_ms)?;
         assert_eq!(self.state.corrections.last_number(), number, "a proposal gets the next number");

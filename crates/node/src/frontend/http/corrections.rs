@@ -11,6 +11,7 @@ use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::fact::Request;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
+use tally_core::limits::CORRECTION_BYTES_MAX;
 
 use super::Api;
 use super::counters::idempotency_key;
@@ -283,7 +284,8 @@ impl From<CorrectionError> for Problem {
             Unfit::KeysFull(keys_max) => Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max),
             Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),
             Unfit::TooMany => Problem::new(Kind::TooManyCounters, detail),
-            Unfit::TooManyOpen => Problem::new(Kind::TooManyProposals, detail),
+            Unfit::TooManyOpen | Unfit::OpenTooLarge { .. } => Problem::new(Kind::TooManyProposals, detail),
+            Unfit::TooLarge { .. } => Problem::new(Kind::TooLarge, detail).with("limit", CORRECTION_BYTES_MAX),
         }
     }
 }

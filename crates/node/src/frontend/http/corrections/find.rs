@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tally_core::aggregate::State;
-use tally_core::ledger::{Correction, LedgerKey, Proposal, Row};
+use tally_core::ledger::{Correction, LedgerKey, Proposal, Row, read_proposal};
 
 use super::super::parameters::Paging;
 use super::view::{CorrectionPage, CorrectionView};
@@ -36,13 +36,13 @@ impl Found {
 /// Finds a correction or an open proposal.
 pub async fn find(engine: &Engine, number: u64) -> Result<Option<Found>, Refusal> {
     let look = move |state: &mut State| {
-        let proposal = state.corrections.open().get(&number).cloned();
+        let proposal = state.ledger.proposals.row(number);
         let correction = state.ledger.corrections.get(number);
         (proposal, correction, state.corrections.reverted_by(number), state.store_is_void)
     };
     let (proposal, correction, reverted_by, store_is_void) = engine.visit(look).await?;
-    if let Some(proposal) = proposal {
-        return Ok(Some(Found::Proposed(proposal)));
+    if let Some(row) = proposal {
+        return Ok(Some(Found::Proposed(read_proposal(&row))));
     }
     let correction = match correction {
         None if !store_is_void => stored(engine, number).await?,
@@ -86,12 +86,15 @@ pub async fn page(engine: &Engine, paging: Paging) -> Result<CorrectionPage, Ref
 /// The corrections with `start` ≤ number < `end`, newest first.
 async fn turn(engine: &Engine, start: u64, end: u64) -> Result<Vec<CorrectionView>, Refusal> {
     let look = move |state: &mut State| {
-        let open = state.corrections.open().range(start..end).map(|(_, proposal)| CorrectionView::proposed(proposal));
-        let made = state.ledger.corrections.range(start..end).map(|(_, made)| CorrectionView::applied(&made));
-        let in_memory: BTreeMap<_, _> = open.chain(made).map(|view| (view.number, view)).collect();
-        (in_memory, state.store_is_void)
+        let open: Vec<_> = state.ledger.proposals.rows(start..end).cloned().collect();
+        let made =
+            state.ledger.corrections.range(start..end).map(|(number, made)| (number, CorrectionView::applied(&made)));
+        (open, made.collect::<BTreeMap<_, _>>(), state.store_is_void)
     };
-    let (mut found, store_is_void) = engine.visit(look).await?;
+    let (open, mut found, store_is_void) = engine.visit(look).await?;
+    for proposal in open.iter().map(|row| read_proposal(row)) {
+        found.insert(proposal.number, CorrectionView::proposed(&proposal));
+    }
     if !store_is_void {
         let range = LedgerKey::Correction(start).encode()..LedgerKey::Correction(end).encode();
         for (_, row) in engine.ledger_rows(range, TURN_NUMBERS as usize, false).await? {

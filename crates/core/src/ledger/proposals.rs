@@ -1,0 +1,115 @@
+//! Open proposals: corrections that somebody may apply. They are kept as their bytes, in memory and as rows of the store; there are
+//! few, and all of them together have a bound ([`PROPOSALS_OPEN_BYTES_MAX`](crate::limits::PROPOSALS_OPEN_BYTES_MAX)).
+
+use super::correction::Proposal;
+use super::pending::{Overlay, Pending};
+use super::row::Row;
+use crate::record::DecodeError;
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+/// By number; `None` if it is not open any more.
+pub(super) type Changes = BTreeMap<u64, Option<Arc<[u8]>>>;
+
+impl Overlay for Changes {
+    fn overlay(&mut self, newer: Changes) {
+        self.extend(newer);
+    }
+}
+
+#[derive(Default)]
+pub struct Proposals {
+    open: BTreeMap<u64, Arc<[u8]>>,
+    bytes: usize,
+    changes: Pending<Changes>,
+}
+
+impl Proposals {
+    pub fn insert(&mut self, proposal: &Proposal) {
+        let bytes: Arc<[u8]> = proposal.to_bytes().into();
+        self.put(proposal.number, bytes.clone());
+        self.changes.recent.insert(proposal.number, Some(bytes));
+    }
+
+    /// Takes in a row of the store.
+    pub fn resume(&mut self, row: &[u8]) -> Result<(), DecodeError> {
+        let proposal = Proposal::decode(row)?;
+        self.put(proposal.number, row.into());
+        Ok(())
+    }
+
+    /// `false` if it is not open.
+    pub fn remove(&mut self, number: u64) -> bool {
+        let Some(row) = self.open.remove(&number) else { return false };
+        self.bytes -= row.len();
+        self.changes.recent.insert(number, None);
+        true
+    }
+
+    pub fn get(&self, number: u64) -> Option<Proposal> {
+        self.row(number).map(|row| read(&row))
+    }
+
+    /// The bytes of a proposal, for [`read`]; sharing them costs nothing.
+    pub fn row(&self, number: u64) -> Option<Arc<[u8]>> {
+        self.open.get(&number).cloned()
+    }
+
+    pub fn rows(&self, numbers: impl RangeBounds<u64>) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.open.range(numbers).map(|(_, row)| row)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Memory in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Rows that the next cut would write.
+    pub fn changed(&self) -> usize {
+        self.changes.recent.len()
+    }
+
+    /// Memory of what the store does not have yet.
+    pub fn unsettled_bytes(&self) -> usize {
+        self.changes.newest_first().flat_map(BTreeMap::values).flatten().map(|row| row.len()).sum()
+    }
+
+    /// Everything in the store is void: the next cut has to write all that are open.
+    pub(super) fn rewrite(&mut self) {
+        self.changes = Pending::default();
+        self.changes.recent.extend(self.open.iter().map(|(number, row)| (*number, Some(row.clone()))));
+    }
+
+    fn put(&mut self, number: u64, row: Arc<[u8]>) {
+        self.bytes += row.len();
+        if let Some(old) = self.open.insert(number, row) {
+            self.bytes -= old.len();
+        }
+    }
+
+    pub(super) fn begin_cut(&mut self) -> Arc<Changes> {
+        self.changes.begin_cut()
+    }
+
+    pub(super) fn finish_cut(&mut self) {
+        self.changes.finish_cut();
+    }
+
+    pub(super) fn abort_cut(&mut self) {
+        self.changes.abort_cut();
+    }
+}
+
+/// Reads a row of [`Proposals`].
+pub fn read(row: &[u8]) -> Proposal {
+    Proposal::decode(row).expect("it was encoded or read before it was kept")
+}
