@@ -100,7 +100,9 @@ fn the_limits_of_the_redis_protocol_are_those_of_the_code() {
 fn the_bounds_of_corrections_are_those_of_the_code() {
     let said = [
         format!("| deltas of a correction, keys that one clearing changes | {} |", n(CORRECTION_DELTAS_MAX)),
+        format!("| one correction or proposal | {} |", bytes(CORRECTION_BYTES_MAX)),
         format!("| open proposals | {} |", n(PROPOSALS_OPEN_MAX)),
+        format!("| all open proposals together | {} |", bytes(PROPOSALS_OPEN_BYTES_MAX)),
         format!("| reason, author | {} and {} |", n(REASON_BYTES_MAX), bytes(AUTHOR_BYTES_MAX)),
         format!("| rows of a page | {};", n(PAGE_ROWS_MAX)),
     ];
