@@ -340,7 +340,7 @@ mod tests {
     /// Runs `test` beside an engine that keeps no clean cell in memory.
     fn beside(test: impl AsyncFnOnce(Engine)) {
         let store = Arc::new(MemoryStore::default());
-        let options = EngineOptions { table_bytes: 90_000, ..EngineOptions::default() };
+        let options = EngineOptions { table_bytes: 120_000, ..EngineOptions::default() };
         let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
         let open_log = |from_offset| {
             let log = LogOptions { segment_bytes: 8 << 10, log_id: 9, from_offset, ..LogOptions::default() };
