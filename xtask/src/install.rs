@@ -31,6 +31,11 @@ pub fn promtool() -> Result<()> {
     install("prometheus")
 }
 
+/// The tools that look at the description of the API are Python programs.
+pub fn python_venv() -> Result<()> {
+    if succeeds("python3", &["-c", "import ensurepip, venv"]) { Ok(()) } else { install("python3-venv") }
+}
+
 /// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
 pub fn postgres() -> Result<PathBuf> {
     if find_postgres().is_none() {

@@ -8,6 +8,7 @@ mod client;
 mod crash;
 mod exact;
 mod install;
+mod openapi;
 mod random;
 mod server;
 mod shell;
@@ -33,6 +34,8 @@ enum Command {
     Crash(crash::CrashArgs),
     /// Sends millions of events, many of them twice, through restarts, and checks every number against a naive model
     Exact(exact::ExactArgs),
+    /// Checks the description of the HTTP interface with the tools that people use on it
+    Openapi(openapi::OpenapiArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
 }
@@ -54,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Test => test::run(),
         Command::Crash(args) => crash::run(args),
         Command::Exact(args) => exact::run(args),
+        Command::Openapi(args) => openapi::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, crash, exact, install};
+use crate::{check, crash, exact, install, openapi};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -12,6 +12,7 @@ pub fn run() -> Result<()> {
     check::run()?;
     step("all tests of the workspace");
     shell::run("cargo", &["test", "--workspace", "--quiet"])?;
+    openapi::run(openapi::OpenapiArgs::default())?;
     step("kill -9 under load");
     crash::run(crash::CrashArgs::default())?;
     step("exact through retries, windows and restarts");

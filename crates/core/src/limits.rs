@@ -18,8 +18,8 @@ pub const JSON_DEPTH_MAX: usize = 64;
 /// Dimensions in one event.
 pub const DIMENSIONS_PER_EVENT_MAX: usize = 64;
 
-/// A number given as a dimension, in characters of its plain decimal form.
-pub const NUMBER_BYTES_MAX: usize = 128;
+/// A number given as a dimension, in characters of its plain decimal form: enough for every 64-bit float as it is commonly written.
+pub const NUMBER_BYTES_MAX: usize = 512;
 
 /// The name of a declared counter, of a dimension or of an event type in a configuration, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

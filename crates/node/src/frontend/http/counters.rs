@@ -171,11 +171,9 @@ pub async fn get_many(
     let declarations = api.engine.declarations();
     let hasher = api.engine.hasher();
     let named = ids.iter().map(|id| Named::resolve(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
-    let at_least = match (asked, AtLeast::new(at_least.as_deref(), wait_ms)?) {
-        (Some(_), Some(_)) => return Err(Problem::field("at_least", "in the query and in the body", "send it once")),
-        (asked, in_body) => asked.or(in_body),
-    };
-    wait(&api, at_least).await?;
+    for at_least in [asked, AtLeast::new(at_least.as_deref(), wait_ms)?] {
+        wait(&api, at_least).await?;
+    }
     let cells: Vec<_> = named.iter().map(|named| named.cell).collect();
     let (readings, now_ms) = (read_together(&api.engine, &cells).await?, api.engine.clock().now_ms());
     let node = api.engine.durability();

@@ -35,8 +35,6 @@ const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// an event feeds: `received = counted + duplicate + conflict + rejectedCount + ignored + late`. A bad event is reported
 /// and does not stop the good ones; it makes no entries and is counted in `invalid`.
 #[utoipa::path(post, path = "/v1/events", tag = "events",
-    request_body(content = String, content_type = "application/x-ndjson",
-        example = r#"{"type":"video.viewed","dimensions":{"video":"v42"}}"#),
     params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read, or an entry would be rejected, or an event feeds no counter, nothing is counted, and the answer is a 422 that names them")),
     responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
 pub async fn events(

@@ -1,7 +1,10 @@
 //! The routes, and their description: made from the same lines, so that they cannot disagree.
 
+mod describe;
+
 use axum::Router;
 use axum::routing;
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -27,7 +30,24 @@ struct Description;
 
 /// Every path there is.
 pub fn routes(access: &Access) -> Router<Api> {
-    let (router, mut description) = OpenApiRouter::<Api>::with_openapi(Description::openapi())
+    let (router, _) = described();
+    router
+        // A counter may be called `get`.
+        .route("/v1/counters/get", routing::get(counters::get).delete(counters::delete))
+        .merge(SwaggerUi::new("/docs").external_url_unchecked("/openapi.json", description(access)))
+}
+
+/// What programs and people read about them.
+fn description(access: &Access) -> Value {
+    let (_, mut description) = described();
+    if access.token.is_some() {
+        ask_for_token(&mut description);
+    }
+    describe::finish(&description)
+}
+
+fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::<Api>::with_openapi(Description::openapi())
         .routes(routes!(events::events))
         .routes(routes!(counters::get, counters::delete))
         .routes(routes!(counters::increment))
@@ -47,14 +67,7 @@ pub fn routes(access: &Access) -> Router<Api> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
-        .split_for_parts();
-    if access.token.is_some() {
-        ask_for_token(&mut description);
-    }
-    router
-        // A counter may be called `get`.
-        .route("/v1/counters/get", routing::get(counters::get).delete(counters::delete))
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", description))
+        .split_for_parts()
 }
 
 /// Programs made from the description, and the page at `/docs`, then know that they have to send a token.

@@ -37,7 +37,9 @@ impl Parameters {
 
     pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let Some(value) = self.text(name) else { return Ok(None) };
-        value.parse().map(Some).map_err(|_| refused(name, value, "send a whole number such as 7"))
+        // Clients made from the description have 63 bits for it.
+        let number = value.parse().ok().filter(|number| *number <= i64::MAX as u64);
+        number.map(Some).ok_or_else(|| refused(name, value, "send a whole number such as 7"))
     }
 }
 
