@@ -3,7 +3,9 @@
 use crate::clock::Clock;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::descriptors::{self, Connections};
-use crate::engine::{self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal};
+use crate::engine::{
+    self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal, Trouble,
+};
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
 use std::io;
@@ -15,8 +17,8 @@ use std::time::Duration;
 use tally_core::counter::{ConfigErrors, Declarations};
 use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
 use tally_core::position::Position;
-use tally_storage::log::LogHandle;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
+use tally_storage::log::{LogError, LogHandle};
 use tally_storage::store::local::LocalStore;
 use tokio::sync::watch;
 
@@ -293,7 +295,7 @@ fn open_engine(
     let restored = engine::restore(&*store, hasher, engine_options.table_bytes)?;
     drop(store);
     let store = open_store(data_dir, cache_bytes)?;
-    let mut handle = None;
+    let (mut handle, mut has_room) = (None, true);
     let open_log = |from_offset| {
         // What one checkpoint frees is what the log fills until the next.
         let spares_max = (options.checkpoint_log_bytes / options.log.segment_bytes) as usize + options.log.spares_ahead;
@@ -309,10 +311,19 @@ fn open_engine(
                 cut.what
             );
         }
+        for damage in &recovered.passed_over {
+            tracing::warn!("damage in the log that no restart needs was passed over: {damage}");
+        }
+        has_room = !recovered.waits_for_room;
         handle = Some(tally_storage::log::Log::handle(&log));
         Ok(log)
     };
     let (thread, recovered) = engine::open(restored, store.clone(), open_log, declarations, engine_options)?;
+    if !has_room {
+        let what =
+            "the disk has no room for the log: counters are read, and writes are refused until some space is free";
+        thread.engine().troubles().raise(Trouble::DiskFull, what);
+    }
     // Only now that all of it has proved to be good.
     if let Err(error) = store.tidy() {
         tracing::warn!(%error, "what the store no longer needs stays for now");
@@ -355,17 +366,35 @@ fn run_writer(
 
 /// Keeps zero-filled segments ahead of the log, so that no commit has to wait for one, and frees those behind it.
 fn keep_house(log: &LocalHandle, engine: &Engine, stopping: &watch::Receiver<bool>) {
+    let mut told = false;
     while !*stopping.borrow() {
-        let needed_from = Position { offset: engine.log_needed_from(), ..log.synced_end() };
-        match log.retain_from(needed_from).and_then(|()| log.prepare()) {
+        let done = look_after(log, engine);
+        if let Err(error) = &done
+            && !told
+        {
+            tracing::warn!(%error, "cannot look after the log's files; trying again every second");
+        }
+        told = done.is_err();
+        match done {
             Ok(true) => {}
             Ok(false) => std::thread::park_timeout(HOUSE_EVERY),
-            Err(error) => {
-                tracing::warn!(%error, "cannot look after the log's files");
-                std::thread::park_timeout(HOUSE_EVERY * 20);
-            }
+            Err(_) => std::thread::park_timeout(HOUSE_EVERY * 20),
         }
     }
+}
+
+/// One round; answers whether another should follow at once.
+fn look_after(log: &LocalHandle, engine: &Engine) -> Result<bool, LogError> {
+    log.retain_from(Position { offset: engine.log_needed_from(), ..log.synced_end() })?;
+    if engine.is_checkpoint_failing() {
+        // Only a checkpoint frees the log, so what room there is belongs to it.
+        log.give_up_prepared()?;
+        return Ok(false);
+    }
+    let prepared = log.prepare()?;
+    // There is a segment to go on with, whether anybody writes at the moment or not.
+    engine.troubles().clear(Trouble::DiskFull);
+    Ok(prepared)
 }
 
 fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {

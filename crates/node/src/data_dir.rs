@@ -56,7 +56,9 @@ impl Identity {
 pub enum DataDirError {
     #[error("another Tally is running on {0}; stop it, or choose another directory with --data")]
     InUse(PathBuf),
-    #[error("{path} holds no data of Tally: file {IDENTITY} says {found:?}")]
+    #[error(
+        "{path} holds no data of Tally: file {IDENTITY} says {found:?}. Restore that file from a copy, or choose another directory with --data"
+    )]
     Unknown { path: PathBuf, found: String },
     #[error(
         "file {IDENTITY} in {path} was changed or damaged: its checksum does not match. Restore that file from a copy"

@@ -197,6 +197,11 @@ impl Engine {
         self.shared.log_needed_from.load(Ordering::Acquire)
     }
 
+    /// Whether the last attempt at a checkpoint failed.
+    pub fn is_checkpoint_failing(&self) -> bool {
+        self.shared.checkpoint_failing.load(Ordering::Acquire)
+    }
+
     /// Hands a submission to the writer and waits until it is durable and applied.
     pub async fn submit(&self, submission: Submission) -> Result<Committed, Refusal> {
         self.health()?;

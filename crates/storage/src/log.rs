@@ -61,6 +61,9 @@ pub trait LogHandle: Clone + Send + Sync + 'static {
     /// Does work ahead of the writer, such as preparing files; takes its time, so call it off the writer's thread whenever
     /// the log has grown. Answers whether there was any.
     fn prepare(&self) -> Result<bool, LogError>;
+
+    /// Undoes the work done ahead: somebody else needs the room that it takes.
+    fn give_up_prepared(&self) -> Result<(), LogError>;
 }
 
 /// Follows a log.

@@ -2,20 +2,31 @@
 //!
 //! A disk is one flat directory. Nothing is durable before the sync that belongs to it: file contents by
 //! [`DiskFile::sync`], names by [`Disk::sync_dir`].
+//!
+//! Descriptors are few, and connections can take all of them. The log must not stop for want of one, so a [`RealDisk`] holds
+//! some in reserve for [`Disk::open`] and [`Disk::create`], and gets them back by [`Disk::close`]. Readers get none of these.
 
-use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
-use std::fs::{self, File, OpenOptions};
+use crate::handle::lock;
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, dup2};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A directory of files.
 pub trait Disk: Clone + Send + Sync + 'static {
     type File: DiskFile;
 
+    /// For reading and writing.
     fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// For reading only.
+    fn open_to_read(&self, name: &str) -> io::Result<Self::File> {
+        self.open(name)
+    }
     /// Makes an empty file, in place of one that has this name.
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Atomic; replaces what is at `to`.
@@ -24,6 +35,10 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Makes all names durable as they are.
     fn sync_dir(&self) -> io::Result<()>;
+    /// Closes a file whose descriptor others may not take.
+    fn close(&self, file: Self::File) {
+        drop(file);
+    }
 }
 
 /// An open file. It stays readable after it was renamed or removed.
@@ -35,6 +50,11 @@ pub trait DiskFile: Send + Sync + 'static {
     /// `fdatasync`. After a failure nothing is known about what was written since the last success.
     fn sync(&self) -> io::Result<()>;
     fn bytes(&self) -> io::Result<u64>;
+
+    /// Takes room for a file of so many bytes, if that can be done at once, or fails for want of it.
+    fn allocate(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Writes zeros from `from` to `to`.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
@@ -57,11 +77,16 @@ fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Resul
 struct Zeros([u8; 1 << 20]);
 static ZEROS: Zeros = Zeros([0; 1 << 20]);
 
+/// What a segment change, a spare in the making and a trim take at once, twice over.
+const RESERVE: usize = 8;
+
 /// A directory of the operating system.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: Arc<PathBuf>,
     dir: Arc<File>,
+    /// Descriptors of `dir`, only there to be given up.
+    reserve: Arc<Mutex<Vec<OwnedFd>>>,
 }
 
 impl RealDisk {
@@ -69,23 +94,47 @@ impl RealDisk {
     pub fn open(root: impl AsRef<Path>) -> io::Result<RealDisk> {
         let root = root.as_ref();
         if !root.is_dir() {
-            fs::create_dir_all(root)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(root)?;
             let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         }
-        Ok(RealDisk { root: Arc::new(root.to_owned()), dir: Arc::new(File::open(root)?) })
+        let dir = File::open(root)?;
+        let reserve = (0..RESERVE).map(|_| Ok(dir.try_clone()?.into())).collect::<io::Result<Vec<OwnedFd>>>()?;
+        Ok(RealDisk { root: Arc::new(root.to_owned()), dir: Arc::new(dir), reserve: Arc::new(Mutex::new(reserve)) })
     }
+
+    /// Opens a file; if there is no descriptor left, with one of the reserve. Another thread may be quicker to take what was
+    /// given up, so more than one try may be needed.
+    fn open_with_reserve(&self, options: &OpenOptions, name: &str) -> io::Result<File> {
+        loop {
+            let opened = options.open(self.root.join(name));
+            let none_left = matches!(&opened, Err(error) if is_out_of_descriptors(error));
+            if !none_left || lock(&self.reserve).pop().is_none() {
+                return opened;
+            }
+        }
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let code = Errno::from_io_error(error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 impl Disk for RealDisk {
     type File = File;
 
     fn open(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.root.join(name))
+        self.open_with_reserve(OpenOptions::new().read(true).write(true), name)
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<File> {
+        File::open(self.root.join(name))
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.root.join(name))
+        let mut options = OpenOptions::new();
+        self.open_with_reserve(options.read(true).write(true).create(true).truncate(true).mode(0o600), name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -105,6 +154,17 @@ impl Disk for RealDisk {
     fn sync_dir(&self) -> io::Result<()> {
         self.dir.sync_all()
     }
+
+    /// The descriptor becomes one of the directory without ever being free.
+    fn close(&self, file: File) {
+        let mut reserve = lock(&self.reserve);
+        if reserve.len() < RESERVE {
+            let mut descriptor = OwnedFd::from(file);
+            if dup2(&*self.dir, &mut descriptor).is_ok() {
+                reserve.push(descriptor);
+            }
+        }
+    }
 }
 
 impl DiskFile for File {
@@ -122,6 +182,17 @@ impl DiskFile for File {
 
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    /// A disk that has not enough is told from one that has before all the rest of it is filled with zeros, which others may
+    /// need just then.
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(self, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
+            Err(Errno::DQUOT) => Err(Errno::DQUOT.into()),
+            // Not every file system can; then the zeros will tell.
+            _ => Ok(()),
+        }
     }
 
     /// Past the page cache, where the file system allows that: a segment of zeros is not worth copying there first.

@@ -59,6 +59,8 @@ pub(crate) struct Shared<D: Disk> {
     segments: Mutex<VecDeque<Segment>>,
     first: AtomicU64,
     synced: AtomicU64,
+    /// How often a segment's file was replaced by a copy: who has it open has the old one.
+    copies: AtomicU64,
     poison: OnceLock<Arc<str>>,
 }
 
@@ -87,6 +89,7 @@ impl<D: Disk> Shared<D> {
             segments: Mutex::new(segments.into()),
             first: AtomicU64::new(oldest.base_offset),
             synced: AtomicU64::new(end),
+            copies: AtomicU64::new(0),
             poison: OnceLock::new(),
         }
     }
@@ -101,6 +104,15 @@ impl<D: Disk> Shared<D> {
 
     pub fn set_synced(&self, end: u64) {
         self.synced.store(end, Ordering::Release);
+    }
+
+    pub fn copies(&self) -> u64 {
+        self.copies.load(Ordering::Acquire)
+    }
+
+    /// Says so before anything in the copy is synced, so whoever sees that has heard of the copy.
+    pub fn note_copy(&self) {
+        self.copies.fetch_add(1, Ordering::Release);
     }
 
     pub fn check_poison(&self) -> Result<(), Error> {

@@ -22,6 +22,11 @@ impl Index {
         }
     }
 
+    /// Remembers a batch before which nothing can be read.
+    pub fn resume_at(&mut self, offset: u64, at: u64) {
+        self.0.push(Entry { offset, at });
+    }
+
     pub fn wants(&self, at: u64) -> bool {
         at >= self.0.last().map_or(HEADER_BYTES as u64, |last| last.at) + INTERVAL_BYTES
     }

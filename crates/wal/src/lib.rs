@@ -11,6 +11,7 @@
 pub mod batch;
 pub mod disk;
 mod error;
+mod files;
 mod handle;
 mod index;
 mod options;
@@ -25,8 +26,9 @@ mod writer;
 
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::Error;
+pub use files::identity;
 pub use handle::Handle;
 pub use options::Options;
 pub use reader::{Batch, Reader};
-pub use recovery::{Cut, Recovered, identity};
+pub use recovery::{Cut, Recovered};
 pub use writer::{Appended, Log};

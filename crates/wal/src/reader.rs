@@ -41,11 +41,14 @@ pub struct Reader<D: Disk> {
     chunk_bytes: usize,
     limit: u64,
     records: Vec<u8>,
+    /// How many files had been replaced by copies when `file` was opened.
+    copies: u64,
 }
 
 impl<D: Disk> Reader<D> {
     pub(crate) fn open(shared: Arc<Shared<D>>, from: u64) -> Result<Reader<D>, Error> {
         let Place { header, entry } = shared.find(from)?;
+        let copies = shared.copies();
         Ok(Reader {
             file: open_segment(&shared, &header, from)?,
             segment: header,
@@ -58,6 +61,7 @@ impl<D: Disk> Reader<D> {
             chunk_bytes: CHUNK_BYTES_MIN,
             limit: entry.offset,
             records: Vec::new(),
+            copies,
             shared,
         })
     }
@@ -118,6 +122,7 @@ impl<D: Disk> Reader<D> {
             self.enter_next_segment()?;
             return self.refill(needed);
         }
+        self.follow_copy()?;
         self.limit = segment_end.unwrap_or(synced).min(synced);
         let rest = (self.segment.segment_bytes - self.at) as usize;
         if needed > rest {
@@ -126,6 +131,16 @@ impl<D: Disk> Reader<D> {
         self.read_chunk(self.chunk_bytes.max(needed).min(rest))?;
         self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
         Ok(true)
+    }
+
+    /// What is written to the copy of a segment is not in the file that was opened before.
+    fn follow_copy(&mut self) -> Result<(), Error> {
+        let copies = self.shared.copies();
+        if copies != self.copies {
+            self.file = open_segment(&self.shared, &self.segment, self.offset)?;
+            self.copies = copies;
+        }
+        Ok(())
     }
 
     fn read_chunk(&mut self, bytes: usize) -> Result<(), Error> {
@@ -186,7 +201,7 @@ impl<D: Disk> Reader<D> {
 
 fn open_segment<D: Disk>(shared: &Shared<D>, header: &segment::Header, offset: u64) -> Result<D::File, Error> {
     let name = segment::file_name(header.sequence);
-    shared.disk.open(&name).or_else(|error: io::Error| {
+    shared.disk.open_to_read(&name).or_else(|error: io::Error| {
         // A segment loses its name when it is recycled, and a name is never used again.
         check_not_trimmed(shared, offset)?;
         Err(Error::io(format!("open log file {name}"))(error))

@@ -7,17 +7,17 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::is_full;
+use crate::files::{Files, Found, read_headers, set_aside};
 use crate::handle::{Segment, Shared};
 use crate::pages::Pages;
-use crate::retention::{SPARE_SUFFIX, Spares, TEMPORARY_SUFFIX};
-use crate::scan::{Reached, Scan, Stop, scan};
+use crate::retention::Spares;
+use crate::scan::{Gap, Reached, Scan, Stop, scan};
 use crate::segment::{self, HEADER_BYTES, PAGE_BYTES, file_name};
 use crate::writer::{Active, Log};
 use crate::{Error, Options};
 use std::io;
 
 const REWRITE_NAME: &str = "rewrite.tmp";
-const DISCARDED_SUFFIX: &str = ".discarded";
 
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,12 @@ pub struct Recovered {
     pub log_time_ms: u64,
     /// What a crash left of writes that nobody was told had succeeded.
     pub cut: Option<Cut>,
-    /// Files set aside because of [`Options::discard_from`].
+    /// Files set aside because of [`Options::discard_from`], or because they are damaged and nobody needs them.
     pub discarded: Vec<String>,
+    /// Damage in what nobody needs, in words.
+    pub passed_over: Vec<String>,
+    /// The disk has no room for the copy that is written on: everything can be read, and nothing written until there is.
+    pub waits_for_room: bool,
 }
 
 /// The end of the log that was not kept.
@@ -52,63 +56,11 @@ pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recove
         files.remove_temporaries(&disk)?;
         return create(disk, options, &files);
     }
-    let mut headers = Vec::new();
-    for sequence in &files.segments {
-        headers.push(read_header(&disk, *sequence, headers.last())?);
-    }
-    if let Some(foreign) = headers.iter().find(|header| header.log_id != options.log_id) {
+    let found = read_headers(&disk, &files.segments, options.from_offset)?;
+    if let Some(foreign) = found.headers.iter().find(|header| header.log_id != options.log_id) {
         return Err(Error::Foreign { file: file_name(foreign.sequence) });
     }
-    recover(disk, options, &files, headers)
-}
-
-/// The identity of the log on `disk`, as its newest readable segment has it; `None` if there is no such segment.
-pub fn identity<D: Disk>(disk: &D) -> Result<Option<u64>, Error> {
-    let segments = Files::list(disk)?.segments;
-    Ok(segments.iter().rev().find_map(|sequence| Some(read_header_of(disk, &file_name(*sequence))?.log_id)))
-}
-
-/// The log's files by what their names say.
-struct Files {
-    /// Sequences, ascending.
-    segments: Vec<u64>,
-    spares: Vec<String>,
-    temporaries: Vec<String>,
-    discarded: Vec<String>,
-}
-
-impl Files {
-    fn list<D: Disk>(disk: &D) -> Result<Files, Error> {
-        let names = disk.list().map_err(Error::io("list the log's directory"))?;
-        let mut segments: Vec<u64> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
-        segments.sort_unstable();
-        let with = |suffix| names.iter().filter(move |name| name.ends_with(suffix)).cloned().collect();
-        let (temporaries, discarded) = (with(TEMPORARY_SUFFIX), with(DISCARDED_SUFFIX));
-        Ok(Files { segments, spares: with(SPARE_SUFFIX), temporaries, discarded })
-    }
-
-    fn remove_temporaries<D: Disk>(&self, disk: &D) -> Result<(), Error> {
-        self.temporaries.iter().try_for_each(|name| disk.remove(name).map_err(Error::io(format!("remove {name}"))))
-    }
-
-    /// The headers of segments that were set aside, as far as they can be read: no position in them may be given again.
-    fn discarded<D: Disk>(&self, disk: &D) -> Vec<segment::Header> {
-        self.discarded.iter().filter_map(|name| read_header_of(disk, name)).collect()
-    }
-
-    /// Spares of the size that new segments have; the others are removed.
-    fn usable_spares<D: Disk>(&self, disk: &D, options: &Options) -> Result<Vec<String>, Error> {
-        let mut usable = Vec::new();
-        for name in &self.spares {
-            let bytes = disk.open(name).and_then(|file| file.bytes()).map_err(Error::io(format!("open {name}")))?;
-            if bytes == options.segment_bytes && usable.len() < options.spares_max {
-                usable.push(name.clone());
-            } else {
-                disk.remove(name).map_err(Error::io(format!("remove {name}")))?;
-            }
-        }
-        Ok(usable)
-    }
+    recover(disk, options, &files, found)
 }
 
 /// Starts a log where there is none: at record 0, or where a log that was given up must go on.
@@ -127,7 +79,7 @@ fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, 
         let what = format!("the log's files are missing, but record {} has been reached", options.from_offset);
         return Err(damaged(&header, 0, 0, what, remedy(0)));
     }
-    segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?;
+    disk.close(segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?);
     let file = segment::install(&disk, REWRITE_NAME, &header).map_err(Error::io("start a log"))?;
     let segments = vec![Segment { header, index: Default::default() }];
     let reached = Reached { offset: header.base_offset, epoch: header.epoch, log_time_ms: header.log_time_ms };
@@ -135,72 +87,33 @@ fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, 
     Ok(assemble(disk, options, spares, segments, Active::empty(file, header), reached))
 }
 
-/// The header of a file, if it can be read.
-fn read_header_of<D: Disk>(disk: &D, name: &str) -> Option<segment::Header> {
-    let mut block = [0; HEADER_BYTES];
-    disk.open(name).and_then(|file| file.read_at(&mut block, 0)).ok()?;
-    segment::Header::decode(&block).ok()
-}
-
-fn read_header<D: Disk>(disk: &D, sequence: u64, before: Option<&segment::Header>) -> Result<segment::Header, Error> {
-    let name = file_name(sequence);
-    let file = disk.open(&name).map_err(Error::io(format!("open log file {name}")))?;
-    let bytes = file.bytes().map_err(Error::io(format!("open log file {name}")))?;
-    let offset = before.map_or(0, |before| before.base_offset);
-    let refuse = |at: u64, what: String| {
-        let remedy =
-            "Restore the log's files from a copy, or move this one and all later ones away to give up their records"
-                .to_owned();
-        Error::Damaged { file: name.clone(), at, offset, what, remedy }
-    };
-    if bytes < HEADER_BYTES as u64 {
-        return Err(refuse(bytes, format!("it was truncated to {bytes} bytes, less than its header")));
-    }
-    let mut block = [0; HEADER_BYTES];
-    file.read_at(&mut block, 0).map_err(Error::io(format!("read log file {name}")))?;
-    let header = segment::Header::decode(&block).map_err(|what| refuse(0, what))?;
-    if header.segment_bytes != bytes {
-        let what = format!("it has {bytes} bytes, but was made with {}", header.segment_bytes);
-        return Err(refuse(bytes.min(header.segment_bytes), what));
-    }
-    let expected = before.map_or(sequence, |before| before.sequence + 1);
-    if header.sequence != sequence || sequence != expected {
-        let what = format!("it is segment {} of its log, and segment {expected} is expected here", header.sequence);
-        return Err(refuse(0, what));
-    }
-    if before.is_some_and(|before| before.log_id != header.log_id) {
-        return Err(refuse(0, "it belongs to another log than the segment before it".to_owned()));
-    }
-    if before.is_some_and(|before| before.base_offset >= header.base_offset || before.epoch > header.epoch) {
-        return Err(refuse(0, "it is older than the segment before it".to_owned()));
-    }
-    Ok(header)
-}
-
-fn recover<D: Disk>(
-    disk: D,
-    options: Options,
-    files: &Files,
-    headers: Vec<segment::Header>,
-) -> Result<(Log<D>, Recovered), Error> {
-    let Verified { mut segments, image, at, reached, cut } = verify(&disk, &options, &headers)?;
+fn recover<D: Disk>(disk: D, options: Options, files: &Files, found: Found) -> Result<(Log<D>, Recovered), Error> {
+    let Found { headers, unneeded, mut passed_over } = found;
+    let Verified { mut segments, image, at, reached, cut, gaps } = verify(&disk, &options, &headers)?;
+    passed_over.extend(gaps);
     if reached.offset < options.from_offset {
         return start_over(disk, options, &headers, &segments[segments.len() - 1].header, at, reached);
     }
     // Everything was looked at: from here on files are changed.
     files.remove_temporaries(&disk)?;
     let mut spares = files.usable_spares(&disk, &options)?;
-    let discarded = set_aside(&disk, &headers[segments.len()..])?;
+    let mut discarded =
+        set_aside(&disk, headers[segments.len()..].iter().rev().map(|header| file_name(header.sequence)))?;
+    discarded.extend(set_aside(&disk, unneeded.into_iter())?);
     let known = headers.iter().chain(&files.discarded(&disk)).map(|header| header.epoch).max();
     let epoch = known.expect("there is at least one segment") + 1;
     let active = segments.last_mut().expect("verify answers at least one segment");
     active.header.epoch = epoch;
     let spare = if active.header.segment_bytes == options.segment_bytes { spares.pop() } else { None };
-    let file = rewrite(&disk, &active.header, &image[..at], spare)?;
-    let active = reopen(file, active.header, &image[..at]);
+    let (file, waits_for_room) = match rewrite(&disk, &active.header, &image[..at], spare) {
+        Ok(file) => (file, false),
+        Err(Error::Full { .. }) => (refresh(&disk, &active.header, &image[..at])?, true),
+        Err(error) => return Err(error),
+    };
+    let active = reopen(file, active.header, &image[..at], waits_for_room);
     let reached = Reached { epoch, ..reached };
     let (log, recovered) = assemble(disk, options, Spares::new(spares), segments, active, reached);
-    Ok((log, Recovered { cut, discarded, ..recovered }))
+    Ok((log, Recovered { cut, discarded, passed_over, waits_for_room, ..recovered }))
 }
 
 /// The log ends before the record where reading will start. If that was ordered, all of it is set aside and a new one
@@ -217,7 +130,7 @@ fn start_over<D: Disk>(
         let what = format!("the log ends here, but record {} has been reached", options.from_offset);
         return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
     }
-    let discarded = set_aside(&disk, headers)?;
+    let discarded = set_aside(&disk, headers.iter().rev().map(|header| file_name(header.sequence)))?;
     let (log, recovered) = create(disk.clone(), options, &Files::list(&disk)?)?;
     Ok((log, Recovered { discarded, ..recovered }))
 }
@@ -229,6 +142,8 @@ struct Verified {
     at: usize,
     reached: Reached,
     cut: Option<Cut>,
+    /// Damage that was passed over, in words.
+    gaps: Vec<String>,
 }
 
 /// Reads everything from the segment with `from_offset` on; of those before, only the headers have been looked at.
@@ -238,18 +153,28 @@ fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> 
     let mut segments: Vec<Segment> = unread.collect();
     let epoch = start.checked_sub(1).map_or(0, |before| headers[before].epoch);
     let mut reached = Reached { offset: headers[start].base_offset, epoch, log_time_ms: headers[start].log_time_ms };
-    let mut image = Vec::new();
+    let (mut image, mut gaps) = (Vec::new(), Vec::new());
     for (number, header) in headers.iter().enumerate().skip(start) {
         read_segment(disk, header, &mut image)?;
-        let scanned = scan(&image, header, reached, headers.get(number + 1).map(|next| next.base_offset));
+        let until = headers.get(number + 1).map(|next| next.base_offset);
+        let scanned = scan(&image, header, reached, until, options.from_offset);
         reached = scanned.reached;
+        gaps.extend(scanned.passed_over.iter().map(|gap| describe(header, gap)));
         let cut = cut(options, header, &scanned)?;
         segments.push(Segment { header: *header, index: scanned.index });
         if cut.is_some() || number + 1 == headers.len() {
-            return Ok(Verified { segments, image, at: scanned.at, reached, cut });
+            return Ok(Verified { segments, image, at: scanned.at, reached, cut, gaps });
         }
     }
     unreachable!("the last segment ends the loop")
+}
+
+fn describe(header: &segment::Header, gap: &Gap) -> String {
+    let Gap { at, bytes, offset, records } = gap;
+    let file = file_name(header.sequence);
+    format!(
+        "log file {file} is damaged at byte {at}: {records} records from {offset} on, {bytes} bytes, cannot be read"
+    )
 }
 
 /// What is cut from a segment, if anything. Damage is refused, unless an operator gave up what is damaged.
@@ -267,23 +192,11 @@ fn cut(options: &Options, header: &segment::Header, scan: &Scan) -> Result<Optio
 fn read_segment<D: Disk>(disk: &D, header: &segment::Header, image: &mut Vec<u8>) -> Result<(), Error> {
     let name = file_name(header.sequence);
     image.resize(header.segment_bytes as usize, 0);
-    disk.open(&name).and_then(|file| file.read_at(image, 0)).map_err(Error::io(format!("read log file {name}")))
-}
-
-/// Takes segments that were given up out of the log, last first, so that a crash in between leaves no gap.
-fn set_aside<D: Disk>(disk: &D, headers: &[segment::Header]) -> Result<Vec<String>, Error> {
-    let mut names = Vec::new();
-    for header in headers.iter().rev() {
-        let name = file_name(header.sequence);
-        let aside = format!("{name}{DISCARDED_SUFFIX}");
-        disk.rename(&name, &aside).and_then(|()| disk.sync_dir()).map_err(Error::io(format!("set {name} aside")))?;
-        names.push(aside);
-    }
-    Ok(names)
+    disk.open_to_read(&name).and_then(|file| file.read_at(image, 0)).map_err(Error::io(format!("read log file {name}")))
 }
 
 /// Replaces the segment's file by a durable copy: the header, the batches in `prefix`, and zeros.
-fn rewrite<D: Disk>(
+pub(crate) fn rewrite<D: Disk>(
     disk: &D,
     header: &segment::Header,
     prefix: &[u8],
@@ -296,6 +209,20 @@ fn rewrite<D: Disk>(
             true => Error::Full { bytes: header.segment_bytes },
             false => Error::io(format!("rewrite log file {}", file_name(header.sequence)))(error),
         }
+    })
+}
+
+/// Makes durable for certain what a segment holds, where there is no room for a copy: the same bytes are written once more.
+fn refresh<D: Disk>(disk: &D, header: &segment::Header, prefix: &[u8]) -> Result<D::File, Error> {
+    let name = file_name(header.sequence);
+    let refreshed = disk.open(&name).and_then(|file| {
+        file.write_at(prefix, 0)?;
+        file.sync()?;
+        Ok(file)
+    });
+    refreshed.map_err(|error| match is_full(&error) {
+        true => Error::Full { bytes: header.segment_bytes },
+        false => Error::io(format!("refresh log file {name}"))(error),
     })
 }
 
@@ -312,7 +239,11 @@ fn write_copy<D: Disk>(
             disk.sync_dir()?;
             disk.open(REWRITE_NAME)?
         }
-        None => disk.create(REWRITE_NAME)?,
+        None => {
+            let file = disk.create(REWRITE_NAME)?;
+            file.allocate(header.segment_bytes)?;
+            file
+        }
     };
     file.write_at(&header.encode(), 0)?;
     file.write_at(&prefix[HEADER_BYTES..], HEADER_BYTES as u64)?;
@@ -324,11 +255,11 @@ fn write_copy<D: Disk>(
 }
 
 /// The writer's view of a segment that ends behind `prefix`.
-fn reopen<F>(file: F, header: segment::Header, prefix: &[u8]) -> Active<F> {
+fn reopen<F>(file: F, header: segment::Header, prefix: &[u8], waits_for_copy: bool) -> Active<F> {
     let pages_at = prefix.len() / PAGE_BYTES * PAGE_BYTES;
     let mut pages = Pages::new();
     pages.push(&prefix[pages_at..]);
-    Active { file, header, pages, pages_at: pages_at as u64 }
+    Active { file, header, pages, pages_at: pages_at as u64, waits_for_copy }
 }
 
 fn assemble<D: Disk>(
@@ -342,7 +273,16 @@ fn assemble<D: Disk>(
     let Reached { offset: end, epoch, log_time_ms } = reached;
     let shared = Shared::new(disk, options, epoch, spares, segments, end);
     let first_offset = shared.first();
-    let recovered = Recovered { first_offset, end, epoch, log_time_ms, cut: None, discarded: Vec::new() };
+    let recovered = Recovered {
+        first_offset,
+        end,
+        epoch,
+        log_time_ms,
+        cut: None,
+        discarded: Vec::new(),
+        passed_over: Vec::new(),
+        waits_for_room: false,
+    };
     (Log::new(shared, active, end, log_time_ms), recovered)
 }
 

@@ -43,7 +43,7 @@ impl Spares {
     fn make<D: Disk>(&self, disk: &D, options: &Options) -> Result<String, Error> {
         let spare = self.next_name();
         let temporary = format!("{spare}{TEMPORARY_SUFFIX}");
-        create_zeroed(disk, &temporary, options.segment_bytes)?;
+        disk.close(create_zeroed(disk, &temporary, options.segment_bytes)?);
         disk.rename(&temporary, &spare).map_err(Error::io(format!("rename {temporary}")))?;
         Ok(spare)
     }
@@ -52,7 +52,7 @@ impl Spares {
         format!("{:012}{SPARE_SUFFIX}", self.next_number.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn pop(&self) -> Option<String> {
+    pub fn pop(&self) -> Option<String> {
         lock(&self.ready).pop()
     }
 
@@ -73,6 +73,15 @@ impl<D: Disk> Handle<D> {
         let name = spares.make(disk, options)?;
         lock(&spares.ready).push(name);
         Ok(true)
+    }
+
+    /// Removes the spare files, where somebody else needs the room more.
+    pub fn give_up_spares(&self) -> Result<(), Error> {
+        let Shared { disk, spares, .. } = &*self.shared;
+        while let Some(name) = spares.pop() {
+            disk.remove(&name).map_err(Error::io(format!("remove {name}")))?;
+        }
+        Ok(())
     }
 
     /// Frees the segments that lie wholly before record `offset`; never the newest, so never what is not synced. A reader that

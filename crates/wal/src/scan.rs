@@ -3,6 +3,8 @@
 //! The last segment may end in what a crash left of unsynced writes, in any order and torn anywhere. Such a tail is cut. But
 //! every batch says up to where the log was synced when it was written, so a readable batch behind the stop that was written
 //! after the place was synced proves that the place has been durable: then something durable is missing.
+//!
+//! Damage among records that nobody will read is passed over, to the next batch that can be read.
 
 use crate::batch::{ALIGN, HEADER_BYTES, Header};
 use crate::index::Index;
@@ -23,6 +25,17 @@ pub(crate) struct Scan {
     pub at: usize,
     pub index: Index,
     pub stop: Stop,
+    /// Where batches that nobody needs could not be read.
+    pub passed_over: Vec<Gap>,
+}
+
+/// Records that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub at: usize,
+    pub bytes: usize,
+    pub offset: u64,
+    pub records: u64,
 }
 
 /// Why the batches stop.
@@ -36,11 +49,27 @@ pub(crate) enum Stop {
     Damaged { what: String },
 }
 
-/// Walks the batches of a segment. `until` is the offset at which the next segment begins, if there is one.
-pub(crate) fn scan(image: &[u8], header: &segment::Header, before: Reached, until: Option<u64>) -> Scan {
-    let mut scan = Scan { reached: before, at: segment::HEADER_BYTES, index: Index::default(), stop: Stop::End };
+/// Walks the batches of a segment. `until` is the offset at which the next segment begins, if there is one; records before
+/// `needed_from` nobody will read.
+pub(crate) fn scan(
+    image: &[u8],
+    header: &segment::Header,
+    before: Reached,
+    until: Option<u64>,
+    needed_from: u64,
+) -> Scan {
+    let mut scan = Scan {
+        reached: before,
+        at: segment::HEADER_BYTES,
+        index: Index::default(),
+        stop: Stop::End,
+        passed_over: Vec::new(),
+    };
     while until.is_none_or(|until| scan.reached.offset < until) {
         let Some(batch) = good_batch(image, scan.at, header, &scan.reached) else {
+            if scan.pass_over(image, header, needed_from) {
+                continue;
+            }
             scan.stop = match until {
                 Some(_) => Stop::Damaged { what: "the segment is followed by another, but ends here".to_owned() },
                 None => tail(image, scan.at, header, &scan.reached),
@@ -55,6 +84,25 @@ pub(crate) fn scan(image: &[u8], header: &segment::Header, before: Reached, unti
         scan.stop = Stop::Damaged { what: "the next segment begins before this one ends".to_owned() };
     }
     scan
+}
+
+impl Scan {
+    /// Goes on behind what cannot be read, if all of that lies before `needed_from`.
+    fn pass_over(&mut self, image: &[u8], header: &segment::Header, needed_from: u64) -> bool {
+        if self.reached.offset >= needed_from {
+            return false;
+        }
+        let before = self.reached;
+        let mut later = later_batches(image, self.at, header, &before);
+        let whole = later.find(|(at, batch)| batch.payload(&image[*at..]).is_some());
+        let Some((at, batch)) = whole.filter(|(_, batch)| batch.base_offset <= needed_from) else { return false };
+        let records = batch.base_offset - self.reached.offset;
+        self.passed_over.push(Gap { at: self.at, bytes: at - self.at, offset: self.reached.offset, records });
+        self.index.resume_at(batch.base_offset, at as u64);
+        self.at = at;
+        self.reached.offset = batch.base_offset;
+        true
+    }
 }
 
 fn good_batch(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Option<Header> {
@@ -137,7 +185,7 @@ mod tests {
     fn scan_last(parts: &[Vec<u8>]) -> Scan {
         let mut image = parts.iter().fold(vec![0; segment::HEADER_BYTES], |image, part| [image, part.clone()].concat());
         image.resize(SEGMENT.segment_bytes as usize, 0);
-        scan(&image, &SEGMENT, BEFORE, None)
+        scan(&image, &SEGMENT, BEFORE, None, 0)
     }
 
     fn check(parts: &[Vec<u8>], offset: u64, stop: impl Fn(&Stop) -> bool) {
@@ -183,10 +231,28 @@ mod tests {
     }
 
     #[test]
+    fn a_hole_in_what_nobody_needs_is_passed_over_and_one_behind_it_is_not() {
+        let hole = vec![0xee; 256];
+        let parts = [batch(100, 3, 100), hole, batch(120, 3, 120), batch(130, 3, 130)];
+        let mut image = parts.iter().fold(vec![0; segment::HEADER_BYTES], |image, part| [image, part.clone()].concat());
+        image.resize(SEGMENT.segment_bytes as usize, 0);
+        let scan = |needed_from| scan(&image, &SEGMENT, BEFORE, None, needed_from);
+        for needed_from in [120, 125, 140, 500] {
+            let scan = scan(needed_from);
+            assert_eq!((scan.reached.offset, &scan.stop), (140, &Stop::End));
+            assert_eq!(scan.passed_over, [Gap { at: 4352, bytes: 256, offset: 110, records: 10 }]);
+            assert_eq!(scan.index.find(125).map(|entry| entry.offset), Some(120));
+        }
+        for needed_from in [0, 110, 119] {
+            assert!(is_damaged(&scan(needed_from).stop), "needed from {needed_from}");
+        }
+    }
+
+    #[test]
     fn a_segment_that_is_followed_by_another_must_reach_it_exactly() {
         let mut image = [vec![0; segment::HEADER_BYTES], batch(100, 3, 100), batch(110, 3, 110)].concat();
         image.resize(SEGMENT.segment_bytes as usize, 0);
-        let stop = |until| scan(&image, &SEGMENT, BEFORE, Some(until)).stop;
+        let stop = |until| scan(&image, &SEGMENT, BEFORE, Some(until), 0).stop;
         assert_eq!(stop(120), Stop::End);
         assert_eq!(stop(110), Stop::End);
         assert!(is_damaged(&stop(115)) && is_damaged(&stop(130)));

@@ -92,7 +92,12 @@ pub fn parse_file_name(name: &str) -> Option<u64> {
 
 /// Makes a durable file of `bytes` zeros, or leaves none behind.
 pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, bytes: u64) -> Result<D::File, Error> {
-    let made = disk.create(name).and_then(|file| file.write_zeros(0, bytes).and_then(|()| file.sync()).map(|()| file));
+    let made = disk.create(name).and_then(|file| {
+        file.allocate(bytes)?;
+        file.write_zeros(0, bytes)?;
+        file.sync()?;
+        Ok(file)
+    });
     made.map_err(|error| {
         // If even this fails, the next opening of the log removes the file.
         let _ = disk.remove(name);

@@ -31,17 +31,20 @@ pub(crate) struct Active<F> {
     pub pages: Pages,
     /// Where in the file `pages` begins.
     pub pages_at: u64,
+    /// The file is still that of the epoch before, because the disk had no room for a copy: it must not be written on.
+    pub waits_for_copy: bool,
 }
 
 impl<F> Active<F> {
     pub fn empty(file: F, header: segment::Header) -> Active<F> {
-        Active { file, header, pages: Pages::new(), pages_at: HEADER_BYTES as u64 }
+        Active { file, header, pages: Pages::new(), pages_at: HEADER_BYTES as u64, waits_for_copy: false }
     }
 
-    /// Takes the place of a full segment and keeps its buffer.
-    fn start_over(&mut self, file: F, header: segment::Header) {
-        (self.file, self.header, self.pages_at) = (file, header, HEADER_BYTES as u64);
+    /// Takes the place of a full segment, whose file is handed back, and keeps its buffer.
+    fn start_over(&mut self, file: F, header: segment::Header) -> F {
+        (self.header, self.pages_at) = (header, HEADER_BYTES as u64);
         self.pages.clear();
+        std::mem::replace(&mut self.file, file)
     }
 
     /// The byte behind the last batch.
@@ -76,6 +79,7 @@ impl<D: Disk> Log<D> {
         if records.len() > self.batch_bytes_max() {
             return Err(Error::TooLarge { bytes: records.len(), max: self.batch_bytes_max() });
         }
+        self.make_copy()?;
         self.make_room(batch::stored_bytes(records.len()))?;
         let log_time_ms = log_time_ms.max(self.log_time_ms);
         let base_offset = self.end;
@@ -129,6 +133,25 @@ impl<D: Disk> Log<D> {
         Handle { shared: self.shared.clone() }
     }
 
+    /// Makes up for the copy that the opening had no room for. Fails with [`Error::Full`] only while nothing has changed.
+    fn make_copy(&mut self) -> Result<(), Error> {
+        if !self.active.waits_for_copy {
+            return Ok(());
+        }
+        let Shared { disk, options, spares, .. } = &*self.shared;
+        let (header, mut image) = (self.active.header, vec![0; self.active.end_at() as usize]);
+        self.active.file.read_at(&mut image, 0).map_err(|error| self.shared.poison("read the log", &error))?;
+        let spare = if header.segment_bytes == options.segment_bytes { spares.pop() } else { None };
+        let copied = recovery::rewrite(disk, &header, &image, spare).map_err(|error| match error {
+            Error::Io { doing, source } => self.shared.poison(&doing, &source),
+            full => full,
+        })?;
+        disk.close(std::mem::replace(&mut self.active.file, copied));
+        self.active.waits_for_copy = false;
+        self.shared.note_copy();
+        Ok(())
+    }
+
     /// Makes sure that the active segment has room for `bytes`. Fails with [`Error::Full`] only while nothing has changed.
     fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
         if self.active.end_at() + bytes as u64 <= self.active.header.segment_bytes {
@@ -151,7 +174,8 @@ impl<D: Disk> Log<D> {
         let file = segment::install(&self.shared.disk, &spare, &header)
             .map_err(|error| self.shared.poison("start a new log segment", &error))?;
         self.shared.push_segment(header);
-        self.active.start_over(file, header);
+        let full = self.active.start_over(file, header);
+        self.shared.disk.close(full);
         Ok(())
     }
 
@@ -178,7 +202,8 @@ impl<D: Disk> Log<D> {
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        let Active { file, header, pages, pages_at } = &mut self.active;
+        assert!(!self.active.waits_for_copy, "a segment of an older epoch is not written on");
+        let Active { file, header, pages, pages_at, .. } = &mut self.active;
         let room = (header.segment_bytes - *pages_at) as usize;
         assert!(pages.len() <= room, "a batch never reaches beyond its segment");
         file.write_at(pages.padded(room), *pages_at).map_err(|error| self.shared.poison("write to the log", &error))?;

@@ -170,6 +170,48 @@ fn damage_before_the_place_where_reading_starts_is_found_by_the_reader_that_gets
 }
 
 #[test]
+fn damage_that_no_start_needs_is_passed_over_and_everything_behind_it_is_kept() {
+    let (disk, all) = written(1);
+    let from_offset = all[5].base_offset;
+    let in_batch = |name: &str| {
+        let mut image = disk.contents(name).unwrap();
+        image[5000] ^= 1;
+        with_file(&disk, name, Some(image))
+    };
+    let in_header = |name: &str| {
+        let mut image = disk.contents(name).unwrap();
+        image[40] ^= 1;
+        with_file(&disk, name, Some(image))
+    };
+    let truncated = with_file(&disk, FIRST, Some(vec![0; 100]));
+    let damaged = [(in_batch(MIDDLE), 1, 0), (in_header(FIRST), 1, 1), (truncated, 1, 1), (in_batch(FIRST), 0, 0)];
+    for (disk, told, aside) in damaged {
+        for _ in 0..2 {
+            let options = Options { from_offset, discard_from: Some(0), ..options() };
+            let (mut log, recovered) = Log::open(disk.clone(), options).unwrap();
+            assert!(recovered.passed_over.len() <= told, "{recovered:?}");
+            assert!(recovered.discarded.len() <= aside, "{recovered:?}");
+            assert!(log.end() >= all[8].end(), "{recovered:?}");
+            let mut reader = log.handle().reader(from_offset).unwrap();
+            for batch in &all[5..] {
+                assert_eq!(reader.next().unwrap().unwrap().records, batch.records);
+            }
+            log.append(0, 1, b"life goes on").unwrap();
+            log.sync().unwrap();
+            assert_eq!(reader.next().unwrap().unwrap().records, b"life goes on");
+        }
+    }
+    let (_, recovered) = Log::open(in_batch(MIDDLE), Options { from_offset, ..options() }).unwrap();
+    assert!(recovered.passed_over[0].contains(MIDDLE), "{recovered:?}");
+    let (_, recovered) = Log::open(in_header(FIRST), Options { from_offset, ..options() }).unwrap();
+    assert_eq!(recovered.discarded, ["000000000001.seg.discarded"]);
+    // What is needed is still refused.
+    for disk in [in_batch(LAST), in_header(LAST), in_header(MIDDLE)] {
+        assert!(matches!(Log::open(disk, Options { from_offset, ..options() }), Err(Error::Damaged { .. })));
+    }
+}
+
+#[test]
 fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
     let (disk, all) = written(1);
     let mut image = disk.contents(MIDDLE).unwrap();
@@ -199,7 +241,10 @@ fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
 fn a_log_given_up_behind_what_the_store_has_reached_starts_over_there() {
     let (disk, all) = written(1);
     let mut image = disk.contents(MIDDLE).unwrap();
-    image[5000] ^= 1;
+    // Up to the record that was reached nothing can be read.
+    for (at, _) in &tally_wal::segment::batches(&disk.contents(MIDDLE).unwrap()).unwrap().1 {
+        image[at + 100] ^= 1;
+    }
     let damaged = with_file(&disk, MIDDLE, Some(image));
     let missing = [MIDDLE, LAST, FIRST].iter().fold(disk, |disk, name| with_file(&disk, name, None));
     for (disk, offset) in [(damaged, all[3].base_offset), (missing, 0)] {

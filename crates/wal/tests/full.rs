@@ -6,7 +6,7 @@ mod common;
 
 use common::{Model, check_recovery, read_all};
 use tally_wal::testing::FaultDisk;
-use tally_wal::{Error, Log, Options};
+use tally_wal::{Disk, Error, Log, Options};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 
@@ -30,14 +30,14 @@ fn workload(disk: &FaultDisk, model: &mut Model) -> Result<(), Error> {
 
 #[test]
 fn a_disk_full_at_any_byte_refuses_cleanly_and_goes_on_when_there_is_room() {
-    let needed = 4 * SEGMENT_BYTES;
+    let needed = 3 * SEGMENT_BYTES;
     let mut refused = 0;
     for bytes_max in 0..=needed {
         let disk = FaultDisk::new(bytes_max);
         disk.set_bytes_max(Some(bytes_max));
         let mut model = Model::default();
         match workload(&disk, &mut model) {
-            Ok(()) => assert_eq!(bytes_max, needed, "three segments and the copy of the last take {needed} bytes"),
+            Ok(()) => assert_eq!(bytes_max, needed, "three segments take {needed} bytes"),
             Err(Error::Full { bytes: SEGMENT_BYTES }) => refused += 1,
             Err(error) => panic!("{bytes_max} bytes: {error}"),
         }
@@ -86,4 +86,41 @@ fn preparing_a_spare_on_a_full_disk_harms_nothing() {
     disk.set_bytes_max(None);
     assert!(log.handle().prepare_spare().unwrap());
     assert!(!log.handle().prepare_spare().unwrap(), "one is enough");
+}
+
+#[test]
+fn a_log_opened_on_a_full_disk_is_read_and_takes_writes_once_there_is_room() {
+    for seed in 0..20 {
+        let disk = FaultDisk::new(seed);
+        let mut model = Model::default();
+        workload(&disk, &mut model).unwrap();
+        // The same disk, full to the last byte.
+        disk.set_bytes_max(Some(
+            disk.list().unwrap().iter().map(|name| disk.contents(name).unwrap().len() as u64).sum(),
+        ));
+        let (mut log, recovered) = Log::open(disk.clone(), options()).unwrap();
+        assert!(recovered.waits_for_room);
+        model.check_opened(&log, &recovered);
+        let mut reader = log.handle().reader(model.attempts[5].base_offset).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().records, model.attempts[5].records);
+        for _ in 0..3 {
+            assert!(matches!(model.append(&mut log, 1, &[7; 100]), Err(Error::Full { .. })));
+            assert!(reader.next().unwrap().is_none());
+        }
+        if seed % 2 == 0 {
+            check_recovery(&disk.power_cut(seed), &options(), &mut model);
+            continue;
+        }
+        // Room for a spare, which becomes the copy; or for the copy alone.
+        disk.set_bytes_max(None);
+        if seed % 3 == 0 {
+            assert!(log.handle().prepare_spare().unwrap());
+        }
+        model.append(&mut log, 1, &[8; 100]).unwrap();
+        assert!(reader.next().unwrap().is_none(), "it is not synced");
+        model.sync(&mut log).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().records, [8; 100]);
+        assert_eq!(read_all(&log), model.attempts);
+        check_recovery(&disk.power_cut(seed), &options(), &mut model);
+    }
 }

@@ -68,6 +68,8 @@ pub(super) struct Shared {
     pub log_needed_from: AtomicU64,
     /// Where the last checkpoint stands.
     pub checkpointed: AtomicU64,
+    /// The last attempt at a checkpoint failed.
+    pub checkpoint_failing: AtomicBool,
     /// Everything before it is applied.
     pub applied: watch::Sender<Position>,
     /// Where the log ended when it was opened, which is where its epoch begins.
@@ -113,6 +115,7 @@ impl Shared {
             cuts: AtomicU64::new(0),
             log_needed_from: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
+            checkpoint_failing: AtomicBool::new(false),
             applied: watch::Sender::new(parts.applied),
             epoch_began: parts.applied.offset,
             durability: parts.durability,

@@ -547,6 +547,7 @@ impl<L: Log> Writer<L> {
                 metrics.checkpoint_seconds.observe(content.begun.elapsed(), 1);
                 metrics.checkpoint_timestamp_seconds.set(wall_ms() as f64 / 1000.0);
                 self.shared.checkpointed.store(position.offset, Ordering::Release);
+                self.shared.checkpoint_failing.store(false, Ordering::Release);
                 self.shared.log_needed_from.store(content.read_from, Ordering::Release);
                 let (counters, seconds) = (content.to.counters, content.begun.elapsed().as_secs_f64());
                 tracing::info!(%position, counters, seconds, "a checkpoint was taken");
@@ -557,6 +558,7 @@ impl<L: Log> Writer<L> {
             Err(error) => {
                 tracing::error!(%error, "a checkpoint failed; it will be tried again");
                 self.shared.metrics.checkpoint_failures.inc();
+                self.shared.checkpoint_failing.store(true, Ordering::Release);
                 self.state.table.abort_cut();
                 let flushed_since = self.state.store_is_void;
                 self.state.store_is_void |= content.replace;

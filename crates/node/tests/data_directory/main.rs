@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod creation;
+mod full;
 mod parts;
+mod small_disk;
 mod support;

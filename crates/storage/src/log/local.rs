@@ -110,6 +110,10 @@ impl<D: Disk> LogHandle for LocalHandle<D> {
     fn prepare(&self) -> Result<bool, LogError> {
         Ok(self.0.prepare_spare()?)
     }
+
+    fn give_up_prepared(&self) -> Result<(), LogError> {
+        Ok(self.0.give_up_spares()?)
+    }
 }
 
 impl<D: Disk> LogReader for LocalReader<D> {

@@ -148,6 +148,10 @@ impl LogHandle for MemoryHandle {
     fn prepare(&self) -> Result<bool, LogError> {
         Ok(false)
     }
+
+    fn give_up_prepared(&self) -> Result<(), LogError> {
+        Ok(())
+    }
 }
 
 impl LogReader for MemoryReader {

@@ -288,7 +288,14 @@ fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
 
 impl From<fjall::Error> for Error {
     fn from(error: fjall::Error) -> Error {
-        Error::Io(error.to_string())
+        match error {
+            fjall::Error::Io(error) => error.into(),
+            fjall::Error::Storage(fjall::LsmError::Io(error)) => error.into(),
+            fjall::Error::Storage(error) => Error::Damaged(format!(
+                "a file of its database cannot be read ({error}). Restore the data directory from a copy"
+            )),
+            error => Error::Io(error.to_string()),
+        }
     }
 }
 
