@@ -68,7 +68,13 @@ pub fn secret(given: Option<&str>, file: Option<&Path>) -> Result<Option<Passwor
         (None, Some(file)) => first_line(file)?,
         (None, None) => return Ok(None),
     };
-    Ok(Password::new(text))
+    // Most often a variable that was not set; to a server it would mean that everybody is let in.
+    let empty = || {
+        Failure::new("the password is empty")
+            .why("--password or TALLY_PASSWORD is given, but there is nothing in it")
+            .remedy("Give a password, or leave out both.")
+    };
+    Password::new(text).map(Some).ok_or_else(empty)
 }
 
 fn token(file: &Path) -> Result<Password> {

@@ -50,7 +50,8 @@ impl Places {
     pub fn take(self: &Arc<Places>, address: IpAddr) -> Result<Place, NoPlace> {
         let address = address.to_canonical();
         let mut taken = self.lock();
-        if taken.of(address) >= self.max_for(address) && !taken.displace(|stranger| stranger.address == address) {
+        let too_many = self.max_for(address).is_some_and(|max| taken.of(address) >= max);
+        if too_many && !taken.displace(|stranger| stranger.address == address) {
             return Err(NoPlace::TooManyFromThere);
         }
         if taken.count >= self.max && !taken.displace(|_| true) {
@@ -64,12 +65,9 @@ impl Places {
         Ok(Place { places: self.clone(), address, ticket, is_settled: AtomicBool::new(false) })
     }
 
-    fn max_for(&self, address: IpAddr) -> usize {
-        match self.per_address_max {
-            Some(max) => max,
-            None if address.is_loopback() => self.max,
-            None => self.max - self.max / 4,
-        }
+    fn max_for(&self, address: IpAddr) -> Option<usize> {
+        let default = (!address.is_loopback()).then(|| self.max - self.max / 4);
+        self.per_address_max.or(default)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {

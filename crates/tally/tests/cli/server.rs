@@ -4,6 +4,7 @@ use crate::support::{Served, stderr, stdout, tally};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 #[test]
@@ -259,4 +260,39 @@ fn the_demo_serves_its_sample_traffic_until_it_is_stopped() {
     let viewed = (0..10_000).any(|_| tally(&["get", "views:v0", "--server", &address]).status.success());
     assert!(viewed, "no view of the most popular video was counted");
     assert_eq!(server.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn an_empty_password_lets_nobody_in_because_nothing_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let serve = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap()];
+    let by_flag = tally(&[&serve[..], &["--password", ""]].concat());
+    let by_variable = Command::new(env!("CARGO_BIN_EXE_tally")).args(serve).env("TALLY_PASSWORD", "").output().unwrap();
+    for refused in [by_flag, by_variable] {
+        assert_eq!(refused.status.code(), Some(1));
+        let text = stderr(&refused);
+        assert!(text.contains("password") && text.contains("empty"), "{text}");
+    }
+    assert!(!data.exists(), "nothing was begun");
+}
+
+#[test]
+fn clients_leave_descriptors_to_the_log_and_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = format!(
+        "ulimit -n 256 && exec {} serve --memory 256MiB --data {} --http 127.0.0.1:0 --resp 127.0.0.1:0",
+        env!("CARGO_BIN_EXE_tally"),
+        dir.path().display()
+    );
+    let server = Served::run(Command::new("sh").args(["-c", &limited]), Stdio::null());
+    assert!(server.banner.contains("37 over HTTP, 90 over the Redis protocol"), "{}", server.banner);
+    let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&server.resp).unwrap()).collect();
+    for _ in 0..3 {
+        assert!(server.client(&["add", "visits"]).status.success());
+    }
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    assert!(open <= 256 - 64, "{open} of 256 descriptors are in use");
+    drop(silent);
+    assert_eq!(stdout(&server.client(&["get", "visits"])), "3\n");
 }

@@ -32,13 +32,12 @@ impl Served {
 
     pub fn start_with(command: &[&str], stderr: Stdio) -> Served {
         let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tally"))
-            .args(command)
-            .args(ports)
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap();
+        Served::run(Command::new(env!("CARGO_BIN_EXE_tally")).args(command).args(ports), stderr)
+    }
+
+    /// Whatever command ends in a server.
+    pub fn run(command: &mut Command, stderr: Stdio) -> Served {
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut banner = String::new();
         while !banner.ends_with("ready\n") {
@@ -51,6 +50,10 @@ impl Served {
 
     pub fn on(data: &Path) -> Served {
         Served::start(&["serve", "--memory", "256MiB", "--data", data.to_str().unwrap()])
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn client(&self, args: &[&str]) -> Output {

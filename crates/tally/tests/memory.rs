@@ -1,0 +1,225 @@
+//! A real server under each of the attacks that made it take gigabytes: it stays below `--memory` plus 512 MiB and goes on.
+//!
+//! Each attack sends a few hundred megabytes at most over loopback; without its bound the server takes more than it may.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const MIB: usize = 1 << 20;
+const LIMIT_BYTES: usize = (256 + 512) * MIB;
+
+struct Server {
+    child: Child,
+    http: String,
+    resp: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(extra: &[&str]) -> Server {
+        allow_many_connections();
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tally"))
+            .args(["serve", "--memory", "256MiB", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--data"])
+            .arg(dir.path().join("data"))
+            .args(extra)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut banner = String::new();
+        while !banner.ends_with("ready\n") {
+            assert!(output.read_line(&mut banner).unwrap() > 0, "the server ended early:\n{banner}");
+        }
+        assert!(banner.contains("128.0 MiB of memory for all of them"), "{banner}");
+        let address = |scheme: &str| {
+            let rest = banner.split(scheme).nth(1).unwrap();
+            rest.split_whitespace().next().unwrap().to_owned()
+        };
+        Server { http: address("http://"), resp: address("redis://"), child, _dir: dir }
+    }
+
+    fn http(&self) -> TcpStream {
+        connect(&self.http)
+    }
+
+    fn resp(&self) -> TcpStream {
+        connect(&self.resp)
+    }
+
+    /// The most memory that it had so far.
+    fn peak_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is running");
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// It has stayed within its bounds, and answers.
+    #[track_caller]
+    fn check(&self, attack: &str) {
+        let mut redis = self.resp();
+        redis.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 1];
+        redis.read_exact(&mut reply).unwrap();
+        let mut http = self.http();
+        http.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        http.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{attack}: {answer}");
+        let peak_bytes = self.peak_bytes();
+        eprintln!("{attack}: {} MiB at most", peak_bytes / MIB);
+        assert!(peak_bytes <= LIMIT_BYTES, "{attack}: {} MiB", peak_bytes / MIB);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The attackers are in this process, and so are their descriptors.
+fn allow_many_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(20_000);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }).unwrap();
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// Sends as much as is taken without waiting long: a server that has enough closes, or stops reading.
+fn send(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    if let Err(error) = stream.write_all(bytes) {
+        let expected = [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+        assert!(expected.contains(&error.kind()), "{error}");
+    }
+}
+
+fn post_head(extra: &str) -> Vec<u8> {
+    let head = "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n";
+    format!("{head}{extra}\r\n").into_bytes()
+}
+
+/// Events that do not compress well, so that the log has large batches.
+fn write_large_batches(server: &Server) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        format!("{state:016x}")
+    };
+    for _ in 0..3 {
+        let mut body = String::new();
+        while body.len() < 20 * MIB {
+            let payload: String = (0..60).map(|_| word()).collect();
+            body.push_str(&format!("{{\"type\":\"t\",\"payload\":\"{payload}\"}}\n"));
+        }
+        let mut stream = server.http();
+        stream.write_all(&post_head(&format!("connection: close\r\ncontent-length: {}\r\n", body.len()))).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+#[test]
+fn subscribers_that_do_not_read() {
+    let server = Server::start(&[]);
+    write_large_batches(&server);
+    let mut subscribers: Vec<TcpStream> = (0..128).map(|_| server.http()).collect();
+    for stream in &mut subscribers {
+        stream.write_all(b"GET /v1/commits?from=1-0-0 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    }
+    for stream in &mut subscribers {
+        // All of them have read the log to its end when they have told its last commit.
+        let mut seen = Vec::new();
+        while String::from_utf8_lossy(&seen).matches("event: commit").count() < 3 {
+            let mut bytes = [0; 4096];
+            let read = stream.read(&mut bytes).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&bytes[..read]);
+        }
+    }
+    server.check("128 subscribers from the beginning");
+}
+
+#[test]
+fn bodies_that_are_only_announced() {
+    let server = Server::start(&[]);
+    let begun = [post_head("content-length: 33000000\r\n"), b"{".to_vec()].concat();
+    let mut senders: Vec<TcpStream> = (0..3000).map(|_| server.http()).collect();
+    senders.iter_mut().for_each(|stream| send(stream, &begun));
+    server.check("3,000 announced bodies");
+}
+
+#[test]
+fn large_windows_for_decompression() {
+    let server = Server::start(&[]);
+    let mut encoder = zstd_encoder();
+    let line = vec![b'\n'; MIB];
+    (0..9).for_each(|_| encoder.write_all(&line).unwrap());
+    encoder.flush().unwrap();
+    let begun =
+        [post_head("content-encoding: zstd\r\ncontent-length: 33000000\r\n"), encoder.get_ref().clone()].concat();
+    let mut senders: Vec<TcpStream> = (0..300).map(|_| server.http()).collect();
+    senders.iter_mut().for_each(|stream| send(stream, &begun));
+    server.check("300 windows of 8 MiB");
+}
+
+fn zstd_encoder() -> zstd::stream::write::Encoder<'static, Vec<u8>> {
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(23).unwrap();
+    encoder
+}
+
+#[test]
+fn strangers_with_unfinished_commands() {
+    let server = Server::start(&["--password", "sesame"]);
+    let argument = [&b"$12000\r\n"[..], &[b'x'; 12_000], b"\r\n"].concat();
+    let unfinished = [&b"*10\r\n$4\r\nAUTH\r\n"[..], &argument.repeat(9)].concat();
+    let mut strangers: Vec<TcpStream> = (0..4000).map(|_| server.resp()).collect();
+    strangers.iter_mut().for_each(|stream| send(stream, &unfinished));
+    server.check("4,000 strangers");
+}
+
+#[test]
+fn unfinished_commands_and_unread_replies() {
+    let server = Server::start(&[]);
+    let argument = [&b"$1000000\r\n"[..], &vec![b'x'; 1_000_000], b"\r\n"].concat();
+    let unfinished = [&b"*40\r\n$4\r\nMGET\r\n"[..], &argument.repeat(31)].concat();
+    let mut senders: Vec<TcpStream> = (0..40).map(|_| server.resp()).collect();
+    senders.iter_mut().for_each(|stream| send(stream, &unfinished));
+    server.check("40 unfinished commands of 31 MB");
+    drop(senders);
+
+    let echo = [&b"*2\r\n$4\r\nECHO\r\n"[..], &argument].concat().repeat(10);
+    let mut deaf: Vec<TcpStream> = (0..100).map(|_| server.resp()).collect();
+    deaf.iter_mut().for_each(|stream| send(stream, &echo));
+    server.check("100 that never read");
+    drop(deaf);
+
+    let named = [
+        [&b"*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$8\r\nlib-name\r\n"[..], &argument].concat(),
+        [&b"*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$7\r\nlib-ver\r\n"[..], &argument].concat(),
+    ]
+    .concat();
+    let mut named_ones: Vec<TcpStream> = (0..400).map(|_| server.resp()).collect();
+    named_ones.iter_mut().for_each(|stream| send(stream, &named));
+    server.check("400 with long names");
+}
