@@ -36,6 +36,15 @@ pub fn python_venv() -> Result<()> {
     if succeeds("python3", &["-c", "import ensurepip, venv"]) { Ok(()) } else { install("python3-venv") }
 }
 
+/// The tests of clocks set that of the server ahead and back.
+pub fn faketime() -> Result<()> {
+    if succeeds("faketime", &["--version"]) {
+        println!("  faketime is there");
+        return Ok(());
+    }
+    install("faketime")
+}
+
 /// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
 pub fn postgres() -> Result<PathBuf> {
     if find_postgres().is_none() {

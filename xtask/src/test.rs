@@ -7,6 +7,7 @@ use anyhow::Result;
 pub fn run() -> Result<()> {
     step("what the tests need");
     install::redis()?;
+    install::faketime()?;
     install::promtool()?;
     install::chromium()?;
     check::run()?;
