@@ -5,6 +5,7 @@
 //! `acknowledged ≤ value ≤ attempted`. Keys that belong to one connection are held to more: they must be in the state
 //! after some first part of that connection's commands. What was found is the base of the next round.
 
+mod cold;
 mod commands;
 mod events;
 mod range;
@@ -15,9 +16,11 @@ use crate::server::{Place, Server};
 use crate::shell;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use cold::ColdTrial;
 use commands::CommandLane;
 use events::EventLane;
 use range::Ranges;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -42,22 +45,38 @@ pub struct CrashArgs {
     /// Bytes of log after which a checkpoint begins; small, so that kills hit checkpoints
     #[arg(long, default_value = "32KiB")]
     checkpoint_log: String,
+    /// Only the part with counters that do not fit into memory
+    #[arg(long)]
+    cold: bool,
 }
 
 impl Default for CrashArgs {
     fn default() -> CrashArgs {
-        CrashArgs { rounds: 100, seed: None, release: false, checkpoint_log: "32KiB".to_owned() }
+        CrashArgs { rounds: 100, seed: None, release: false, checkpoint_log: "32KiB".to_owned(), cold: false }
     }
 }
 
 pub fn run(args: CrashArgs) -> Result<()> {
     let binary = shell::build_tally(args.release)?;
     let seed = args.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()));
-    let directory = shell::scratch_dir("crash-")?;
-    let place = Place::new(binary, directory.path(), events::CONFIG, &args.checkpoint_log)?;
     println!("  seed {seed}, {} rounds", args.rounds);
+    if !args.cold {
+        in_scratch(seed, |directory| {
+            let place = Place::new(binary.clone(), directory, events::CONFIG, &args.checkpoint_log)?;
+            Trial::new(place, seed).run(args.rounds)
+        })?;
+    }
+    in_scratch(seed, |directory| {
+        let place = Place::new(binary.clone(), directory, "counters: []\n", &args.checkpoint_log)?;
+        ColdTrial::new(place.with(&cold::TABLE_MEMORY), seed).run(args.rounds)
+    })
+}
+
+/// Runs a trial in a directory that is kept if it fails.
+fn in_scratch(seed: u64, trial: impl FnOnce(&Path) -> Result<String>) -> Result<()> {
+    let directory = shell::scratch_dir("crash-")?;
     let started = Instant::now();
-    match Trial::new(place, seed).run(args.rounds) {
+    match trial(directory.path()) {
         Ok(summary) => {
             println!("  held: {summary}, in {:.0} s", started.elapsed().as_secs_f64());
             Ok(())

@@ -60,6 +60,12 @@ impl Place {
         Ok(Place { binary, directory: directory.to_owned(), options: options.map(str::to_owned).to_vec() })
     }
 
+    /// The same with more options.
+    pub fn with(mut self, more: &[&str]) -> Place {
+        self.options.extend(more.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
     pub fn start(&self) -> Result<Starting> {
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         start_tally(&self.binary, &self.directory.join("data"), &self.directory.join("stderr"), &options)

@@ -124,6 +124,7 @@ impl State {
     /// Applies a batch; `answers` gets one per operation.
     pub fn apply(&mut self, batch: &Batch<'_>, answers: &mut Vec<Answer>) {
         answers.clear();
+        self.contracts.repeats_are_full = false;
         if !batch.records.is_empty() {
             self.pass_time(batch.log_time_ms, batch.offset);
         }
@@ -276,6 +277,10 @@ impl State {
             OpKind::Size => Answer::Value(self.size(op.arg as usize) as i64),
             OpKind::Reject => self.rejected(op),
             OpKind::Flush => self.flush(),
+            OpKind::RepeatsFull => {
+                self.contracts.repeats_are_full = true;
+                Answer::Yes
+            }
             _ => match record_at(batch.records, op) {
                 Record::Set { name, value, condition, expiry } => self.set(op.cell, name, value, condition, expiry),
                 Record::Delete { name } => self.delete(op.cell, name).map_or(Answer::Absent, Answer::Value),

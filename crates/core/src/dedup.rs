@@ -116,6 +116,14 @@ impl Dedup {
         self.table.note(Fingerprint::of(group), seq, self.number as u32)
     }
 
+    /// Whether (group, seq) can be noted without more memory: its group stood in this window or in the one before, and it is the
+    /// first of its group in this window, or stands in or beside a run there. Like all answers, a function of the last two windows
+    /// of the log.
+    #[cold]
+    pub fn has_place(&self, group: CellKey, seq: u64, log_time_ms: u64) -> bool {
+        self.table.has_place(Fingerprint::of(group), seq, (log_time_ms / self.window_ms) as u32)
+    }
+
     /// Lets log time pass without an entry. Once all that is remembered has expired, its memory is given back; before that,
     /// [`Self::sweep`] does so bit by bit.
     pub fn advance(&mut self, log_time_ms: u64) {

@@ -41,6 +41,8 @@ pub enum OpKind {
     Propose,
     Withdraw,
     Correct,
+    /// Rejects entries behind it that need more memory of repeats.
+    RepeatsFull,
     /// Remembers what was asked for under an id; its [`Stamp`] is the hash of the id and that of what was asked for.
     Once,
     /// Forgets every counter.
@@ -162,6 +164,8 @@ pub enum Answer {
     Late,
     /// It was rejected when it was staged.
     Rejected,
+    /// There is no memory to tell whether it stood before. Nothing changed; it may come again.
+    NoRoom,
 }
 
 impl Answer {

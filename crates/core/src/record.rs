@@ -92,6 +92,8 @@ pub enum Record<'a> {
         content: u64,
         number: u64,
     },
+    /// There is no memory for more repeats: entries behind it in its batch that need some are rejected.
+    RepeatsFull,
     /// A database other than 0 is empty from here on: it stands on another [`crate::database::Space`].
     FlushDatabase {
         database: u8,
@@ -131,6 +133,7 @@ mod tag {
     pub const CORRECT: u8 = 14;
     pub const ONCE: u8 = 15;
     pub const FLUSH_DATABASE: u8 = 16;
+    pub const REPEATS_FULL: u8 = 17;
 }
 
 impl<'a> Record<'a> {
@@ -167,6 +170,7 @@ impl<'a> Record<'a> {
                 put_bytes(out, name);
             }
             Record::Flush => out.push(tag::FLUSH),
+            Record::RepeatsFull => out.push(tag::REPEATS_FULL),
             Record::Tick => out.push(tag::TICK),
             Record::Config { version, yaml } => {
                 out.push(tag::CONFIG);
@@ -239,6 +243,7 @@ impl<'a> Record<'a> {
             },
             tag::PERSIST => Record::Persist { name: take_bytes(bytes)? },
             tag::FLUSH => Record::Flush,
+            tag::REPEATS_FULL => Record::RepeatsFull,
             tag::TICK => Record::Tick,
             tag::CONFIG => Record::Config { version: take_varint(bytes)?, yaml: take_bytes(bytes)? },
             tag::EVENT => Record::Event(Event::decode(bytes)?),

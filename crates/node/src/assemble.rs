@@ -46,6 +46,8 @@ pub struct Options {
     pub config: Option<String>,
     /// Bounds the table of counters, the queues and the store's caches together.
     pub memory_bytes: u64,
+    /// Memory for counters, if it is not to follow from the rest.
+    pub table_bytes: Option<usize>,
     /// Bounds what all clients together make the node hold beside that; `None` derives it from `memory_bytes`.
     pub client_bytes: Option<u64>,
     pub durability: Durability,
@@ -73,6 +75,7 @@ impl Options {
             http_threads: std::thread::available_parallelism().map_or(1, usize::from),
             config: None,
             memory_bytes: 1 << 30,
+            table_bytes: None,
             client_bytes: None,
             durability: Durability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
@@ -282,7 +285,9 @@ fn open_engine(
     let cache_bytes = (options.memory_bytes / 4).min(STORE_CACHE_BYTES_MAX);
     let engine_options = EngineOptions {
         durability: options.durability,
-        table_bytes: (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
+        table_bytes: options.table_bytes.unwrap_or(
+            (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
+        ),
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         clock: options.clock.clone(),
         accept_clock: options.accept_clock,

@@ -56,6 +56,9 @@ pub struct ServeArgs {
     /// Memory for counters, queues and caches, such as 4GiB [default: half of what there is]
     #[arg(long, value_name = "SIZE", help_heading = "Tuning")]
     memory: Option<ByteSize>,
+    /// Memory for counters alone; for tests that want most of them cold
+    #[arg(long, hide = true)]
+    table_memory: Option<ByteSize>,
     /// When a write is on disk: sync (before its answer), interval (a second later at most; or interval:200ms), none
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
     durability: Durability,
@@ -130,6 +133,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         http_threads: args.http_threads.unwrap_or(defaults.http_threads).max(1),
         config,
         memory_bytes: args.memory.map_or_else(half_of_memory, |size| size.as_u64()),
+        table_bytes: args.table_memory.map(|size| size.as_u64() as usize),
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
         accept_clock: args.accept_clock,

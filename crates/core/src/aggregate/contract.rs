@@ -26,6 +26,8 @@ pub struct Contracts {
     /// What a checkpoint says of entries that claimed nothing, by what memory they are of, until the log before it was noted.
     pub(super) rejected: Vec<(Vec<u8>, Vec<RejectedEntry>)>,
     pub parked: Parked,
+    /// What follows in this batch is rejected if it needs more memory of repeats.
+    pub(super) repeats_are_full: bool,
     /// How many rows the audit of duplicates ever got.
     pub audited: u64,
 }
@@ -205,6 +207,25 @@ impl Contracts {
         self.active[usize::from(counter)].mode
     }
 
+    /// Whether there is memory to note a display entry.
+    #[inline]
+    pub(super) fn has_room(&self, counter: u16, stamp: &Stamp, log_time_ms: u64) -> bool {
+        !self.repeats_are_full || self.has_place(counter, stamp, log_time_ms)
+    }
+
+    #[cold]
+    fn has_place(&self, counter: u16, stamp: &Stamp, log_time_ms: u64) -> bool {
+        match &self.active[usize::from(counter)].memory {
+            Some(memory) if stamp.key != CellKey::NONE => memory.dedup.has_place(stamp.key, stamp.number, log_time_ms),
+            _ => true,
+        }
+    }
+
+    /// Whether any of these operations may need memory of repeats.
+    pub fn may_need_room(&self, ops: &[Op]) -> bool {
+        ops.iter().any(|op| op.kind == OpKind::Entry && self.mode(op.counter) == Mode::Display)
+    }
+
     /// Whether a display entry stood before; notes it.
     #[inline]
     pub(super) fn is_repeat(&mut self, counter: u16, stamp: &Stamp, log_time_ms: u64) -> bool {
@@ -305,6 +326,10 @@ impl State {
     #[inline]
     pub(super) fn entry(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
         match self.contracts.mode(op.counter) {
+            Mode::Display if !self.contracts.has_room(op.counter, stamp, batch.log_time_ms) => {
+                self.put_into(op, BoxKind::Rejected);
+                return Answer::NoRoom;
+            }
             Mode::Display if self.contracts.is_repeat(op.counter, stamp, batch.log_time_ms) => {
                 self.put_into(op, BoxKind::Duplicate);
                 return Answer::Duplicate;

@@ -78,6 +78,7 @@ impl State {
                 out.op(OpKind::Once, none, 0, at);
                 out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
             }
+            Record::RepeatsFull => out.op(OpKind::RepeatsFull, none, 0, at),
             Record::Tick => {}
             Record::Config { .. } => unreachable!("a configuration is no operation"),
         }
@@ -95,10 +96,13 @@ impl State {
     pub fn remember(&mut self, batch: &Batch<'_>) {
         self.timeline.passed(batch.log_time_ms, batch.offset);
         let mut stamps = batch.stamps.iter();
+        self.contracts.repeats_are_full = false;
         for op in batch.ops {
+            self.contracts.repeats_are_full |= op.kind == OpKind::RepeatsFull;
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             if let (OpKind::Entry, Some(stamp)) = (op.kind, stamp)
                 && self.contracts.mode(op.counter) == Mode::Display
+                && self.contracts.has_room(op.counter, stamp, batch.log_time_ms)
             {
                 self.contracts.note(op.counter, stamp, batch.log_time_ms);
             }

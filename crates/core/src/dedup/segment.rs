@@ -88,6 +88,11 @@ impl Segment {
         self.slots[at].note(seq, window, &mut self.gaps)
     }
 
+    /// Whether a seq of a group that is here can be noted without more memory.
+    pub fn has_place(&self, at: usize, seq: u64, window: u32) -> bool {
+        self.slots[at].has_place(seq, window, &self.gaps)
+    }
+
     /// Drops what has expired. `segments` says how many share the groups of the table.
     pub fn sweep(&mut self, window: u32, segments: usize) {
         let live = self.live(window);

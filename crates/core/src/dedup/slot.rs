@@ -94,6 +94,15 @@ impl Slot {
         self.note_in(half, seq, gaps) || self.contains(1 - half, seq, gaps)
     }
 
+    /// Whether a seq can be noted without more memory: the group is alive, and in this window it has no seq yet, or this one or one
+    /// beside it.
+    pub fn has_place(&self, seq: u64, window: u32, gaps: &Gaps) -> bool {
+        let half = half_of(window);
+        let is_first = self.window != window || self.lengths[half] == NONE;
+        let beside = [seq.checked_sub(1), Some(seq), seq.checked_add(1)].into_iter().flatten();
+        self.is_live(window) && (is_first || beside.into_iter().any(|seq| self.contains(half, seq, gaps)))
+    }
+
     /// Empties what no longer counts in a window.
     pub fn expire(&mut self, window: u32, gaps: &mut Gaps) {
         match window.wrapping_sub(self.window) {

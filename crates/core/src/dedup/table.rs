@@ -39,6 +39,15 @@ impl Table {
         }
     }
 
+    /// Whether a seq can be noted without more memory.
+    pub fn has_place(&self, group: Fingerprint, seq: u64, window: u32) -> bool {
+        let (index, within) = group.locate(self.segments.len());
+        self.segments.get(index).is_some_and(|segment| match segment.place(group, within) {
+            Place::Found(at) => segment.has_place(at, seq, window),
+            Place::Free(_) => false,
+        })
+    }
+
     #[inline]
     pub fn prefetch(&self, group: Fingerprint) {
         let (index, within) = group.locate(self.segments.len());

@@ -18,10 +18,13 @@ pub enum Trouble {
     LogFailed,
     /// Changes fill the memory, and no checkpoint has taken them yet.
     Crowded,
+    /// There is no memory for more repeats of display counters.
+    RepeatsFull,
 }
 
 impl Trouble {
-    pub const ALL: [Trouble; 4] = [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed, Trouble::Crowded];
+    pub const ALL: [Trouble; 5] =
+        [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed, Trouble::Crowded, Trouble::RepeatsFull];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -30,6 +33,7 @@ impl Trouble {
             Trouble::DiskFull => "disk_full",
             Trouble::LogFailed => "log_failed",
             Trouble::Crowded => "crowded",
+            Trouble::RepeatsFull => "repeats_full",
         }
     }
 
@@ -37,7 +41,7 @@ impl Trouble {
     pub fn refuses_all_writes(self) -> bool {
         match self {
             Trouble::DiskFull | Trouble::LogFailed | Trouble::Crowded => true,
-            Trouble::Clock => false,
+            Trouble::Clock | Trouble::RepeatsFull => false,
         }
     }
 }

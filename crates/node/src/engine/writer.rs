@@ -64,11 +64,16 @@ pub(super) struct Writer<L: Log> {
     other_bytes: usize,
     /// The part of it that only a cut lets go.
     unsettled_bytes: usize,
+    /// The memory of repeats has reached its bound.
+    repeats_are_full: bool,
+    /// The staged batch says so.
+    batch_tells_full: bool,
 }
 
 struct Waiting {
     ops: usize,
-    reply: Reply,
+    /// `None` for what the writer itself has added.
+    reply: Option<Reply>,
 }
 
 impl<L: Log> Writer<L> {
@@ -100,6 +105,8 @@ impl<L: Log> Writer<L> {
             cut_frees_log: false,
             other_bytes: 0,
             unsettled_bytes: 0,
+            repeats_are_full: false,
+            batch_tells_full: false,
         }
     }
 
@@ -148,11 +155,17 @@ impl<L: Log> Writer<L> {
             self.commit_staged(self.shared.clock.now_ms());
         }
         self.loads.extend(found.into_rows());
+        if self.repeats_are_full && !self.batch_tells_full && self.state.contracts.may_need_room(&submission.ops) {
+            // By a record, since a replay could not know.
+            self.batch.record_op(OpKind::RepeatsFull, CellKey::NONE, 0, &Record::RepeatsFull);
+            self.waiting.push(Waiting { ops: 1, reply: None });
+            self.batch_tells_full = true;
+        }
         if submission.record_count > 0 {
             self.durability = self.durability.max(submission.needs.durability(self.options.durability.level()));
         }
         self.whole |= submission.needs.whole;
-        self.waiting.push(Waiting { ops: submission.ops.len(), reply });
+        self.waiting.push(Waiting { ops: submission.ops.len(), reply: Some(reply) });
         self.batch.append(submission);
     }
 
@@ -207,9 +220,10 @@ impl<L: Log> Writer<L> {
 
     /// Turns away everything staged.
     pub fn refuse(&mut self, refusal: &Refusal) {
-        for waiting in self.waiting.drain(..) {
-            let _ = waiting.reply.send(Err(refusal.clone()));
+        for reply in self.waiting.drain(..).filter_map(|waiting| waiting.reply) {
+            let _ = reply.send(Err(refusal.clone()));
         }
+        self.batch_tells_full = false;
         self.loads.clear();
         self.batch.clear();
         self.durability = Durability::None;
@@ -307,8 +321,11 @@ impl<L: Log> Writer<L> {
         for waiting in self.waiting.drain(..) {
             let (mine, rest) = answers.split_at(waiting.ops);
             answers = rest;
-            let _ = waiting.reply.send(Ok(Committed { answers: mine.to_vec(), position, log_time_ms }));
+            if let Some(reply) = waiting.reply {
+                let _ = reply.send(Ok(Committed { answers: mine.to_vec(), position, log_time_ms }));
+            }
         }
+        self.batch_tells_full = false;
         self.batch.clear();
     }
 
@@ -576,7 +593,24 @@ impl<L: Log> Writer<L> {
         let (sessions, dedup_bytes) = self.state.contracts.dedup_usage();
         self.other_bytes = dedup_bytes + self.state.ledger.bytes();
         self.unsettled_bytes = self.state.ledger.unsettled_bytes();
+        self.bound_repeats(dedup_bytes);
         (sessions, dedup_bytes)
+    }
+
+    /// Repeats have three quarters of the memory, and a little less before they are no longer full.
+    fn bound_repeats(&mut self, dedup_bytes: usize) {
+        let bound = self.options.table_bytes / 4 * 3;
+        if dedup_bytes > bound {
+            self.repeats_are_full = true;
+            let what = format!(
+                "the memory of repeats is full, with {dedup_bytes} bytes of {bound}: display counters reject entries that need more of \
+                 it until a window has passed, and everything else goes on; give --memory more, or shorten `dedup.window`"
+            );
+            self.shared.troubles.raise(Trouble::RepeatsFull, &what);
+        } else if self.repeats_are_full && dedup_bytes <= bound - bound / 16 {
+            self.repeats_are_full = false;
+            self.shared.troubles.clear(Trouble::RepeatsFull);
+        }
     }
 
     pub fn observe(&mut self) {

@@ -139,6 +139,7 @@ fn describe(record: &Record<'_>) -> String {
         Record::FlushDatabase { database, space } => {
             format!("flush    database {database} is empty: from here on space {space}")
         }
+        Record::RepeatsFull => "full     the memory of repeats is full".to_owned(),
         Record::Tick => "tick     time passed".to_owned(),
         Record::Config { version, yaml } => {
             format!("config   version {version}, {} bytes of YAML", yaml.len())

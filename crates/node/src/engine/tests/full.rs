@@ -91,6 +91,62 @@ fn a_node_that_refuses_all_writes_for_want_of_room_says_so_until_it_has_some() {
 }
 
 #[test]
+fn when_the_memory_of_repeats_is_full_only_what_needs_more_is_rejected_until_a_window_has_passed() {
+    let config = "\
+counters:
+  - {counterName: views, mode: display, dedup: {by: [session, seq], window: 1h}, rules: [{on: view, op: increment}]}
+  - {counterName: paid, mode: persistent, dimensions: [page], rules: [{on: ad, op: increment}]}
+";
+    let (clock, hands) = Clock::settable(1_700_000_000_000);
+    let mut ground = Ground { config: Some(config), ..Ground::new(400 << 10) };
+    ground.options.clock = clock;
+    let session = |n: usize, seq| {
+        let mut event = event(&Step::View(0, seq));
+        event.session = Some(format!("s{n}").into());
+        event
+    };
+    let stage = |engine: &Engine, events: Vec<Event<'static>>| {
+        let mut out = Submission::default();
+        let mut stager = tally_core::counter::Stager::new(engine.declarations(), engine.hasher());
+        for event in events {
+            let at = out.event(&event);
+            stager.stage(&event, at, &mut out, &mut |_, rejection| panic!("{rejection}"));
+        }
+        out
+    };
+    let known = std::cell::Cell::new(0);
+    ground.live(async |engine| {
+        while lasting(&engine) != [Trouble::RepeatsFull] {
+            let fresh = (known.get()..known.get() + 200).map(|n| session(n, 5)).collect();
+            engine.submit(stage(&engine, fresh)).await.unwrap();
+            known.update(|n| n + 200);
+            tokio::task::yield_now().await;
+        }
+        assert!(!Trouble::RepeatsFull.refuses_all_writes());
+        let fates = vec![session(1_000_000, 0), session(0, 5), session(0, 6), session(0, 9), event(&Step::Claim(1, 1))];
+        let answers = engine.submit(stage(&engine, fates)).await.unwrap().answers;
+        let counted = Answer::Value(known.get() as i64 + 1);
+        let expected = [Answer::NoRoom, Answer::Duplicate, counted, Answer::NoRoom, Answer::Yes, Answer::Value(1)];
+        assert_eq!(answers, expected);
+        engine.submit(numbered(&engine, "x", 3)).await.unwrap();
+    });
+    // A crash: the replay comes to the same, and so does what follows.
+    ground.live(async |engine| {
+        until(async || lasting(&engine) == [Trouble::RepeatsFull]).await;
+        let (fates, counted) = (vec![session(1_000_000, 0), session(0, 6), session(0, 7)], known.get() as i64 + 2);
+        let answers = engine.submit(stage(&engine, fates)).await.unwrap().answers;
+        assert_eq!(answers, [Answer::NoRoom, Answer::Duplicate, Answer::Value(counted)]);
+        let rejected = engine.visit(|state| state.contracts.balance("views").unwrap().boxes.rejected).await.unwrap();
+        assert_eq!(rejected, 3);
+        // Nobody writes, and yet time passes.
+        hands.pass(2 * 60 * 60 * 1000 + 2_000);
+        until(async || lasting(&engine).is_empty()).await;
+        let answers = engine.submit(stage(&engine, vec![session(1_000_000, 0)])).await.unwrap().answers;
+        assert_eq!(answers, [Answer::Value(counted + 1)]);
+    });
+}
+
+#[test]
 fn duplicates_without_end_bring_about_the_checkpoints_that_they_need() {
     // No cut is due by its number of rows.
     let ground = Ground { config: Some(CONFIG), ..Ground::new(1 << 20) };

@@ -19,6 +19,7 @@ use super::body::{Pieces, content_length};
 use super::guard::is_lines;
 use super::parameters::Parameters;
 use super::problem::{Kind, Problem};
+use crate::engine::RETRY_AFTER;
 use crate::metrics::Metrics;
 use crate::seldom::Seldom;
 use batch::{Batch, Outcome};
@@ -121,6 +122,11 @@ fn no_events() -> Problem {
 fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
     if outcome.events == 0 {
         return Err(no_events());
+    }
+    if outcome.without_room > 0 && outcome.without_room == outcome.received {
+        // Nothing else has come of it: whoever sends it again does no harm.
+        let first = outcome.rejected.first().map_or("", |rejected| rejected.reason.as_str());
+        return Err(Problem::new(Kind::RepeatsFull, first).retry_after(RETRY_AFTER.as_secs()));
     }
     if outcome.invalid < outcome.events {
         return Ok(Json(outcome));

@@ -56,6 +56,7 @@ pub enum Kind {
     UnsupportedMediaType,
     TooManyCounters,
     Busy,
+    RepeatsFull,
     DiskFull,
     LogFailed,
     StoreFailed,
@@ -117,6 +118,7 @@ impl Kind {
             }
             Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters"),
             Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
+            Kind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
             Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
             Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
             Kind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),

@@ -40,6 +40,9 @@ pub struct Outcome {
     pub conflict: u64,
     /// Rejected entries. Together with `invalid`, what `rejected` spells out.
     pub rejected_count: u64,
+    /// Those of them that were rejected because the memory of repeats is full: they may come again.
+    #[serde(skip)]
+    pub without_room: u64,
     pub ignored: u64,
     pub late: u64,
     /// The first rejected entries and invalid events, up to 100.
@@ -188,7 +191,7 @@ impl Batch {
     pub fn outcome(mut self, answers: &[Answer], position: Option<Position>) -> Outcome {
         assert_eq!(answers.len(), self.origins.len(), "each operation has one answer");
         let outcome = &mut self.outcome;
-        let mut overflows = 0;
+        let mut refused = 0;
         for (_, answer) in self.origins.iter().zip(answers).filter(|(origin, _)| origin.is_entry) {
             outcome.received += 1;
             match answer {
@@ -198,14 +201,18 @@ impl Batch {
                 Answer::Ignored => outcome.ignored += 1,
                 Answer::Late => outcome.late += 1,
                 Answer::Rejected => outcome.rejected_count += 1,
-                Answer::Overflow => overflows += 1,
+                Answer::Overflow => refused += 1,
+                Answer::NoRoom => {
+                    refused += 1;
+                    outcome.without_room += 1;
+                }
                 other => unreachable!("{other:?} does not answer an entry"),
             }
         }
-        outcome.rejected_count += overflows;
+        outcome.rejected_count += refused;
         outcome.token = position.map(|position| position.to_string());
-        if overflows > 0 {
-            self.show_overflows(answers);
+        if refused > 0 {
+            self.show_refused(answers);
         }
         if self.outcome.duplicate + self.outcome.conflict > 0 {
             self.show_repeats(answers);
@@ -267,11 +274,19 @@ impl Batch {
     }
 
     #[cold]
-    fn show_overflows(&mut self, answers: &[Answer]) {
+    fn show_refused(&mut self, answers: &[Answer]) {
         let declarations = Arc::clone(self.stager.declarations());
-        for (origin, _) in self.origins.iter().zip(answers).filter(|(_, answer)| **answer == Answer::Overflow) {
+        for (origin, answer) in self.origins.iter().zip(answers) {
             let name = &declarations.counter(origin.counter).name;
-            let reason = format!("the value of counter {name:?} would not fit into 64 bits; send a smaller delta");
+            let reason = match answer {
+                Answer::Overflow => {
+                    format!("the value of counter {name:?} would not fit into 64 bits; send a smaller delta")
+                }
+                Answer::NoRoom => format!(
+                    "the memory of repeats is full, so counter {name:?} cannot tell whether this stood before; send it again later"
+                ),
+                _ => continue,
+            };
             show(&mut self.outcome.rejected, origin.event as usize, Some(name), reason);
         }
         self.outcome.rejected.sort_by_key(|rejected| rejected.index);
