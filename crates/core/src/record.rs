@@ -437,6 +437,7 @@ mod tests {
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
             check(Record::Once { id: name, content: at_ms, number: version });
+            check(Record::RepeatsFull);
             check(Record::FlushDatabase { database: 1 + (version % 15) as u8, space: (version >> 16).max(1) });
             for expiry in [Expiry::Clear, Expiry::Keep, Expiry::At(at_ms)] {
                 for condition in [SetCondition::Always, SetCondition::IfAbsent, SetCondition::IfPresent] {

@@ -163,3 +163,23 @@ fn a_read_between_commits_does_not_move_the_logs_time() {
     assert_eq!(state.log_time_ms(), 10);
     assert_eq!(state.table.get(key(1)), Some(5), "it goes when the log's time says so");
 }
+
+#[test]
+fn a_checkpoint_of_the_first_version_is_carried_over_with_its_proposals_and_idempotency_keys() {
+    use crate::record::{put_bytes, put_varint};
+    let deltas = vec![Delta { id: id(1), bucket_ms: None, delta: 1 }];
+    let proposal =
+        Proposal { number: 3, reason: "r".into(), author: "a".into(), at_ms: 9, deltas, if_generation: None };
+    let hour_ms = 60 * 60 * 1000;
+    // Log time, read from, no declarations, no counters, no rows of the ledger, generation and last number.
+    let mut bytes = vec![1];
+    [hour_ms + 5, 0, 0, 0, 0, 0, 0, 2, 3, 1].iter().for_each(|n| put_varint(&mut bytes, *n));
+    put_bytes(&mut bytes, &proposal.to_bytes());
+    // Nothing reverted, seven keys of the second hour, nothing parked, no audit.
+    [0, 1, 1, 7, 0, 0].iter().for_each(|n| put_varint(&mut bytes, *n));
+    let mut resumed = State::new(CellHasher::new(7));
+    assert_eq!(resumed.resume(&bytes).expect("the first version is read"), 0);
+    assert_eq!(resumed.ledger.proposals.get(3), Some(proposal.clone()));
+    assert_eq!(resumed.ledger.changed(), 1, "the next cut makes a row of it");
+    assert_eq!((resumed.answered.used(2 * hour_ms), resumed.answered.used(2 * hour_ms + 1)), (7, 0));
+}
