@@ -49,7 +49,9 @@ def depends(case):
     """Parameters that only go together, which a description cannot say."""
     query, body = case.query or {}, case.body if isinstance(case.body, dict) else {}
     waits_for_nothing = any("wait_ms" in place and "at_least" not in place for place in (query, body))
-    reason_for_ad_hoc = case.method == "DELETE" and case.path == "/v1/counters/{id}" and query
+    once = any(name.lower() == "idempotency-key" for name in case.headers or {})
+    # An ad-hoc counter, which most ids are, is deleted without a reason and without a key.
+    reason_for_ad_hoc = case.method == "DELETE" and case.path == "/v1/counters/{id}" and (query or once)
     return waits_for_nothing or reason_for_ad_hoc
 
 

@@ -273,8 +273,9 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     if values.next().is_some() {
         return refused(key, "send the header once");
     }
-    if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
-        return refused(key, &format!("send 1 to {IDEMPOTENCY_KEY_BYTES_MAX} characters"));
+    let says_nothing = key.bytes().all(|byte| byte.is_ascii_whitespace() || byte == b'"');
+    if says_nothing || key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
+        return refused(key, &format!("send 1 to {IDEMPOTENCY_KEY_BYTES_MAX} characters that are not only blanks"));
     }
     Ok(Some(key))
 }

@@ -38,6 +38,14 @@ pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) ->
     T::deserialize(deserializer).map(Some)
 }
 
+/// The same for a number. It has 63 bits, as clients made from the description have for it.
+pub fn given_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match u64::deserialize(deserializer)? {
+        number if number <= i64::MAX as u64 => Ok(Some(number)),
+        number => Err(D::Error::custom(format_args!("{number} is too large: it is at most {}", i64::MAX))),
+    }
+}
+
 struct ObjectVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
@@ -83,6 +91,8 @@ mod tests {
         name: String,
         #[serde(default, deserialize_with = "given")]
         note: Option<String>,
+        #[serde(default, deserialize_with = "given_number")]
+        number: Option<u64>,
         #[serde(borrow, default, deserialize_with = "given")]
         raw: Option<&'a RawValue>,
         #[serde(default)]
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn an_object_is_read() {
         let outer: Outer<'_> = parse(br#" {"name":"a","raw":1.50,"inner":[{"n":7}]} "#, "").unwrap();
-        assert_eq!((outer.name.as_str(), outer.note, outer.inner[0].0.n), ("a", None, 7));
+        assert_eq!((outer.name.as_str(), outer.note, outer.number, outer.inner[0].0.n), ("a", None, None, 7));
         assert_eq!(outer.raw.unwrap().get(), "1.50");
         let outer: Outer<'_> = parse(br#"{"name":"a","raw":null}"#, "").unwrap();
         assert_eq!(outer.raw.unwrap().get(), "null", "what is raw decides for itself");
@@ -112,6 +122,8 @@ mod tests {
             ("5", "invalid type: integer `5`, expected an object"),
             (r#"{"name":null}"#, "name: invalid type: null, expected a string"),
             (r#"{"name":"a","note":null}"#, "note: invalid type: null, expected a string"),
+            (r#"{"name":"a","number":null}"#, "number: invalid type: null, expected u64"),
+            (r#"{"name":"a","number":9223372036854775808}"#, "number: 9223372036854775808 is too large"),
             (r#"{"name":"a","inner":[[7]]}"#, "inner: invalid type: sequence, expected an object"),
             (r#"{"name":"a","inner":[{"n":null}]}"#, "inner: n: invalid type: null, expected u8"),
             (r#"{"name":"a","name":"b"}"#, "duplicate field `name`"),

@@ -14,7 +14,7 @@ use tally_core::limits::{
 
 use super::super::Api;
 use super::super::body::Pieces;
-use super::super::document::{Object, given, parse};
+use super::super::document::{Object, given, given_number, parse};
 use super::super::id::Named;
 use super::super::problem::{Kind, Problem};
 
@@ -35,7 +35,7 @@ pub struct ProposalBody<'a> {
     #[schema(example = "ops@example.com")]
     author: String,
     /// Refuse it, now and when it is applied, if a later generation has touched one of the counters.
-    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given_number")]
     #[schema(example = 3)]
     if_generation: Option<u64>,
     #[serde(borrow)]
@@ -72,7 +72,7 @@ pub struct WhyBody {
     #[schema(example = "ops@example.com")]
     pub author: Option<String>,
     /// Refuse it if a later generation has touched one of the counters.
-    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given_number")]
     #[schema(example = 3)]
     pub if_generation: Option<u64>,
 }
@@ -86,7 +86,7 @@ pub struct ApplyBody {
     #[schema(example = "boss@example.com")]
     pub author: Option<String>,
     /// Refuse it if a later generation has touched one of the counters.
-    #[serde(default, rename = "ifGeneration", deserialize_with = "given")]
+    #[serde(default, rename = "ifGeneration", deserialize_with = "given_number")]
     #[schema(example = 3)]
     pub if_generation: Option<u64>,
 }

@@ -38,7 +38,17 @@ const OPERATIONS: [(&str, &str, &str); 23] = [
 ];
 
 /// Operations that make a change once per `Idempotency-Key`.
-const ONCE: [&str; 2] = ["incrementCounter", "decrementCounter"];
+const ONCE: [&str; 6] = [
+    "incrementCounter",
+    "decrementCounter",
+    "deleteCounter",
+    "proposeCorrection",
+    "applyCorrection",
+    "revertCorrection",
+];
+
+/// Schemas of what is sent to the server. Nothing in them is null: what is not there is left out.
+const SENT: [&str; 6] = ["Change", "Ids", "ProposalRequest", "DeltaRequest", "ApplyRequest", "RevertRequest"];
 
 const POSITION: &str = r"^(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,17})$";
 
@@ -55,6 +65,10 @@ pub fn finish(description: &utoipa::openapi::OpenApi) -> Value {
     // A scrape says which of the two it wants.
     description["paths"]["/metrics"]["get"]["responses"]["200"]["content"]["application/openmetrics-text"] =
         json!({"schema": {"type": "string"}});
+    for schema in SENT {
+        let fields = description["components"]["schemas"][schema]["properties"].as_object_mut();
+        fields.expect("a schema of what is sent has fields").values_mut().for_each(|field| bound(field, json!({})));
+    }
     for (schema, field, bounds) in field_bounds() {
         let field = &mut description["components"]["schemas"][schema]["properties"][field];
         if field.is_object() {
@@ -110,7 +124,7 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
         (_, "reason") => text(REASON_BYTES_MAX),
         (_, "author") => text(AUTHOR_BYTES_MAX),
         (_, "Idempotency-Key") => {
-            json!({"minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": "^[!#-~][ -~]*$"})
+            json!({"minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": r"^[\t -~]*[!#-~][\t -~]*$"})
         }
         _ => json!({}),
     }
@@ -140,6 +154,7 @@ fn field_bounds() -> Vec<(&'static str, &'static str, Value)> {
         ("DeltaRequest", "delta", not_zero),
         ("RevertRequest", "reason", text(REASON_BYTES_MAX)),
         ("RevertRequest", "author", text(AUTHOR_BYTES_MAX)),
+        ("ApplyRequest", "author", text(AUTHOR_BYTES_MAX)),
     ]
 }
 
