@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod client;
 mod crash;
+mod differential;
 mod exact;
 mod install;
 mod openapi;
@@ -36,6 +37,8 @@ enum Command {
     Exact(exact::ExactArgs),
     /// Checks the description of the HTTP interface with the tools that people use on it
     Openapi(openapi::OpenapiArgs),
+    /// Sends random commands of the Redis protocol to Tally and to a real Redis, and compares every reply
+    Differential(differential::DifferentialArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
 }
@@ -58,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(args) => crash::run(args),
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
+        Command::Differential(args) => differential::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

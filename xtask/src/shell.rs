@@ -12,9 +12,15 @@ pub fn step(text: &str) {
 
 /// Runs a command in the workspace, shows it, and fails if it fails.
 pub fn run(program: &str, args: &[&str]) -> Result<()> {
+    run_with(program, args, &[])
+}
+
+/// The same with some variables of the environment.
+pub fn run_with(program: &str, args: &[&str], variables: &[(&str, String)]) -> Result<()> {
     println!("  $ {program} {}", args.join(" "));
     let status = Command::new(program)
         .args(args)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(workspace())
         .status()
         .with_context(|| format!("{program} could not be started"))?;

@@ -9,6 +9,7 @@ mod differential;
 mod robustness;
 mod scenario;
 mod servers;
+mod tree;
 mod wire;
 
 use scenario::Scenario;

@@ -127,7 +127,10 @@ pub fn reset(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
     unwatch_all(pass);
     pass.client.database.set(0);
     pass.speak(Protocol::Resp2);
-    pass.set_hearing(Hearing::All);
+    // As in Redis, `CLIENT REPLY SKIP` is about this reply, too.
+    if pass.client.hearing.get() != Hearing::SkipThis {
+        pass.set_hearing(Hearing::All);
+    }
     pass.client.name.borrow_mut().clear();
     pass.client.evictable.set(true);
     pass.client.authenticated.set(pass.server.options.password.is_none());
