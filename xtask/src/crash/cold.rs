@@ -4,7 +4,7 @@
 //! acknowledged is exact; what was under way when the server was killed is one range per key.
 
 use super::range::{Amounts, Ranges};
-use crate::client::{self, Reply, RespClient, encode};
+use crate::client::{self, HttpClient, Reply, RespClient, encode};
 use crate::random::Random;
 use crate::server::{Place, Server};
 use anyhow::{Context, Result, bail, ensure};
@@ -49,6 +49,9 @@ impl ColdTrial {
         }
         let server = self.place.start()?.wait_for_tally()?;
         self.verify(&server).context("after the last round with cold counters")?;
+        let metrics = HttpClient::connect(server.http()?)?.get("/metrics")?;
+        let cold = metrics.lines().find_map(|line| line.strip_prefix("tally_counters_cold ")?.parse::<u64>().ok());
+        ensure!(cold > Some(0), "no counter was cold, so nothing was tested: {cold:?}");
         server.stop()?;
         ensure!(self.acknowledged > u64::from(rounds), "hardly anything was acknowledged");
         Ok(format!("{rounds} kills with cold counters; {} increments acknowledged", self.acknowledged))
