@@ -45,6 +45,14 @@ pub fn faketime() -> Result<()> {
     install("faketime")
 }
 
+/// Redis's own tests are written in Tcl.
+pub fn tcl() -> Result<()> {
+    if succeeds("sh", &["-c", "command -v tclsh8.6"]) {
+        return Ok(());
+    }
+    install("tcl8.6")
+}
+
 /// Persistent counters are measured beside PostgreSQL. Answers where its programs are.
 pub fn postgres() -> Result<PathBuf> {
     if find_postgres().is_none() {

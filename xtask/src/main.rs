@@ -11,6 +11,7 @@ mod exact;
 mod install;
 mod openapi;
 mod random;
+mod redis_suite;
 mod server;
 mod shell;
 mod test;
@@ -39,6 +40,8 @@ enum Command {
     Openapi(openapi::OpenapiArgs),
     /// Sends random commands of the Redis protocol to Tally and to a real Redis, and compares every reply
     Differential(differential::DifferentialArgs),
+    /// Runs Redis's own tests against Tally; those that concern what Tally has not are named in xtask/redis-suite.txt
+    RedisSuite(redis_suite::RedisSuiteArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
 }
@@ -62,6 +65,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
         Command::Differential(args) => differential::run(args),
+        Command::RedisSuite(args) => redis_suite::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }
