@@ -24,7 +24,7 @@ use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Answered, BoxKind, Ledger};
 use crate::names::Names;
 use crate::op::{Answer, Op, OpKind, Stamp};
-use crate::record::{ExpireCondition, Expiry, Record, SetCondition};
+use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition};
 use contract::Verdict;
 use quota::Quota;
 use std::sync::Arc;
@@ -274,6 +274,8 @@ impl State {
         match op.kind {
             OpKind::Get => self.get(op.cell, batch.log_time_ms).map_or(Answer::Absent, Answer::Value),
             OpKind::Ttl => self.ttl(op.cell, batch.log_time_ms),
+            OpKind::Deadline => self.deadline(op.cell, batch.log_time_ms),
+            OpKind::Expiring => Answer::Value(self.expiring(op.arg as usize) as i64),
             OpKind::Size => Answer::Value(self.size(op.arg as usize) as i64),
             OpKind::Reject => self.rejected(op),
             OpKind::Flush => self.flush(),
@@ -290,6 +292,8 @@ impl State {
                 Record::Withdraw { number } => self.withdraw(number),
                 Record::Correct(correction) => self.correct(correction),
                 Record::FlushDatabase { database, space } => self.flush_database(database, space),
+                Record::Copy { from, to, manner } => self.copy(from, op.cell, to, manner),
+                Record::SetNew(pairs) => self.set_new(pairs),
                 other => unreachable!("{other:?} is not the record of {op:?}"),
             },
         }
@@ -308,6 +312,42 @@ impl State {
             (Some(_), None) => Answer::No,
             (Some(_), Some(at_ms)) => Answer::Value((at_ms - now_ms) as i64),
         }
+    }
+
+    /// When a counter ends that memory knows.
+    pub fn deadline(&self, key: CellKey, now_ms: u64) -> Answer {
+        match (self.get(key, now_ms), self.table.deadline(key)) {
+            (None, _) => Answer::Absent,
+            (Some(_), None) => Answer::No,
+            (Some(_), Some(at_ms)) => Answer::Value(at_ms as i64),
+        }
+    }
+
+    fn copy(&mut self, from_name: &[u8], to: CellKey, to_name: &[u8], manner: CopyManner) -> Answer {
+        let from = self.hasher.key(from_name);
+        let Some(value) = self.table.get(from) else { return Answer::Absent };
+        if !manner.replaces() && self.table.get(to).is_some() {
+            return Answer::No;
+        }
+        if from != to {
+            let expiry = self.table.deadline(from).map_or(Expiry::Clear, Expiry::At);
+            self.delete(to, to_name);
+            self.set(to, to_name, value, SetCondition::Always, expiry);
+            if manner.moves() {
+                self.delete(from, from_name);
+            }
+        }
+        Answer::Yes
+    }
+
+    fn set_new(&mut self, pairs: &[u8]) -> Answer {
+        if record::pairs(pairs).any(|(name, _)| self.table.get(self.hasher.key(name)).is_some()) {
+            return Answer::No;
+        }
+        for (name, value) in record::pairs(pairs) {
+            self.set(self.hasher.key(name), name, value, SetCondition::Always, Expiry::Clear);
+        }
+        Answer::Yes
     }
 
     fn set(&mut self, key: CellKey, name: &[u8], value: i64, condition: SetCondition, expiry: Expiry) -> Answer {
@@ -402,6 +442,11 @@ impl State {
     /// How many counters a database has.
     pub fn size(&self, database: usize) -> u64 {
         self.databases.counters(database, self.table.cells().len())
+    }
+
+    /// How many of the counters of a database end some time.
+    pub fn expiring(&self, database: usize) -> u64 {
+        self.table.expiring(self.databases.spaces()[database])
     }
 
     fn expire_due(&mut self) {

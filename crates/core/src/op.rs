@@ -8,7 +8,7 @@ use crate::counter::{Durability, Mode};
 use crate::database::Space;
 use crate::event::Event;
 use crate::id::CellKey;
-use crate::record::{self, ExpireCondition, Expiry, Record, SetCondition};
+use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition};
 
 /// What an operation does to its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,12 @@ pub enum OpKind {
     Get,
     /// Reads the time to live. Leaves no record.
     Ttl,
+    /// Reads when the counter ends. Leaves no record.
+    Deadline,
     /// Reads how many counters database `arg` has. Leaves no record.
     Size,
+    /// Reads how many of them end some time. Leaves no record.
+    Expiring,
     /// Adds `arg` to a counter that a client named.
     Add,
     /// The same, once per id; its [`Stamp`] is the hash of the id.
@@ -38,6 +42,9 @@ pub enum OpKind {
     Delete,
     Expire,
     Persist,
+    /// Its cell is the one that is copied to.
+    Copy,
+    SetNew,
     Propose,
     Withdraw,
     Correct,
@@ -77,7 +84,7 @@ impl Op {
 
     /// Reads leave no trace in the log and need no sync.
     pub fn is_read(&self) -> bool {
-        matches!(self.kind, OpKind::Get | OpKind::Ttl | OpKind::Size)
+        matches!(self.kind, OpKind::Get | OpKind::Ttl | OpKind::Deadline | OpKind::Size | OpKind::Expiring)
     }
 
     /// Whether it is an event for one of the counters it feeds.
@@ -133,14 +140,14 @@ impl<'a> Direct<'a> {
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`,
-    /// the `Size` of a database, or the number of a proposal.
+    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, those
+    /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal.
     Value(i64),
     /// There was no such counter.
     Absent,
-    /// It was done (`Expire`, `Persist`, `Flush`, `FlushDatabase`, `Claim`).
+    /// It was done (`Expire`, `Persist`, `Copy`, `SetNew`, `Flush`, `FlushDatabase`, `Claim`).
     Yes,
-    /// It was not done, because its condition did not hold; for `Ttl`: the counter never expires.
+    /// It was not done, because its condition did not hold; for `Ttl` and `Deadline`: the counter never expires.
     No,
     /// It was refused: the sum does not fit into 64 bits. Nothing changed.
     Overflow,
@@ -282,8 +289,16 @@ impl Submission {
         self.op(OpKind::Ttl, cell, 0, 0);
     }
 
+    pub fn deadline(&mut self, cell: CellKey) {
+        self.op(OpKind::Deadline, cell, 0, 0);
+    }
+
     pub fn size(&mut self, database: u8) {
         self.op(OpKind::Size, CellKey::NONE, database.into(), 0);
+    }
+
+    pub fn expiring(&mut self, database: u8) {
+        self.op(OpKind::Expiring, CellKey::NONE, database.into(), 0);
     }
 
     pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
@@ -325,6 +340,25 @@ impl Submission {
 
     pub fn persist(&mut self, cell: CellKey, name: &[u8]) {
         self.record_op(OpKind::Persist, cell, 0, &Record::Persist { name });
+    }
+
+    /// Gives a counter the value and the end of another one. Two operations: the first reads, so that memory knows what is
+    /// copied.
+    pub fn copy(&mut self, from: (CellKey, &[u8]), to: (CellKey, &[u8]), manner: CopyManner) {
+        self.get(from.0);
+        self.record_op(OpKind::Copy, to.0, 0, &Record::Copy { from: from.1, to: to.1, manner });
+        self.needs.whole = true;
+    }
+
+    /// Gives counters values if there is none of them. One operation for each, which reads, and one more.
+    pub fn set_new<'n>(&mut self, counters: impl Iterator<Item = (CellKey, &'n [u8], i64)>) {
+        let mut pairs = Vec::new();
+        for (cell, name, value) in counters {
+            self.get(cell);
+            record::encode_pair(name, value, &mut pairs);
+        }
+        self.record_op(OpKind::SetNew, CellKey::NONE, 0, &Record::SetNew(&pairs));
+        self.needs.whole = true;
     }
 
     pub fn flush(&mut self) {

@@ -38,6 +38,29 @@ pub enum ExpireCondition {
     IfSomeAndLess = 10,
 }
 
+/// What a `Copy` does to the two counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CopyManner {
+    /// Only if there is no counter of the other name.
+    IfAbsent = 0,
+    /// In place of the counter of the other name, if there is one.
+    Replace = 1,
+    /// As the first, and the counter that was copied is gone.
+    MoveIfAbsent = 2,
+    MoveReplace = 3,
+}
+
+impl CopyManner {
+    pub fn replaces(self) -> bool {
+        matches!(self, CopyManner::Replace | CopyManner::MoveReplace)
+    }
+
+    pub fn moves(self) -> bool {
+        matches!(self, CopyManner::MoveIfAbsent | CopyManner::MoveReplace)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record<'a> {
     Add {
@@ -99,6 +122,14 @@ pub enum Record<'a> {
         database: u8,
         space: u64,
     },
+    /// A counter gets the value and the end of another one.
+    Copy {
+        from: &'a [u8],
+        to: &'a [u8],
+        manner: CopyManner,
+    },
+    /// Counters get values if there is none of them: [`pairs`] of names and values.
+    SetNew(&'a [u8]),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,6 +165,8 @@ mod tag {
     pub const ONCE: u8 = 15;
     pub const FLUSH_DATABASE: u8 = 16;
     pub const REPEATS_FULL: u8 = 17;
+    pub const COPY: u8 = 18;
+    pub const SET_NEW: u8 = 19;
 }
 
 impl<'a> Record<'a> {
@@ -207,6 +240,16 @@ impl<'a> Record<'a> {
                 out.push(database);
                 put_varint(out, space);
             }
+            Record::Copy { from, to, manner } => {
+                out.push(tag::COPY);
+                put_bytes(out, from);
+                put_bytes(out, to);
+                out.push(manner as u8);
+            }
+            Record::SetNew(pairs) => {
+                out.push(tag::SET_NEW);
+                put_bytes(out, pairs);
+            }
         }
     }
 
@@ -220,6 +263,15 @@ impl<'a> Record<'a> {
             | Record::Expire { name, .. }
             | Record::Persist { name } => Some(name),
             _ => None,
+        }
+    }
+
+    /// All counters that a client named.
+    pub fn names(&self) -> Vec<&'a [u8]> {
+        match *self {
+            Record::Copy { from, to, .. } => vec![from, to],
+            Record::SetNew(bytes) => pairs(bytes).map(|(name, _)| name).collect(),
+            _ => self.name().into_iter().collect(),
         }
     }
 
@@ -257,6 +309,10 @@ impl<'a> Record<'a> {
                 Record::Once { id: take_bytes(bytes)?, content: take_varint(bytes)?, number: take_varint(bytes)? }
             }
             tag::FLUSH_DATABASE => Record::FlushDatabase { database: take_database(bytes)?, space: take_space(bytes)? },
+            tag::COPY => {
+                Record::Copy { from: take_bytes(bytes)?, to: take_bytes(bytes)?, manner: take_copy_manner(bytes)? }
+            }
+            tag::SET_NEW => Record::SetNew(take_pairs(bytes)?),
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
@@ -303,6 +359,39 @@ fn take_space(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
         }
         space => Ok(space),
     }
+}
+
+fn take_copy_manner(bytes: &mut &[u8]) -> Result<CopyManner, DecodeError> {
+    use CopyManner::*;
+    let value = take_byte(bytes)?;
+    [IfAbsent, Replace, MoveIfAbsent, MoveReplace]
+        .into_iter()
+        .find(|manner| *manner as u8 == value)
+        .ok_or(DecodeError::BadValue { field: "manner", value: value.into() })
+}
+
+/// One of the [`pairs`] of a `SetNew`.
+pub fn encode_pair(name: &[u8], value: i64, out: &mut Vec<u8>) {
+    put_bytes(out, name);
+    put_signed(out, value);
+}
+
+/// The names and values of a `SetNew`. Decoding its record has checked them.
+pub fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
+    std::iter::from_fn(move || take_pair(&mut bytes).ok())
+}
+
+fn take_pair<'a>(bytes: &mut &'a [u8]) -> Result<(&'a [u8], i64), DecodeError> {
+    Ok((take_bytes(bytes)?, take_signed(bytes)?))
+}
+
+fn take_pairs<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let pairs = take_bytes(bytes)?;
+    let mut rest = pairs;
+    while !rest.is_empty() {
+        take_pair(&mut rest)?;
+    }
+    Ok(pairs)
 }
 
 fn take_set_condition(bytes: &mut &[u8]) -> Result<SetCondition, DecodeError> {
@@ -439,6 +528,16 @@ mod tests {
             check(Record::Once { id: name, content: at_ms, number: version });
             check(Record::RepeatsFull);
             check(Record::FlushDatabase { database: 1 + (version % 15) as u8, space: (version >> 16).max(1) });
+            for manner in
+                [CopyManner::IfAbsent, CopyManner::Replace, CopyManner::MoveIfAbsent, CopyManner::MoveReplace]
+            {
+                check(Record::Copy { from: name, to: b"other", manner });
+            }
+            let mut bytes = Vec::new();
+            encode_pair(name, n, &mut bytes);
+            encode_pair(b"other", 1, &mut bytes);
+            check(Record::SetNew(&bytes));
+            prop_assert_eq!(pairs(&bytes).collect::<Vec<_>>(), vec![(name, n), (&b"other"[..], 1)]);
             for expiry in [Expiry::Clear, Expiry::Keep, Expiry::At(at_ms)] {
                 for condition in [SetCondition::Always, SetCondition::IfAbsent, SetCondition::IfPresent] {
                     check(Record::Set { name, value: n, condition, expiry });
@@ -466,9 +565,11 @@ mod tests {
         Record::AddOnce { name: b"v:1", id: b"k", delta: 2 }.encode(&mut bytes);
         Record::Once { id: b"k", content: 300, number: 7 }.encode(&mut bytes);
         Record::FlushDatabase { database: 3, space: 300 }.encode(&mut bytes);
+        Record::Copy { from: b"a", to: b"b", manner: CopyManner::MoveReplace }.encode(&mut bytes);
+        Record::SetNew(b"\x01a\x02").encode(&mut bytes);
         assert_eq!(
             bytes,
-            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02"
+            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02\x12\x01a\x01b\x03\x13\x03\x01a\x02"
         );
     }
 }

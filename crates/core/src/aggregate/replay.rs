@@ -79,6 +79,14 @@ impl State {
                 out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
             }
             Record::RepeatsFull => out.op(OpKind::RepeatsFull, none, 0, at),
+            Record::Copy { from, to, .. } => {
+                out.get(self.hasher.key(from));
+                out.op(OpKind::Copy, self.hasher.key(to), 0, at);
+            }
+            Record::SetNew(_) => {
+                record.names().iter().for_each(|name| out.get(self.hasher.key(name)));
+                out.op(OpKind::SetNew, none, 0, at);
+            }
             Record::Tick => {}
             Record::Config { .. } => unreachable!("a configuration is no operation"),
         }

@@ -2,6 +2,7 @@
 
 use super::RowExpiry;
 use super::read::Cells;
+use crate::database::Space;
 use crate::id::CellKey;
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Expiries {
     by_time: BTreeMap<(u64, CellKey), Box<[u8]>>,
+    by_space: BTreeMap<Space, u64>,
 }
 
 impl Expiries {
@@ -29,18 +31,34 @@ impl Expiries {
     pub fn set(&mut self, cells: &Cells, key: CellKey, expiry: RowExpiry) {
         self.clear(cells, key);
         cells.deadlines.pin().insert(key, expiry.at_ms);
+        *self.by_space.entry(Space::split(&expiry.id).0).or_default() += 1;
         self.by_time.insert((expiry.at_ms, key), expiry.id);
     }
 
     pub fn clear(&mut self, cells: &Cells, key: CellKey) {
         if let Some(at_ms) = cells.deadlines.pin().remove(&key).copied() {
-            self.by_time.remove(&(at_ms, key));
+            let id = self.by_time.remove(&(at_ms, key)).expect("both sides know the same deadlines");
+            self.leave(Space::split(&id).0);
         }
+    }
+
+    fn leave(&mut self, space: Space) {
+        let counters = self.by_space.get_mut(&space).expect("a space has the counters that are in it");
+        *counters -= 1;
+        if *counters == 0 {
+            self.by_space.remove(&space);
+        }
+    }
+
+    /// How many there are in a space.
+    pub fn within(&self, space: Space) -> u64 {
+        self.by_space.get(&space).copied().unwrap_or(0)
     }
 
     pub fn clear_all(&mut self, cells: &Cells) {
         cells.deadlines.pin().clear();
         self.by_time.clear();
+        self.by_space.clear();
     }
 
     /// The earliest deadline and whose it is.

@@ -6,6 +6,7 @@ use super::mark::Marks;
 use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
 use super::segment::{Place, Segment, Slot, flag};
 use super::{Mark, Row, RowExpiry};
+use crate::database::Space;
 use crate::id::CellKey;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -196,6 +197,11 @@ impl Table {
                 self.expiries.clear(&self.cells, key);
             }
         }
+    }
+
+    /// How many counters of a space expire, as far as memory knows.
+    pub fn expiring(&self, space: Space) -> u64 {
+        self.expiries.within(space)
     }
 
     /// The next counter to expire.

@@ -347,6 +347,11 @@ impl<L: Log + 'static> LocalEngine<L> {
         self.desk.writer.borrow().ttl(cell)
     }
 
+    /// The same for the moment at which it ends, in milliseconds since 1970.
+    pub fn deadline(&self, cell: CellKey) -> Option<Answer> {
+        self.desk.writer.borrow().deadline(cell)
+    }
+
     /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
     pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<Position, Refusal> {
         // Reads go on whatever happens to the log.

@@ -280,6 +280,11 @@ impl<L: Log> Writer<L> {
         self.state.table.knows(cell).then(|| self.shared.left(self.state.ttl(cell, now_ms), now_ms))
     }
 
+    pub fn deadline(&self, cell: CellKey) -> Option<Answer> {
+        let now_ms = self.shared.clock.now_ms();
+        self.state.table.knows(cell).then(|| self.state.deadline(cell, now_ms))
+    }
+
     fn append(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {
         let appended = self.log.append(log_time_ms, self.batch.record_count, &self.batch.records);
         let appended = appended.map_err(|error| self.refusal(error))?;

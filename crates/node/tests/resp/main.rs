@@ -44,7 +44,9 @@ scenarios! {
         naming
         pipelining
         reading
+        renaming
         setting
+        shorthand
         strangers
         talking
         transactions

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use tally_core::event::Event;
 use tally_core::ledger::{Correction, Proposal, Row};
-use tally_core::record::{Expiry, Record};
+use tally_core::record::{self, Expiry, Record};
 use tally_wal::batch;
 use tally_wal::segment::{self, Header};
 
@@ -140,6 +140,14 @@ fn describe(record: &Record<'_>) -> String {
             format!("flush    database {database} is empty: from here on space {space}")
         }
         Record::RepeatsFull => "full     the memory of repeats is full".to_owned(),
+        Record::Copy { from, to, manner } => {
+            let verb = if manner.moves() { "move    " } else { "copy    " };
+            format!("{verb} {} to {} ({manner:?})", readable(from), readable(to))
+        }
+        Record::SetNew(pairs) => {
+            let set = record::pairs(pairs).map(|(name, value)| format!(" {} = {value}", readable(name)));
+            format!("set     {} (if there is none of them)", set.collect::<Vec<_>>().join(","))
+        }
         Record::Tick => "tick     time passed".to_owned(),
         Record::Config { version, yaml } => {
             format!("config   version {version}, {} bytes of YAML", yaml.len())

@@ -4,12 +4,16 @@
 //! that clients which route or check commands by them treat Tally like Redis.
 
 mod config;
+mod copy;
 mod counter;
+mod docs;
 mod expiry;
+mod function;
 mod help;
 mod info;
 mod keyspace;
 mod session;
+mod several;
 mod table;
 mod transaction;
 
@@ -42,8 +46,22 @@ pub struct Command {
 #[derive(Clone, Copy)]
 enum Keys {
     None,
-    First { flags: &'static str, note: &'static str },
-    All { flags: &'static str },
+    First {
+        flags: &'static str,
+        note: &'static str,
+    },
+    /// The first and the second.
+    Two {
+        first: &'static str,
+        second: &'static str,
+    },
+    All {
+        flags: &'static str,
+    },
+    /// Every second argument, beginning with the first.
+    EverySecond {
+        flags: &'static str,
+    },
 }
 
 impl Command {

@@ -178,7 +178,13 @@ impl Pass<'_> {
     /// Finds a counter, if the command may do there what it intends to.
     #[inline]
     pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
-        let located = match self.client.database.get() {
+        self.locate_in(self.client.database.get(), id, intent)
+    }
+
+    /// The same in any database.
+    #[inline]
+    pub fn locate_in<'i>(&self, database: u8, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
+        let located = match database {
             0 => target::locate(self.declarations, id, intent)?,
             other => target::locate_in(self.spaces[usize::from(other)], id)?,
         };
@@ -193,7 +199,7 @@ impl Pass<'_> {
     /// Walks through names and replies with them.
     pub fn walk(&mut self, mut walk: Walk) -> Outcome {
         let Some(unit) = &mut self.unit else { return Ok(Flow::Alone) };
-        let touched = Touched::by(self.pending, walk.space());
+        let touched = Touched::by(self.pending, walk.space(), self.server.hasher);
         walk.skip(touched.keys);
         if touched.flushed || unit.fresh.contains(&walk.space()) {
             walk.reply(&Fetched::default(), self);
@@ -253,6 +259,14 @@ impl Pass<'_> {
 /// An argument that must be an integer.
 pub fn integer(argument: &[u8]) -> Result<i64, Fault> {
     parse_i64(argument).ok_or(fault::NOT_AN_INTEGER)
+}
+
+/// An argument that must be the number of a database.
+pub fn database(argument: &[u8]) -> Result<u8, Fault> {
+    let index = i32::try_from(integer(argument)?)
+        .map_err(|_| Fault::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
+    let database = u8::try_from(index).ok().filter(|&index| usize::from(index) < DATABASES);
+    database.ok_or(Fault::of("ERR DB index is out of range"))
 }
 
 /// Whether an argument is the given word, in capitals or not.

@@ -22,7 +22,7 @@ pub enum Shape {
     Stored,
     /// `GETSET`, `SET … GET`: the value before.
     Previous,
-    /// `EXPIRE`, `PERSIST`: 1 if it was done.
+    /// `EXPIRE`, `PERSIST`, `SETNX`: 1 if it was done.
     Done,
     TtlSeconds,
     TtlMilliseconds,
@@ -45,6 +45,7 @@ impl Shape {
             (Shape::Stored, Answer::Set { applied: false, .. }) => encoder.null(),
             (Shape::Stored | Shape::Ok, _) => encoder.simple("OK"),
             (Shape::Previous, Answer::Set { previous, .. }) => encoder.bulk_or_null(previous),
+            (Shape::Done, Answer::Set { applied, .. }) => encoder.integer(applied.into()),
             (Shape::Done, _) => encoder.integer(i64::from(answer == Answer::Yes)),
             (Shape::TtlSeconds, Answer::Value(ms)) => encoder.integer(ms.saturating_add(500) / 1000),
             (Shape::TtlMilliseconds, Answer::Value(ms)) => encoder.integer(ms),

@@ -22,6 +22,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tally_core::database::Space;
 use tally_core::id::CellHasher;
 use tally_core::limits;
 use tokio::net::{TcpListener, TcpStream};
@@ -90,6 +91,7 @@ pub struct Server {
     budget: Arc<Budget>,
     places: Arc<Places>,
     draining: Cell<bool>,
+    draws: Cell<u64>,
 }
 
 /// What `INFO` counts.
@@ -146,6 +148,7 @@ impl Server {
             budget,
             places: Places::new(options.clients_max, options.clients_per_address_max),
             draining: Cell::new(false),
+            draws: Cell::default(),
             options,
             local,
         }
@@ -170,6 +173,19 @@ impl Server {
     /// What all clients hold.
     pub fn held_bytes(&self) -> usize {
         self.budget.held_bytes()
+    }
+
+    /// A number that nobody can foretell who does not know the node's secret.
+    pub fn draw(&self) -> u64 {
+        self.draws.set(self.draws.get() + 1);
+        let drawn = self.hasher.key(&[&b"draw"[..], &self.draws.get().to_le_bytes()].concat());
+        (drawn.as_u128() >> 64) as u64
+    }
+
+    /// How many counters a space has; 0 if no database stands on it any more.
+    pub fn names_in(&self, space: Space) -> usize {
+        let database = self.local.spaces().iter().position(|own| *own == space);
+        database.map_or(0, |database| self.local.look(|state| state.size(database)) as usize)
     }
 
     /// Somebody may be trying them all.

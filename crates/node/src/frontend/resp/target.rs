@@ -78,7 +78,7 @@ fn permit(counter: &Counter, is_removed: bool, intent: Intent) -> Result<(), Fau
             counter.mode.name()
         ))),
         Intent::Overwrite => Err(Fault::from(format!(
-            "ERR counter '{name}' is declared: clear it with DELETE /v1/counters/{name}, which is a correction; only ad-hoc counters can be set, deleted or expired"
+            "ERR counter '{name}' is declared: clear it with DELETE /v1/counters/{name}, which is a correction; only ad-hoc counters can be set, copied, renamed, deleted or expired"
         ))),
     }
 }

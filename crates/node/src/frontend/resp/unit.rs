@@ -19,7 +19,7 @@ use super::work::Work;
 use crate::engine::{Terms, Transacted, Watch};
 use std::collections::BTreeMap;
 use tally_core::database::Space;
-use tally_core::id::CellKey;
+use tally_core::id::{CellHasher, CellKey};
 use tally_core::limits;
 use tally_core::op::{OpKind, Submission};
 use tally_core::record::Record;
@@ -187,15 +187,16 @@ pub struct Touched {
 }
 
 impl Touched {
-    pub fn by(pending: &Submission, space: Space) -> Touched {
+    pub fn by(pending: &Submission, space: Space, hasher: CellHasher) -> Touched {
         let mut touched = Touched { flushed: false, keys: BTreeMap::new(), elsewhere: false };
         for op in pending.ops.iter().filter(|op| !op.is_read()) {
             touched.flushed |= op.kind == OpKind::Flush;
             let record = Record::decode(&mut &pending.records[op.record as usize..]);
-            let Some(id) = record.as_ref().ok().and_then(Record::name) else { continue };
-            match Space::split(id) {
-                (own, key) if own == space => drop(touched.keys.insert(key.to_vec(), op.cell)),
-                _ => touched.elsewhere = true,
+            for id in record.as_ref().map(Record::names).unwrap_or_default() {
+                match Space::split(id) {
+                    (own, key) if own == space => drop(touched.keys.insert(key.to_vec(), hasher.key(id))),
+                    _ => touched.elsewhere = true,
+                }
             }
         }
         touched

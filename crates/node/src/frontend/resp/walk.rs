@@ -49,6 +49,8 @@ enum Kind {
     /// All names, to delete them.
     All,
     Keys,
+    /// One name: the so-many-th, modulo how many there are.
+    Some(u64),
     Scan {
         cursor: u64,
         count: usize,
@@ -60,6 +62,10 @@ enum Kind {
 impl Walk {
     pub fn all(space: Space) -> Walk {
         Walk { space, prefix: Vec::new(), glob: None, kind: Kind::All, skipped: Arc::default() }
+    }
+
+    pub fn some(space: Space, draw: u64) -> Walk {
+        Walk { space, prefix: Vec::new(), glob: None, kind: Kind::Some(draw), skipped: Arc::default() }
     }
 
     pub fn keys(space: Space, pattern: &[u8]) -> Result<Walk, Fault> {
@@ -96,6 +102,7 @@ impl Walk {
         match self.kind {
             Kind::All => self.fetch_all(server, client, held_bytes).await,
             Kind::Keys => self.fetch_keys(server, client, held_bytes).await,
+            Kind::Some(draw) => self.fetch_some(server, draw).await,
             Kind::Scan { cursor, count, of_our_type } => self.fetch_step(server, cursor, count, of_our_type).await,
         }
     }
@@ -104,6 +111,9 @@ impl Walk {
     pub fn reply(&self, fetched: &Fetched, pass: &mut Pass<'_>) {
         let asked: Vec<Vec<u8>> = self.skipped.keys().filter(|key| self.wants(key, fetched)).cloned().collect();
         asked.iter().for_each(|key| pass.pending.get(self.skipped[key]));
+        if matches!(self.kind, Kind::Some(_)) {
+            return reply_some(fetched.keys.first().cloned(), asked, pass);
+        }
         let cursor = matches!(self.kind, Kind::Scan { .. }).then_some(fetched.cursor);
         let found = fetched.names.clone();
         pass.replies.expect_made(asked.len(), move |reply, answers| {
@@ -183,6 +193,28 @@ impl Walk {
         }
     }
 
+    /// Goes through the names, as far as the one that was drawn.
+    async fn fetch_some(&self, server: &Server, draw: u64) -> Result<Fetched, Fault> {
+        let (mut after, mut first, mut seen) = (None, None, 0);
+        let mut wanted = None;
+        loop {
+            let _turn = server.walks.acquire().await.expect("nobody closes it");
+            let mut page = self.names(server, after, limits::RESP_KEYS_PAGE).await?;
+            after = page.next.take();
+            page.counters.retain(|(key, _)| !self.skipped.contains_key(key));
+            first = first.or_else(|| page.counters.first().map(|(key, _)| key.clone()));
+            let here = page.counters.len();
+            // A first page that is the last says how many there are; otherwise somebody has counted.
+            let names = if after.is_none() && seen == 0 { here } else { server.names_in(self.space) };
+            let wanted = *wanted.get_or_insert((draw % names.max(1) as u64) as usize);
+            let key = wanted.checked_sub(seen).and_then(|at| page.counters.into_iter().nth(at)).map(|(key, _)| key);
+            seen += here;
+            if key.is_some() || after.is_none() || seen > limits::SCAN_NAMES_MAX {
+                return Ok(Fetched { keys: key.or(first).into_iter().collect(), ..Fetched::default() });
+            }
+        }
+    }
+
     async fn names(&self, server: &Server, after: Option<Vec<u8>>, limit: usize) -> Result<Page, Fault> {
         Ok(server.local.engine().scan(self.space, self.prefix.clone(), after, limit).await?)
     }
@@ -208,6 +240,18 @@ impl Walk {
         let matched = tokio::task::spawn_blocking(move || Names::matching(&page, glob.as_deref())).await;
         Ok((matched.expect("matching a pattern does not panic"), next))
     }
+}
+
+/// Replies with a name, or with one of those that were asked for and are there.
+fn reply_some(found: Option<Vec<u8>>, asked: Vec<Vec<u8>>, pass: &mut Pass<'_>) {
+    pass.replies.expect_made(asked.len(), move |reply, answers| {
+        let there = |(_, answer): &(&Vec<u8>, &Answer)| matches!(answer, Answer::Value(_));
+        let own = asked.iter().zip(answers).find(there).map(|(key, _)| key);
+        match found.as_ref().or(own) {
+            Some(key) => reply.bulk(key),
+            None => reply.null(),
+        }
+    });
 }
 
 /// Names, encoded already.

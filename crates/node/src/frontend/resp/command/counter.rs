@@ -1,4 +1,4 @@
-//! Counting and reading: `INCR INCRBY DECR DECRBY GET MGET STRLEN SET GETSET GETDEL`, and `TALLY.INCRBY`.
+//! Counting and reading: `INCR INCRBY DECR DECRBY GET MGET STRLEN SET SETNX GETSET GETDEL`, and `TALLY.INCRBY`.
 
 use super::super::fault::{self, Fault};
 use super::super::integer::parse_i64;
@@ -6,6 +6,7 @@ use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::{Intent, Located};
+use super::expiry::Unit;
 use crate::clock::Clock;
 use tally_core::fact;
 use tally_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
@@ -77,12 +78,20 @@ pub fn getset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     put(pass, args, SetCondition::Always, Expiry::Clear, Shape::Previous)
 }
 
+pub fn setnx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    put(pass, args, SetCondition::IfAbsent, Expiry::Clear, Shape::Done)
+}
+
 fn put(pass: &mut Pass<'_>, args: Args<'_>, condition: SetCondition, expiry: Expiry, shape: Shape) -> Outcome {
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
-    let value = parse_i64(args.get(2)).ok_or_else(|| Fault::not_a_counter_value(args.get(2)))?;
-    pass.pending.set(cell, &id, value, condition, expiry);
+    pass.pending.set(cell, &id, value(args.get(2))?, condition, expiry);
     pass.replies.expect(shape);
     Ok(Flow::Next)
+}
+
+/// An argument that is to become the value of a counter.
+pub fn value(argument: &[u8]) -> Result<i64, Fault> {
+    parse_i64(argument).ok_or_else(|| Fault::not_a_counter_value(argument))
 }
 
 pub fn getdel(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
@@ -98,15 +107,6 @@ struct SetOptions {
     expiry: Expiry,
     /// The reply is the value before.
     previous: bool,
-}
-
-/// How an expiry was given.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Milliseconds,
-    AtSeconds,
-    AtMilliseconds,
 }
 
 impl SetOptions {
@@ -134,32 +134,8 @@ impl SetOptions {
             }
         }
         if let Some((unit, value)) = time {
-            options.expiry = Expiry::At(unit.at_ms(integer(value)?, clock).ok_or_else(|| Fault::expire_time("set"))?);
+            options.expiry = Expiry::At(unit.at_ms(value, clock, "set")?);
         }
         Ok(options)
-    }
-}
-
-impl Unit {
-    fn parse(word: &[u8]) -> Option<Unit> {
-        [("EX", Unit::Seconds), ("PX", Unit::Milliseconds), ("EXAT", Unit::AtSeconds), ("PXAT", Unit::AtMilliseconds)]
-            .into_iter()
-            .find_map(|(name, unit)| is(word, name).then_some(unit))
-    }
-
-    /// Milliseconds since 1970, unless the time is not positive or beyond what 63 bits hold.
-    fn at_ms(self, time: i64, clock: &Clock) -> Option<u64> {
-        if time <= 0 {
-            return None;
-        }
-        let ms = match self {
-            Unit::Seconds | Unit::AtSeconds => time.checked_mul(1000)?,
-            Unit::Milliseconds | Unit::AtMilliseconds => time,
-        };
-        let at_ms = match self {
-            Unit::Seconds | Unit::Milliseconds => clock.deadline_ms(ms)?,
-            Unit::AtSeconds | Unit::AtMilliseconds => ms,
-        };
-        u64::try_from(at_ms).ok()
     }
 }

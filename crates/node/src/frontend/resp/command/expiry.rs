@@ -1,13 +1,17 @@
-//! Times to live: `EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL PERSIST`.
+//! Times to live: `EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL EXPIRETIME PEXPIRETIME PERSIST`, and values with them: `SETEX
+//! PSETEX GETEX`.
 //!
 //! The log holds the moment at which a counter ends, by log time, never a duration, so that a replay agrees.
 
-use super::super::fault::Fault;
+use super::super::fault::{self, Fault};
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::{Intent, Located};
-use tally_core::record::ExpireCondition;
+use super::counter;
+use crate::clock::Clock;
+use tally_core::op::Answer;
+use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 
 pub fn expire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     expire_in(pass, args, "expire", 1000)
@@ -90,4 +94,96 @@ pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     pass.pending.persist(cell, &id);
     pass.replies.expect(Shape::Done);
     Ok(Flow::Next)
+}
+
+pub fn expiretime(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    end(pass, args, Shape::TtlSeconds)
+}
+
+pub fn pexpiretime(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    end(pass, args, Shape::TtlMilliseconds)
+}
+
+fn end(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
+    let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
+    pass.pending.deadline(cell);
+    pass.replies.expect(shape);
+    Ok(Flow::Next)
+}
+
+pub fn setex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    set_until(pass, args, Unit::Seconds, "setex")
+}
+
+pub fn psetex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    set_until(pass, args, Unit::Milliseconds, "psetex")
+}
+
+fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: Unit, command: &str) -> Outcome {
+    let at_ms = unit.at_ms(args.get(2), pass.server.local.engine().clock(), command)?;
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    pass.pending.set(cell, &id, counter::value(args.get(3))?, SetCondition::Always, Expiry::At(at_ms));
+    pass.replies.expect(Shape::Stored);
+    Ok(Flow::Next)
+}
+
+pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let (persists, time) = match args.from(2).collect::<Vec<_>>()[..] {
+        [] => return pass.read(args.get(1), Shape::Bulk),
+        [word] if is(word, "PERSIST") => (true, None),
+        [word, time] => (false, Some((Unit::parse(word).ok_or(fault::SYNTAX)?, time))),
+        _ => return Err(fault::SYNTAX),
+    };
+    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let at_ms = time.map(|(unit, time)| unit.at_ms(time, pass.server.local.engine().clock(), "getex"));
+    pass.pending.get(cell);
+    match at_ms {
+        Some(Ok(at_ms)) => pass.pending.expire(cell, &id, at_ms, ExpireCondition::Always),
+        None if persists => pass.pending.persist(cell, &id),
+        _ => {}
+    }
+    // As in Redis, a time that makes no sense is an error only where there is a counter.
+    let refused = at_ms.and_then(Result::err);
+    pass.replies.expect_made(1 + usize::from(refused.is_none()), move |reply, answers| match (answers[0], &refused) {
+        (Answer::Value(_), Some(fault)) => reply.error(fault.bytes()),
+        (answer, _) => Shape::Bulk.write(reply, answer),
+    });
+    Ok(Flow::Next)
+}
+
+/// How an expiry was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Milliseconds,
+    AtSeconds,
+    AtMilliseconds,
+}
+
+impl Unit {
+    pub fn parse(word: &[u8]) -> Option<Unit> {
+        [("EX", Unit::Seconds), ("PX", Unit::Milliseconds), ("EXAT", Unit::AtSeconds), ("PXAT", Unit::AtMilliseconds)]
+            .into_iter()
+            .find_map(|(name, unit)| is(word, name).then_some(unit))
+    }
+
+    /// Milliseconds since 1970, unless the time is not positive or beyond what 63 bits hold.
+    pub fn at_ms(self, time: &[u8], clock: &Clock, command: &str) -> Result<u64, Fault> {
+        self.checked_at_ms(integer(time)?, clock).ok_or_else(|| Fault::expire_time(command))
+    }
+
+    fn checked_at_ms(self, time: i64, clock: &Clock) -> Option<u64> {
+        if time <= 0 {
+            return None;
+        }
+        let ms = match self {
+            Unit::Seconds | Unit::AtSeconds => time.checked_mul(1000)?,
+            Unit::Milliseconds | Unit::AtMilliseconds => time,
+        };
+        let at_ms = match self {
+            Unit::Seconds | Unit::Milliseconds => clock.deadline_ms(ms)?,
+            Unit::AtSeconds | Unit::AtMilliseconds => ms,
+        };
+        u64::try_from(at_ms).ok()
+    }
 }

@@ -17,6 +17,10 @@ pub fn config(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
     help(pass, "config")
 }
 
+pub fn function(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    help(pass, "function")
+}
+
 /// A container without a subcommand does nothing.
 pub fn none(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     Err(Fault::unknown_command(args.get(0), args.from(1)))

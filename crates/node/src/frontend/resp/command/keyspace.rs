@@ -1,4 +1,4 @@
-//! Counters as a set of names: `DEL UNLINK EXISTS TYPE SCAN KEYS DBSIZE FLUSHALL FLUSHDB`.
+//! Counters as a set of names: `DEL UNLINK EXISTS TOUCH TYPE SCAN KEYS RANDOMKEY DBSIZE FLUSHALL FLUSHDB`.
 
 use super::super::fault::{self, Fault};
 use super::super::parse::Args;
@@ -66,7 +66,7 @@ pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 fn flush_main(pass: &mut Pass<'_>) -> Outcome {
     refuse_if_declared(pass)?;
     let Some(unit) = &mut pass.unit else { return Ok(Flow::Alone) };
-    let touched = Touched::by(pass.pending, Space::MAIN);
+    let touched = Touched::by(pass.pending, Space::MAIN, pass.server.hasher);
     if !touched.elsewhere && pass.server.local.look(|state| state.databases.only_main()) {
         unit.only_main = true;
         pass.tell_flush("a database");
@@ -108,6 +108,10 @@ fn refuse_if_declared(pass: &Pass<'_>) -> Result<(), Fault> {
 
 pub fn keys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     pass.walk(Walk::keys(pass.space(), args.get(1))?)
+}
+
+pub fn randomkey(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    pass.walk(Walk::some(pass.space(), pass.server.draw()))
 }
 
 pub fn scan(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {

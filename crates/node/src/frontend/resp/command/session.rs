@@ -1,15 +1,14 @@
-//! The connection itself: `PING ECHO QUIT SELECT AUTH HELLO RESET CLIENT`.
+//! The connection itself: `PING ECHO QUIT SELECT AUTH HELLO RESET CLIENT`, and `TIME`.
 
 use super::super::client::Hearing;
 use super::super::encode::Protocol;
 use super::super::fault::{self, Fault};
 use super::super::integer::parse_i64;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::super::pass::{Flow, Outcome, Pass, database, is};
 use super::REDIS_VERSION;
 use super::transaction::unwatch_all;
 use crate::clock;
-use tally_core::database::DATABASES;
 use tally_core::limits;
 
 const WRONG_PASSWORD: Fault = Fault::of("WRONGPASS invalid username-password pair or user is disabled.");
@@ -34,11 +33,19 @@ pub fn quit(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
 }
 
 pub fn select(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let index = i32::try_from(integer(args.get(1))?)
-        .map_err(|_| Fault::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
-    let database = u8::try_from(index).ok().filter(|&index| usize::from(index) < DATABASES);
-    pass.client.database.set(database.ok_or(Fault::of("ERR DB index is out of range"))?);
+    pass.client.database.set(database(args.get(1))?);
     pass.ok()
+}
+
+/// The time by which counters end, which is that of `EXPIREAT`.
+pub fn time(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    let now_ms = pass.server.local.engine().clock().now_ms();
+    pass.replies.say(|reply| {
+        reply.array(2);
+        reply.bulk((now_ms / 1000).to_string().as_bytes());
+        reply.bulk((now_ms % 1000 * 1000).to_string().as_bytes());
+    });
+    Ok(Flow::Next)
 }
 
 pub fn auth(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {

@@ -1,14 +1,16 @@
 //! Everything that is known about each command. The frequent ones come first.
 
-use super::Keys::{All, First};
-use super::{Command, config, counter, expiry, help, info, keyspace, session, transaction};
+use super::Keys::{All, EverySecond, First, Two};
+use super::{
+    Command, config, copy, counter, docs, expiry, function, help, info, keyspace, session, several, transaction,
+};
 
 const READ: super::Keys = First { flags: "RO access", note: "" };
 const ADD: super::Keys = First { flags: "RW access update", note: "" };
 const EXPIRE: super::Keys = First { flags: "RW update", note: "" };
 const NO_AUTH: &str = "noscript loading stale fast no_auth allow_busy";
 
-pub static COMMANDS: [Command; 43] = [
+pub static COMMANDS: [Command; 59] = [
     Command::new("incr", 2, counter::incr)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
@@ -53,6 +55,32 @@ pub static COMMANDS: [Command; 43] = [
         .flags("write fast", "@write @string @fast")
         .keys(First { flags: "RW access delete", note: "" })
         .about("string", "Answers the value of a counter and deletes it"),
+    Command::new("getex", -2, expiry::getex)
+        .flags("write fast", "@write @string @fast")
+        .keys(First { flags: "RW access update", note: "RW and UPDATE because it changes the TTL" })
+        .about("string", "Answers the value of a counter, and lets it end or stay"),
+    Command::new("setnx", 3, counter::setnx)
+        .flags("write denyoom fast", "@write @string @fast")
+        .keys(First { flags: "OW insert", note: "" })
+        .about("string", "Gives a counter a value if there is no such counter"),
+    Command::new("setex", 4, expiry::setex)
+        .flags("write denyoom", "@write @string @slow")
+        .keys(First { flags: "OW update", note: "" })
+        .about("string", "Gives a counter a value and so many seconds"),
+    Command::new("psetex", 4, expiry::psetex)
+        .flags("write denyoom", "@write @string @slow")
+        .keys(First { flags: "OW update", note: "" })
+        .about("string", "Gives a counter a value and so many milliseconds"),
+    Command::new("mset", -3, several::mset)
+        .flags("write denyoom", "@write @string @slow")
+        .keys(EverySecond { flags: "OW update" })
+        .tips("request_policy:multi_shard response_policy:all_succeeded")
+        .about("string", "Gives several counters values, as one"),
+    Command::new("msetnx", -3, several::msetnx)
+        .flags("write denyoom", "@write @string @slow")
+        .keys(EverySecond { flags: "OW insert" })
+        .tips("request_policy:multi_shard response_policy:agg_min")
+        .about("string", "Gives several counters values if there is none of them"),
     Command::new("strlen", 2, counter::strlen)
         .flags("readonly fast", "@read @string @fast")
         .keys(First { flags: "RO", note: "" })
@@ -98,6 +126,14 @@ pub static COMMANDS: [Command; 43] = [
         .keys(READ)
         .tips("nondeterministic_output")
         .about("generic", "Answers how many milliseconds a counter has left"),
+    Command::new("expiretime", 2, expiry::expiretime)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(READ)
+        .about("generic", "Answers when a counter ends, in seconds since 1970"),
+    Command::new("pexpiretime", 2, expiry::pexpiretime)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(READ)
+        .about("generic", "Answers when a counter ends, in milliseconds since 1970"),
     Command::new("persist", 2, expiry::persist)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
@@ -106,6 +142,31 @@ pub static COMMANDS: [Command; 43] = [
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(First { flags: "RO", note: "" })
         .about("generic", "Answers whether there is such a counter: string or none"),
+    Command::new("touch", -2, keyspace::exists)
+        .flags("readonly fast", "@keyspace @read @fast")
+        .keys(All { flags: "RO" })
+        .tips("request_policy:multi_shard response_policy:agg_sum")
+        .about("generic", "Answers how many of the counters there are"),
+    Command::new("rename", 3, copy::rename)
+        .flags("write", "@keyspace @write @slow")
+        .keys(Two { first: "RW access delete", second: "OW update" })
+        .about("generic", "Gives a counter another name, in place of whichever has it"),
+    Command::new("renamenx", 3, copy::renamenx)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(Two { first: "RW access delete", second: "OW insert" })
+        .about("generic", "Gives a counter another name, if there is no counter of that name"),
+    Command::new("copy", -3, copy::copy)
+        .flags("write denyoom", "@keyspace @write @slow")
+        .keys(Two { first: "RO access", second: "OW update" })
+        .about("generic", "Gives a counter the value and the end of another one"),
+    Command::new("move", 3, copy::move_to)
+        .flags("write fast", "@keyspace @write @fast")
+        .keys(First { flags: "RW access update", note: "" })
+        .about("generic", "Moves a counter to another database"),
+    Command::new("randomkey", 1, keyspace::randomkey)
+        .flags("readonly", "@keyspace @read @slow")
+        .tips("request_policy:all_shards nondeterministic_output")
+        .about("generic", "Answers the name of some counter"),
     Command::new("scan", -2, keyspace::scan)
         .flags("readonly", "@keyspace @read @slow")
         .tips("nondeterministic_output request_policy:special")
@@ -174,7 +235,7 @@ pub static COMMANDS: [Command; 43] = [
         .flags("", "@slow")
         .about("connection", "What the server knows about its connections")
         .with(&CLIENT),
-    Command::new("command", -1, info::command)
+    Command::new("command", -1, docs::command)
         .flags("loading stale", "@slow @connection")
         .tips("nondeterministic_output_order")
         .about("server", "What the server knows about its commands")
@@ -183,6 +244,14 @@ pub static COMMANDS: [Command; 43] = [
         .flags("", "@slow")
         .about("server", "The settings of the server")
         .with(&CONFIG),
+    Command::new("function", -2, help::none)
+        .flags("", "@slow")
+        .about("scripting", "Tally has no functions, and says so")
+        .with(&FUNCTION),
+    Command::new("time", 1, session::time)
+        .flags("loading stale fast", "@fast")
+        .tips("nondeterministic_output")
+        .about("server", "Answers the time by which counters end"),
     Command::new("info", -1, info::info)
         .flags("loading stale", "@slow @dangerous")
         .tips("nondeterministic_output request_policy:all_shards response_policy:special")
@@ -224,24 +293,24 @@ static CLIENT: [Command; 9] = [
 ];
 
 static COMMAND: [Command; 6] = [
-    Command::new("command|count", 2, info::command_count)
+    Command::new("command|count", 2, docs::command_count)
         .flags("loading stale", "@slow @connection")
         .about("server", "Answers how many commands there are"),
-    Command::new("command|docs", -2, info::command_docs)
+    Command::new("command|docs", -2, docs::command_docs)
         .flags("loading stale", "@slow @connection")
         .tips("nondeterministic_output_order")
         .about("server", "Explains commands"),
-    Command::new("command|getkeys", -4, info::command_getkeys)
+    Command::new("command|getkeys", -4, docs::command_getkeys)
         .flags("loading stale", "@slow @connection")
         .about("server", "Answers which arguments of a command are ids"),
     Command::new("command|help", 2, help::command)
         .flags("loading stale", "@slow @connection")
         .about("server", "Lists the subcommands"),
-    Command::new("command|info", -2, info::command_info)
+    Command::new("command|info", -2, docs::command_info)
         .flags("loading stale", "@slow @connection")
         .tips("nondeterministic_output_order")
         .about("server", "Describes commands"),
-    Command::new("command|list", -2, info::command_list)
+    Command::new("command|list", -2, docs::command_list)
         .flags("loading stale", "@slow @connection")
         .tips("nondeterministic_output_order")
         .about("server", "Lists the names of the commands"),
@@ -258,4 +327,18 @@ static CONFIG: [Command; 3] = [
         .flags("admin noscript loading stale", "@admin @slow @dangerous")
         .tips("request_policy:all_nodes response_policy:all_succeeded")
         .about("server", "Refused: Tally takes its settings at start"),
+];
+
+static FUNCTION: [Command; 3] = [
+    Command::new("function|flush", -2, function::flush)
+        .flags("write noscript", "@write @slow @scripting")
+        .tips("request_policy:all_shards response_policy:all_succeeded")
+        .about("scripting", "Forgets all functions, of which there are none"),
+    Command::new("function|help", 2, help::function)
+        .flags("loading stale", "@slow @scripting")
+        .about("scripting", "Lists the subcommands"),
+    Command::new("function|list", -2, function::list)
+        .flags("noscript", "@slow @scripting")
+        .tips("nondeterministic_output_order")
+        .about("scripting", "Lists all functions, of which there are none"),
 ];

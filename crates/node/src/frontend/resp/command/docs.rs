@@ -1,0 +1,198 @@
+//! What the server says about its commands: `COMMAND` and its subcommands, all from the table.
+
+use super::super::encode::Encoder;
+use super::super::fault::{self, Fault};
+use super::super::glob;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass, is};
+use super::table::COMMANDS;
+use super::{Command, Keys, by_name};
+
+/// `COMMAND` without more, and `COMMAND INFO` without names.
+pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    pass.replies.say(|reply| {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| describe(reply, command));
+    });
+    Ok(Flow::Next)
+}
+
+pub fn command_count(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    pass.replies.say(|reply| reply.integer(COMMANDS.len() as i64));
+    Ok(Flow::Next)
+}
+
+pub fn command_info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    if args.len() == 2 {
+        return command(pass, args);
+    }
+    let names = args.from(2);
+    pass.replies.say(|reply| {
+        reply.array(names.len());
+        for name in names {
+            match by_full_name(name) {
+                Some(command) => describe(reply, command),
+                None => reply.null(),
+            }
+        }
+    });
+    Ok(Flow::Next)
+}
+
+pub fn command_docs(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let commands: Vec<&Command> = match args.len() {
+        2 => COMMANDS.iter().collect(),
+        _ => args.from(2).filter_map(by_full_name).collect(),
+    };
+    pass.replies.say(|reply| {
+        reply.map(commands.len());
+        commands.iter().for_each(|command| document(reply, command));
+    });
+    Ok(Flow::Next)
+}
+
+pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let names: Vec<&str> = match args.from(2).collect::<Vec<_>>()[..] {
+        [] => COMMANDS.iter().map(|command| command.name).collect(),
+        [filter, kind, pattern] if is(filter, "FILTERBY") => COMMANDS
+            .iter()
+            .filter(|command| match kind {
+                _ if is(kind, "PATTERN") => glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes()),
+                _ if is(kind, "ACLCAT") => words(command.categories).any(|word| is(pattern, &word[1..])),
+                _ => false,
+            })
+            .map(|command| command.name)
+            .collect(),
+        _ => return Err(fault::SYNTAX),
+    };
+    pass.replies.say(|reply| {
+        reply.array(names.len());
+        names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    });
+    Ok(Flow::Next)
+}
+
+pub fn command_getkeys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let command = by_name(args.get(2)).ok_or(Fault::of("ERR Invalid command specified"))?;
+    if !command.takes(args.len() - 2) {
+        return Err(Fault::of("ERR Invalid number of arguments specified for command"));
+    }
+    let keys: Vec<&[u8]> = match command.keys {
+        Keys::None => return Err(Fault::of("ERR The command has no key arguments")),
+        Keys::First { .. } => vec![args.get(3)],
+        Keys::Two { .. } => vec![args.get(3), args.get(4)],
+        Keys::All { .. } => args.from(3).collect(),
+        Keys::EverySecond { .. } => args.from(3).step_by(2).collect(),
+    };
+    pass.replies.say(|reply| {
+        reply.array(keys.len());
+        keys.iter().for_each(|key| reply.bulk(key));
+    });
+    Ok(Flow::Next)
+}
+
+fn by_full_name(name: &[u8]) -> Option<&'static Command> {
+    match name.iter().position(|&byte| byte == b'|') {
+        None => by_name(name),
+        Some(bar) => by_name(&name[..bar])?.subcommand(&name[bar + 1..]),
+    }
+}
+
+/// One entry of `COMMAND INFO`.
+fn describe(reply: &mut Encoder<'_>, command: &Command) {
+    let (first, last, step) = match command.keys {
+        Keys::None => (0, 0, 0),
+        Keys::First { .. } => (1, 1, 1),
+        Keys::Two { .. } => (1, 2, 1),
+        Keys::All { .. } => (1, -1, 1),
+        Keys::EverySecond { .. } => (1, -1, 2),
+    };
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(command.arity.into());
+    set_of_words(reply, command.flags);
+    reply.integer(first);
+    reply.integer(last);
+    reply.integer(step);
+    set_of_words(reply, command.categories);
+    reply.set(words(command.tips).count());
+    words(command.tips).for_each(|tip| reply.bulk(tip.as_bytes()));
+    describe_keys(reply, command.keys);
+    reply.set(command.subcommands.len());
+    command.subcommands.iter().for_each(|subcommand| describe(reply, subcommand));
+}
+
+fn describe_keys(reply: &mut Encoder<'_>, keys: Keys) {
+    match keys {
+        Keys::None => reply.set(0),
+        Keys::First { flags, note } => {
+            reply.set(1);
+            describe_range(reply, flags, note, 1, (0, 1));
+        }
+        Keys::Two { first, second } => {
+            reply.set(2);
+            describe_range(reply, first, "", 1, (0, 1));
+            describe_range(reply, second, "", 2, (0, 1));
+        }
+        Keys::All { flags } => {
+            reply.set(1);
+            describe_range(reply, flags, "", 1, (-1, 1));
+        }
+        Keys::EverySecond { flags } => {
+            reply.set(1);
+            describe_range(reply, flags, "", 1, (-1, 2));
+        }
+    }
+}
+
+/// Ids from one argument to another one, counted from the first or, if negative, from the end.
+fn describe_range(reply: &mut Encoder<'_>, flags: &str, note: &str, first: i64, (last, step): (i64, i64)) {
+    reply.map(if note.is_empty() { 3 } else { 4 });
+    if !note.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(note.as_bytes());
+    }
+    reply.bulk(b"flags");
+    set_of_words(reply, flags);
+    reply.bulk(b"begin_search");
+    describe_spec(reply, "index", &[("index", first)]);
+    reply.bulk(b"find_keys");
+    describe_spec(reply, "range", &[("lastkey", last), ("keystep", step), ("limit", 0)]);
+}
+
+fn describe_spec(reply: &mut Encoder<'_>, kind: &str, fields: &[(&str, i64)]) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(fields.len());
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.integer(*value);
+    }
+}
+
+/// One entry of `COMMAND DOCS`.
+fn document(reply: &mut Encoder<'_>, command: &Command) {
+    reply.bulk(command.name.as_bytes());
+    let with_subcommands = !command.subcommands.is_empty();
+    reply.map(2 + usize::from(with_subcommands));
+    reply.bulk(b"summary");
+    reply.bulk(command.summary.as_bytes());
+    reply.bulk(b"group");
+    reply.bulk(command.group.as_bytes());
+    if with_subcommands {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        command.subcommands.iter().for_each(|subcommand| document(reply, subcommand));
+    }
+}
+
+fn set_of_words(reply: &mut Encoder<'_>, text: &str) {
+    reply.set(words(text).count());
+    words(text).for_each(|word| reply.simple(word));
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_ascii_whitespace()
+}

@@ -1,0 +1,37 @@
+//! Values for several counters, as one: `MSET MSETNX`.
+
+use super::super::fault::Fault;
+use super::super::parse::Args;
+use super::super::pass::{Flow, Outcome, Pass, Place};
+use super::super::target::Intent;
+use super::counter;
+use tally_core::op::Answer;
+use tally_core::record::{Expiry, SetCondition};
+
+pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let counters = counters(pass, args, "mset")?;
+    for ((cell, located), value) in &counters {
+        pass.pending.set(*cell, &located.id, *value, SetCondition::Always, Expiry::Clear);
+    }
+    pass.pending.needs.whole = true;
+    pass.replies.expect_made(counters.len(), |reply, _| reply.simple("OK"));
+    Ok(Flow::Next)
+}
+
+pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let counters = counters(pass, args, "msetnx")?;
+    pass.pending.set_new(counters.iter().map(|((cell, located), value)| (*cell, &*located.id, *value)));
+    pass.replies.expect_made(counters.len() + 1, |reply, answers| {
+        reply.integer(i64::from(answers.last() == Some(&Answer::Yes)));
+    });
+    Ok(Flow::Next)
+}
+
+/// The pairs of ids and values: all of them make sense, or nothing is done.
+fn counters<'a>(pass: &Pass<'_>, args: Args<'a>, command: &str) -> Result<Vec<(Place<'a>, i64)>, Fault> {
+    if args.len().is_multiple_of(2) {
+        return Err(Fault::arity(command));
+    }
+    let pairs = args.from(1).step_by(2).zip(args.from(2).step_by(2));
+    pairs.map(|(id, value)| Ok((pass.locate(id, Intent::Overwrite)?, counter::value(value)?))).collect()
+}
