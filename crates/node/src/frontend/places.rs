@@ -187,7 +187,8 @@ mod tests {
         last.settle();
         assert_eq!(places.take(HERE).unwrap_err(), NoPlace::Full);
         drop((settled, newcomer, last));
-        assert_eq!((places.lock().count, places.lock().by_address.len()), (0, 0));
+        let taken = places.lock();
+        assert_eq!((taken.count, taken.by_address.len()), (0, 0));
     }
 
     #[test]
