@@ -9,6 +9,7 @@ mod differential;
 mod robustness;
 mod scenario;
 mod servers;
+mod together;
 mod tree;
 mod wire;
 

@@ -102,6 +102,10 @@ impl Tally {
         Tally { node: Node::start(self.options.clone()).unwrap(), ..self }
     }
 
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.node.resp_addr().unwrap()
     }
