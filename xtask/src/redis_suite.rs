@@ -52,7 +52,7 @@ struct Outcome {
 }
 
 pub fn run(args: RedisSuiteArgs) -> Result<()> {
-    let source = source::fetch()?;
+    let source = source::prepare()?;
     let binary = shell::build_tally(false)?;
     let scratch = shell::scratch_dir("redis-suite")?;
     let log = scratch.path().join("stderr");

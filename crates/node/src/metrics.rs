@@ -19,6 +19,7 @@ pub use unmatched::Unmatched;
 
 use crate::engine::Trouble;
 use disk::Disk;
+pub use process::CpuSeconds;
 use process::Process;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -7,8 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fetches and unpacks the source unless it is there; answers its directory.
-pub fn fetch() -> Result<PathBuf> {
+/// What the client of the tests does beside: see there.
+const WORDS: &str = include_str!("words.tcl");
+
+/// Fetches and unpacks the source unless it is there, and lets its tests speak of integers; answers its directory.
+pub fn prepare() -> Result<PathBuf> {
+    let source = fetch()?;
+    let (client, original) = (source.join("tests/support/redis.tcl"), source.join("tests/support/redis.tcl.orig"));
+    if !original.exists() {
+        fs::copy(&client, &original)?;
+    }
+    fs::write(&client, fs::read_to_string(&original)? + WORDS)?;
+    Ok(source)
+}
+
+fn fetch() -> Result<PathBuf> {
     install::tcl()?;
     let place = shell::target_dir()?.join("redis-suite");
     if let Some(source) = unpacked(&place) {

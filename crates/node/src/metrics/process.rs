@@ -27,9 +27,7 @@ impl Figures {
     /// `None` where there is no `/proc`.
     fn read() -> Option<Figures> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The name of the program is in brackets, and may have any character in it.
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+        let field = |number: usize| field(&stat, number);
         let page_bytes = rustix::param::page_size() as f64;
         Some(Figures {
             cpu_seconds: (field(14)? + field(15)?) / TICKS_PER_SECOND,
@@ -41,6 +39,27 @@ impl Figures {
             fds_max: fds_max().unwrap_or(i64::MAX),
         })
     }
+}
+
+/// The CPU time of the process.
+pub struct CpuSeconds {
+    pub user: f64,
+    pub system: f64,
+}
+
+impl CpuSeconds {
+    /// `None` where there is no `/proc`.
+    pub fn of_process() -> Option<CpuSeconds> {
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let field = |number: usize| field(&stat, number);
+        Some(CpuSeconds { user: field(14)? / TICKS_PER_SECOND, system: field(15)? / TICKS_PER_SECOND })
+    }
+}
+
+/// A field of a process, by its number in the manual.
+fn field(stat: &str, number: usize) -> Option<f64> {
+    // The name of the program is in brackets, and may have any character in it.
+    stat.rsplit_once(") ")?.1.split(' ').nth(number - 3)?.parse().ok()
 }
 
 /// When the machine was started, in seconds since 1970.

@@ -44,6 +44,7 @@ pub struct Client {
     pub id: u64,
     pub address: SocketAddr,
     pub local_address: SocketAddr,
+    descriptor: i32,
     pub connected_ms: u64,
     pub active_ms: Cell<u64>,
     pub authenticated: Cell<bool>,
@@ -58,6 +59,8 @@ pub struct Client {
     pub library: RefCell<Library>,
     pub evictable: Cell<bool>,
     pub last_command: Cell<&'static str>,
+    /// What it has sent and nobody has read yet, the command under way included, and how much more fits.
+    pub input_bytes: Cell<(usize, usize)>,
     /// Has commands under way or replies to send, so a shutdown must let it finish.
     pub busy: Cell<bool>,
     /// Its part of what all clients hold.
@@ -76,6 +79,7 @@ impl Client {
         id: u64,
         address: SocketAddr,
         local_address: SocketAddr,
+        descriptor: i32,
         authenticated: bool,
         budget: &Arc<Budget>,
     ) -> Client {
@@ -84,6 +88,7 @@ impl Client {
             id,
             address,
             local_address,
+            descriptor,
             connected_ms: now_ms,
             active_ms: Cell::new(now_ms),
             authenticated: Cell::new(authenticated),
@@ -96,6 +101,7 @@ impl Client {
             library: RefCell::default(),
             evictable: Cell::new(true),
             last_command: Cell::new(NO_COMMAND),
+            input_bytes: Cell::default(),
             busy: Cell::new(false),
             charge: RefCell::new(Charge::new(budget)),
         }
@@ -107,20 +113,31 @@ impl Client {
     }
 
     /// One line of `CLIENT LIST`.
-    pub fn describe(&self, now_ms: u64) -> String {
+    ///
+    /// Fields of which Tally has nothing to tell are 0: a connection at rest has no buffers. `argument_bytes` are those of
+    /// the command that is under way.
+    pub fn describe(&self, now_ms: u64, argument_bytes: usize) -> String {
         let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
         let library = self.library.borrow();
+        let (unread_bytes, free_bytes) = self.input_bytes.get();
+        let queued_bytes = self.transaction.borrow().as_ref().map_or(0, |transaction| transaction.commands.bytes());
         format!(
-            "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.address,
             self.local_address,
+            self.descriptor,
             String::from_utf8_lossy(&self.name.borrow()),
             seconds(self.connected_ms),
             seconds(self.active_ms.get()),
             self.flags(),
             self.database.get(),
             self.transaction.borrow().as_ref().map_or(-1, |transaction| transaction.commands.len() as i64),
+            unread_bytes,
+            free_bytes,
+            argument_bytes,
+            queued_bytes,
+            size_of::<Client>() + unread_bytes + free_bytes + argument_bytes + queued_bytes,
             self.last_command.get(),
             self.protocol.get() as u8,
             String::from_utf8_lossy(&library.name),

@@ -115,6 +115,13 @@ impl Command {
         !self.is_at_once
     }
 
+    /// Where it stands in the table; `None` for a subcommand.
+    #[inline]
+    pub fn index(&'static self) -> Option<usize> {
+        let bytes = std::ptr::from_ref(self).addr().checked_sub(table::COMMANDS.as_ptr().addr())?;
+        Some(bytes / size_of::<Command>()).filter(|index| *index < COUNT)
+    }
+
     /// The name without the container's.
     fn short_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, short)| short)
@@ -130,6 +137,17 @@ impl Command {
     fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
         self.subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.short_name().as_bytes()))
     }
+}
+
+/// How many commands there are, their subcommands apart.
+pub const COUNT: usize = table::COMMANDS.len();
+
+/// Where `INCR` stands among them: it is the most frequent one.
+pub const INCR: usize = 0;
+
+/// Their names, in the order of the table.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    table::COMMANDS.iter().map(|command| command.name)
 }
 
 /// Finds the command, or the subcommand of a container, that `args` asks for.
@@ -181,7 +199,10 @@ mod tests {
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
-        for command in &table::COMMANDS {
+        assert_eq!(table::COMMANDS[INCR].name, "incr");
+        for (index, command) in table::COMMANDS.iter().enumerate() {
+            assert_eq!(command.index(), Some(index));
+            assert!(command.subcommands.iter().all(|subcommand| subcommand.index().is_none()));
             assert!(std::ptr::eq(by_name(command.name.as_bytes()).unwrap(), command), "{}", command.name);
             assert!(
                 std::ptr::eq(by_name(command.name.to_uppercase().as_bytes()).unwrap(), command),

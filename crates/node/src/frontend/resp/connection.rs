@@ -166,6 +166,7 @@ impl Connection {
         let replies_wait = !work.replies.out().is_empty();
         self.client.busy.set(replies_wait);
         let rest = work.input.unread();
+        self.client.input_bytes.set((rest.len(), 0));
         if replies_wait || rest.len() > limits::RESP_HELD_BYTES_FREE {
             let held_bytes = work.held_bytes();
             self.work = Some(work);
@@ -261,6 +262,7 @@ impl Connection {
             let (flow, len) = match parser.glance(unread) {
                 Some((id, len)) if pass.is_plain() => (pass.incr(id), len),
                 _ => {
+                    client.input_bytes.set((unread.len(), input.free_bytes()));
                     let allowance = Allowance::new(self.client.authenticated.get());
                     match parser.step(unread, allowance) {
                         Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),

@@ -65,6 +65,7 @@ impl Pass<'_> {
     #[inline]
     pub fn incr(&mut self, id: &[u8]) -> Flow {
         self.client.last_command.set("incr");
+        self.server.stats.count_at(command::INCR);
         match self.add(id, 1) {
             Ok(flow) => flow,
             Err(fault) => self.fail(&fault),
@@ -105,7 +106,12 @@ impl Pass<'_> {
     }
 
     fn run_command(&mut self, command: &'static Command, args: Args<'_>) -> Flow {
-        (command.run)(self, args).unwrap_or_else(|fault| self.fail(&fault))
+        let flow = (command.run)(self, args).unwrap_or_else(|fault| self.fail(&fault));
+        // Otherwise it is run again.
+        if !matches!(flow, Flow::Alone | Flow::Fetch(_)) {
+            self.server.stats.count(command);
+        }
+        flow
     }
 
     fn queue(&mut self, args: Args<'_>) -> Flow {

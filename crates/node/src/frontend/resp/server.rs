@@ -4,6 +4,7 @@
 //! accepting, ends connections that have nothing under way, and lets the others finish the pass they are in.
 
 use super::client::{Client, Clients};
+use super::command::{self, Command};
 use super::connection::Connection;
 use super::cursor::Cursors;
 use super::latency::Latency;
@@ -16,8 +17,10 @@ use crate::frontend::places::Places;
 use crate::seldom::Seldom;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -95,11 +98,49 @@ pub struct Server {
 }
 
 /// What `INFO` counts.
-#[derive(Default)]
 pub struct Stats {
     pub connections: Cell<u64>,
     pub connections_refused: Cell<u64>,
     pub commands: Cell<u64>,
+    /// Of each command, in the order of the table.
+    calls: [Cell<u64>; command::COUNT],
+    subcommand_calls: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+impl Default for Stats {
+    fn default() -> Stats {
+        Stats {
+            connections: Cell::default(),
+            connections_refused: Cell::default(),
+            commands: Cell::default(),
+            calls: [const { Cell::new(0) }; command::COUNT],
+            subcommand_calls: RefCell::default(),
+        }
+    }
+}
+
+impl Stats {
+    /// A command is carried out.
+    #[inline]
+    pub fn count(&self, command: &'static Command) {
+        match command.index() {
+            Some(index) => self.count_at(index),
+            None => *self.subcommand_calls.borrow_mut().entry(command.name).or_default() += 1,
+        }
+    }
+
+    #[inline]
+    pub fn count_at(&self, index: usize) {
+        self.calls[index].set(self.calls[index].get() + 1);
+    }
+
+    /// The commands that were called, and how often.
+    pub fn calls(&self) -> BTreeMap<&'static str, u64> {
+        let named = command::names().zip(&self.calls).map(|(name, calls)| (name, calls.get()));
+        let mut all: BTreeMap<_, _> = named.filter(|(_, calls)| *calls > 0).collect();
+        all.extend(self.subcommand_calls.borrow().iter());
+        all
+    }
 }
 
 /// Serves RESP on `listener` until `shutdown` is ready. Must run on the writer's thread, inside a `LocalSet`.
@@ -213,7 +254,7 @@ impl Server {
         let local_address = stream.local_addr().unwrap_or(self.address);
         let authenticated = self.options.password.is_none();
         let id = self.clients.next_id();
-        let client = Rc::new(Client::new(id, address, local_address, authenticated, &self.budget));
+        let client = Rc::new(Client::new(id, address, local_address, stream.as_raw_fd(), authenticated, &self.budget));
         let ticket = place.ticket();
         let task = connections.spawn_local(Connection::new(self.clone(), client.clone(), stream, place).run());
         ticket.belongs_to(task.clone());

@@ -157,6 +157,12 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
+    /// How much more it can take as it is.
+    #[inline]
+    pub fn free_bytes(&self) -> usize {
+        self.bytes.len() - self.end
+    }
+
     #[inline]
     pub fn consume(&mut self, len: usize) {
         self.start += len;

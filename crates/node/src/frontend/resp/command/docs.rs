@@ -52,24 +52,48 @@ pub fn command_docs(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let names: Vec<&str> = match args.from(2).collect::<Vec<_>>()[..] {
-        [] => COMMANDS.iter().map(|command| command.name).collect(),
-        [filter, kind, pattern] if is(filter, "FILTERBY") => COMMANDS
-            .iter()
-            .filter(|command| match kind {
-                _ if is(kind, "PATTERN") => glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes()),
-                _ if is(kind, "ACLCAT") => words(command.categories).any(|word| is(pattern, &word[1..])),
-                _ => false,
-            })
-            .map(|command| command.name)
-            .collect(),
+    let (kind, pattern) = match args.from(2).collect::<Vec<_>>()[..] {
+        [] => (Filter::None, &b""[..]),
+        [filter, kind, pattern] if is(filter, "FILTERBY") => (Filter::parse(kind)?, pattern),
         _ => return Err(fault::SYNTAX),
     };
+    let with_subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
+    let names = COMMANDS.iter().flat_map(with_subcommands).filter(|command| kind.takes(command, pattern));
+    let names: Vec<&str> = names.map(|command| command.name).collect();
     pass.replies.say(|reply| {
         reply.array(names.len());
         names.iter().for_each(|name| reply.bulk(name.as_bytes()));
     });
     Ok(Flow::Next)
+}
+
+/// What `COMMAND LIST` looks at.
+enum Filter {
+    None,
+    Pattern,
+    Category,
+    /// Tally has no modules.
+    Module,
+}
+
+impl Filter {
+    fn parse(word: &[u8]) -> Result<Filter, Fault> {
+        match word {
+            _ if is(word, "PATTERN") => Ok(Filter::Pattern),
+            _ if is(word, "ACLCAT") => Ok(Filter::Category),
+            _ if is(word, "MODULE") => Ok(Filter::Module),
+            _ => Err(fault::SYNTAX),
+        }
+    }
+
+    fn takes(&self, command: &Command, pattern: &[u8]) -> bool {
+        match self {
+            Filter::None => true,
+            Filter::Pattern => glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes()),
+            Filter::Category => words(command.categories).any(|word| is(pattern, &word[1..])),
+            Filter::Module => false,
+        }
+    }
 }
 
 pub fn command_getkeys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {

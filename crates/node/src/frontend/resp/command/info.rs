@@ -7,36 +7,44 @@ use super::REDIS_VERSION;
 use super::config::appendfsync;
 use crate::clock;
 use crate::engine::Durability;
+use crate::metrics::CpuSeconds;
 use std::fmt::Write;
 use tally_core::database::DATABASES;
 use tally_core::op::Answer;
+
+macro_rules! lines {
+    ($out:expr, $($name:literal: $value:expr),+ $(,)?) => {{ $( let _ = write!($out, "{}:{}\r\n", $name, $value); )+ }};
+}
 
 /// A section of `INFO` and what it says.
 type Section = (&'static str, fn(&Server, &mut String));
 
 const KEYSPACE: &str = "Keyspace";
 
-const SECTIONS: [Section; 7] = [
+/// Only told when it is asked for, as in Redis.
+const COMMANDSTATS: &str = "Commandstats";
+
+const SECTIONS: [Section; 10] = [
     ("Server", server_section),
     ("Clients", clients_section),
     ("Memory", memory_section),
     ("Persistence", persistence_section),
     ("Stats", stats_section),
     ("Replication", replication_section),
+    ("CPU", cpu_section),
+    (COMMANDSTATS, commandstats_section),
+    ("Cluster", |_, out| lines!(out, "cluster_enabled": 0)),
     (KEYSPACE, |_, _| {}),
 ];
 
-macro_rules! lines {
-    ($out:expr, $($name:literal: $value:expr),+ $(,)?) => {{ $( let _ = write!($out, "{}:{}\r\n", $name, $value); )+ }};
-}
-
 pub fn info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let all =
-        args.len() == 1 || args.from(1).any(|word| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|name| is(word, name)));
+    let asked = |names: &[&str]| args.from(1).any(|word| names.iter().any(|name| is(word, name)));
+    let everything = asked(&["ALL", "EVERYTHING"]);
+    let usual = everything || args.len() == 1 || asked(&["DEFAULT"]);
     let mut text = String::new();
     let mut with_keyspace = false;
     for (name, write) in SECTIONS {
-        if all || args.from(1).any(|word| is(word, name)) {
+        if everything || usual && name != COMMANDSTATS || asked(&[name]) {
             let gap = if text.is_empty() { "" } else { "\r\n" };
             // Writing to a string cannot fail, here and below.
             let _ = write!(text, "{gap}# {name}\r\n");
@@ -46,11 +54,14 @@ pub fn info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     }
     // Its section is the last, and true of the place where the command stands among others.
     let databases = if with_keyspace { DATABASES } else { 0 };
-    (0..databases).for_each(|database| pass.pending.size(database as u8));
-    pass.replies.expect_made(databases, move |reply, sizes| {
-        for (database, size) in sizes.iter().enumerate() {
-            if let Answer::Value(keys @ 1..) = size {
-                let _ = write!(text, "db{database}:keys={keys},avg_ttl=0\r\n");
+    for database in 0..databases as u8 {
+        pass.pending.size(database);
+        pass.pending.expiring(database);
+    }
+    pass.replies.expect_made(2 * databases, move |reply, answers| {
+        for (database, pair) in answers.chunks_exact(2).enumerate() {
+            if let [Answer::Value(keys @ 1..), Answer::Value(expires)] = pair {
+                let _ = write!(text, "db{database}:keys={keys},expires={expires},avg_ttl=0\r\n");
             }
         }
         reply.verbatim(&text);
@@ -84,8 +95,11 @@ fn clients_section(server: &Server, out: &mut String) {
 
 fn memory_section(server: &Server, out: &mut String) {
     // Where the system does not tell, the line is left out rather than guessed.
-    if let Some(bytes) = resident_bytes() {
-        lines!(out, "used_memory_rss": bytes);
+    if let Some(bytes) = status_bytes("VmRSS:") {
+        lines!(out, "used_memory": bytes, "used_memory_human": human(bytes), "used_memory_rss": bytes);
+    }
+    if let Some(bytes) = status_bytes("VmHWM:") {
+        lines!(out, "used_memory_peak": bytes, "used_memory_peak_human": human(bytes));
     }
     lines!(out,
         "mem_clients_normal": server.held_bytes(),
@@ -114,8 +128,30 @@ fn replication_section(_: &Server, out: &mut String) {
     lines!(out, "role": "master", "connected_slaves": 0);
 }
 
-fn resident_bytes() -> Option<u64> {
+/// Where the system does not tell, the section is empty.
+fn cpu_section(_: &Server, out: &mut String) {
+    if let Some(CpuSeconds { user, system }) = CpuSeconds::of_process() {
+        lines!(out, "used_cpu_sys": format_args!("{system:.6}"), "used_cpu_user": format_args!("{user:.6}"));
+    }
+}
+
+/// How often each command was called. How long it took is not measured for each: a pipeline is timed as one.
+fn commandstats_section(server: &Server, out: &mut String) {
+    for (name, calls) in server.stats.calls() {
+        let _ = write!(out, "cmdstat_{name}:calls={calls}\r\n");
+    }
+}
+
+/// A figure of the process in bytes, as the system has it.
+fn status_bytes(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// As Redis writes it.
+fn human(bytes: u64) -> String {
+    let (bytes, units) = (bytes as f64, [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")]);
+    let unit = units.into_iter().find(|(size, _)| bytes >= *size as f64);
+    unit.map_or_else(|| format!("{bytes}B"), |(size, name)| format!("{:.2}{name}", bytes / size as f64))
 }

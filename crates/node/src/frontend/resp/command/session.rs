@@ -200,8 +200,12 @@ pub fn client_setinfo(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     pass.ok()
 }
 
-pub fn client_info(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    let line = pass.client.describe(clock::wall_ms());
+fn argument_bytes(args: Args<'_>) -> usize {
+    args.from(0).map(<[u8]>::len).sum()
+}
+
+pub fn client_info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+    let line = pass.client.describe(clock::wall_ms(), argument_bytes(args));
     pass.replies.say(|reply| reply.verbatim(&line));
     Ok(Flow::Next)
 }
@@ -222,7 +226,9 @@ pub fn client_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         _ => return Err(fault::SYNTAX),
     };
     let now_ms = clock::wall_ms();
-    let lines: String = clients.iter().map(|client| client.describe(now_ms)).collect();
+    let own_bytes = argument_bytes(args);
+    let bytes_of = |id| if id == pass.client.id { own_bytes } else { 0 };
+    let lines: String = clients.iter().map(|client| client.describe(now_ms, bytes_of(client.id))).collect();
     pass.replies.say(|reply| reply.verbatim(&lines));
     Ok(Flow::Next)
 }
