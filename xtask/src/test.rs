@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, crash, exact, install, openapi};
+use crate::{check, crash, exact, install, openapi, redis_suite};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -14,6 +14,7 @@ pub fn run() -> Result<()> {
     step("all tests of the workspace");
     shell::run("cargo", &["test", "--workspace", "--quiet"])?;
     openapi::run(openapi::OpenapiArgs::default())?;
+    redis_suite::run(redis_suite::RedisSuiteArgs::default())?;
     step("kill -9 under load");
     crash::run(crash::CrashArgs::default())?;
     step("exact through retries, windows and restarts");

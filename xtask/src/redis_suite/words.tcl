@@ -2,14 +2,14 @@
 # Behind the client of Redis's tests: words for numbers.
 #
 # The tests give counters values like "bar", and Tally keeps integers. Here every such word gets a number of its own on its way to the
-# server and is a word again on its way back, so that the tests say about integers what they say about words. What is empty, long or has
-# spaces in it stays as it is: a test with such values is about text.
+# server and is a word again on its way back, so that the tests say about integers what they say about words. What is empty or long, or
+# looks like a number, stays as it is: a test with such values is about text.
 
 array set ::redis::numbers {}
 array set ::redis::words {}
 
 proc ::redis::number {word} {
-    if {![regexp {^[^\s]{1,64}$} $word] || [string is wideinteger -strict $word] || [string is double -strict $word]} {
+    if {![regexp {^.{1,64}$} $word] || [string is wideinteger -strict $word] || [string is double -strict $word]} {
         return $word
     }
     if {![info exists ::redis::numbers($word)]} {

@@ -3,6 +3,7 @@
 //! The table is what dispatch looks in and what `COMMAND` answers from. Arities, flags and categories are Redis', so
 //! that clients which route or check commands by them treat Tally like Redis.
 
+mod arguments;
 mod config;
 mod copy;
 mod counter;
@@ -37,6 +38,8 @@ pub struct Command {
     keys: Keys,
     group: &'static str,
     summary: &'static str,
+    /// As [`arguments`] reads it.
+    syntax: &'static str,
     subcommands: &'static [Command],
     /// It is about the transaction itself, and carried out in the middle of it.
     is_at_once: bool,
@@ -76,6 +79,7 @@ impl Command {
             keys: Keys::None,
             group: "",
             summary: "",
+            syntax: "",
             subcommands: &[],
             is_at_once: false,
         }
@@ -95,6 +99,10 @@ impl Command {
 
     const fn about(self, group: &'static str, summary: &'static str) -> Command {
         Command { group, summary, ..self }
+    }
+
+    const fn syntax(self, syntax: &'static str) -> Command {
+        Command { syntax, ..self }
     }
 
     const fn at_once(self) -> Command {

@@ -6,7 +6,7 @@ use super::super::glob;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, is};
 use super::table::COMMANDS;
-use super::{Command, Keys, by_name};
+use super::{Command, Keys, arguments, by_name};
 
 /// `COMMAND` without more, and `COMMAND INFO` without names.
 pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
@@ -200,11 +200,16 @@ fn describe_spec(reply: &mut Encoder<'_>, kind: &str, fields: &[(&str, i64)]) {
 fn document(reply: &mut Encoder<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
     let with_subcommands = !command.subcommands.is_empty();
-    reply.map(2 + usize::from(with_subcommands));
+    let has_arguments = !command.syntax.is_empty();
+    reply.map(2 + usize::from(has_arguments) + usize::from(with_subcommands));
     reply.bulk(b"summary");
     reply.bulk(command.summary.as_bytes());
     reply.bulk(b"group");
     reply.bulk(command.group.as_bytes());
+    if has_arguments {
+        reply.bulk(b"arguments");
+        arguments::write(reply, command.syntax);
+    }
     if with_subcommands {
         reply.bulk(b"subcommands");
         reply.map(command.subcommands.len());

@@ -14,155 +14,190 @@ pub static COMMANDS: [Command; 59] = [
     Command::new("incr", 2, counter::incr)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Adds one to a counter and answers its new value"),
+        .about("string", "Adds one to a counter and answers its new value")
+        .syntax("key"),
     Command::new("get", 2, counter::get)
         .flags("readonly fast", "@read @string @fast")
         .keys(READ)
-        .about("string", "Answers the value of a counter"),
+        .about("string", "Answers the value of a counter")
+        .syntax("key"),
     Command::new("incrby", 3, counter::incr_by)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Adds to a counter and answers its new value"),
+        .about("string", "Adds to a counter and answers its new value")
+        .syntax("key increment:integer"),
     Command::new("decr", 2, counter::decr)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Subtracts one from a counter and answers its new value"),
+        .about("string", "Subtracts one from a counter and answers its new value")
+        .syntax("key"),
     Command::new("decrby", 3, counter::decr_by)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Subtracts from a counter and answers its new value"),
+        .about("string", "Subtracts from a counter and answers its new value")
+        .syntax("key decrement:integer"),
     Command::new("tally.incrby", -3, counter::tally_incr_by)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Adds to a counter, once per ID, and answers its value, whether it counted now, and a token"),
+        .about("string", "Adds to a counter, once per ID, and answers its value, whether it counted now, and a token")
+        .syntax("key increment:integer ?ID=id:string"),
     Command::new("mget", -2, counter::mget)
         .flags("readonly fast", "@read @string @fast")
         .keys(All { flags: "RO access" })
         .tips("request_policy:multi_shard")
-        .about("string", "Answers the values of several counters"),
+        .about("string", "Answers the values of several counters")
+        .syntax("key+"),
     Command::new("set", -3, counter::set)
         .flags("write denyoom", "@write @string @slow")
         .keys(First {
             flags: "RW access update variable_flags",
             note: "RW and ACCESS due to the optional `GET` argument",
         })
-        .about("string", "Gives a counter a value"),
+        .about("string", "Gives a counter a value")
+        .syntax("key value:string ?condition(NX|XX) ?GET ?expiration(EX=seconds:integer|PX=milliseconds:integer|EXAT=unix-time-seconds:unix-time|PXAT=unix-time-milliseconds:unix-time|KEEPTTL)"),
     Command::new("getset", 3, counter::getset)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(ADD)
-        .about("string", "Gives a counter a value and answers the one before"),
+        .about("string", "Gives a counter a value and answers the one before")
+        .syntax("key value:string"),
     Command::new("getdel", 2, counter::getdel)
         .flags("write fast", "@write @string @fast")
         .keys(First { flags: "RW access delete", note: "" })
-        .about("string", "Answers the value of a counter and deletes it"),
+        .about("string", "Answers the value of a counter and deletes it")
+        .syntax("key"),
     Command::new("getex", -2, expiry::getex)
         .flags("write fast", "@write @string @fast")
         .keys(First { flags: "RW access update", note: "RW and UPDATE because it changes the TTL" })
-        .about("string", "Answers the value of a counter, and lets it end or stay"),
+        .about("string", "Answers the value of a counter, and lets it end or stay")
+        .syntax("key ?expiration(EX=seconds:integer|PX=milliseconds:integer|EXAT=unix-time-seconds:unix-time|PXAT=unix-time-milliseconds:unix-time|PERSIST)"),
     Command::new("setnx", 3, counter::setnx)
         .flags("write denyoom fast", "@write @string @fast")
         .keys(First { flags: "OW insert", note: "" })
-        .about("string", "Gives a counter a value if there is no such counter"),
+        .about("string", "Gives a counter a value if there is no such counter")
+        .syntax("key value:string"),
     Command::new("setex", 4, expiry::setex)
         .flags("write denyoom", "@write @string @slow")
         .keys(First { flags: "OW update", note: "" })
-        .about("string", "Gives a counter a value and so many seconds"),
+        .about("string", "Gives a counter a value and so many seconds")
+        .syntax("key seconds:integer value:string"),
     Command::new("psetex", 4, expiry::psetex)
         .flags("write denyoom", "@write @string @slow")
         .keys(First { flags: "OW update", note: "" })
-        .about("string", "Gives a counter a value and so many milliseconds"),
+        .about("string", "Gives a counter a value and so many milliseconds")
+        .syntax("key milliseconds:integer value:string"),
     Command::new("mset", -3, several::mset)
         .flags("write denyoom", "@write @string @slow")
         .keys(EverySecond { flags: "OW update" })
         .tips("request_policy:multi_shard response_policy:all_succeeded")
-        .about("string", "Gives several counters values, as one"),
+        .about("string", "Gives several counters values, as one")
+        .syntax("key_value{key value:string}+"),
     Command::new("msetnx", -3, several::msetnx)
         .flags("write denyoom", "@write @string @slow")
         .keys(EverySecond { flags: "OW insert" })
         .tips("request_policy:multi_shard response_policy:agg_min")
-        .about("string", "Gives several counters values if there is none of them"),
+        .about("string", "Gives several counters values if there is none of them")
+        .syntax("key_value{key value:string}+"),
     Command::new("strlen", 2, counter::strlen)
         .flags("readonly fast", "@read @string @fast")
         .keys(First { flags: "RO", note: "" })
-        .about("string", "Answers how many characters the value of a counter has"),
+        .about("string", "Answers how many characters the value of a counter has")
+        .syntax("key"),
     Command::new("del", -2, keyspace::del)
         .flags("write", "@keyspace @write @slow")
         .keys(All { flags: "RM delete" })
         .tips("request_policy:multi_shard response_policy:agg_sum")
-        .about("generic", "Deletes counters and answers how many there were"),
+        .about("generic", "Deletes counters and answers how many there were")
+        .syntax("key+"),
     Command::new("unlink", -2, keyspace::del)
         .flags("write fast", "@keyspace @write @fast")
         .keys(All { flags: "RM delete" })
         .tips("request_policy:multi_shard response_policy:agg_sum")
-        .about("generic", "Deletes counters and answers how many there were"),
+        .about("generic", "Deletes counters and answers how many there were")
+        .syntax("key+"),
     Command::new("exists", -2, keyspace::exists)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(All { flags: "RO" })
         .tips("request_policy:multi_shard response_policy:agg_sum")
-        .about("generic", "Answers how many of the counters there are"),
+        .about("generic", "Answers how many of the counters there are")
+        .syntax("key+"),
     Command::new("expire", -3, expiry::expire)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
-        .about("generic", "Lets a counter end in so many seconds"),
+        .about("generic", "Lets a counter end in so many seconds")
+        .syntax("key seconds:integer ?condition(NX|XX|GT|LT)"),
     Command::new("pexpire", -3, expiry::pexpire)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
-        .about("generic", "Lets a counter end in so many milliseconds"),
+        .about("generic", "Lets a counter end in so many milliseconds")
+        .syntax("key milliseconds:integer ?condition(NX|XX|GT|LT)"),
     Command::new("expireat", -3, expiry::expireat)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
-        .about("generic", "Lets a counter end at a time in seconds since 1970"),
+        .about("generic", "Lets a counter end at a time in seconds since 1970")
+        .syntax("key unix-time-seconds:unix-time ?condition(NX|XX|GT|LT)"),
     Command::new("pexpireat", -3, expiry::pexpireat)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
-        .about("generic", "Lets a counter end at a time in milliseconds since 1970"),
+        .about("generic", "Lets a counter end at a time in milliseconds since 1970")
+        .syntax("key unix-time-milliseconds:unix-time ?condition(NX|XX|GT|LT)"),
     Command::new("ttl", 2, expiry::ttl)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(READ)
         .tips("nondeterministic_output")
-        .about("generic", "Answers how many seconds a counter has left"),
+        .about("generic", "Answers how many seconds a counter has left")
+        .syntax("key"),
     Command::new("pttl", 2, expiry::pttl)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(READ)
         .tips("nondeterministic_output")
-        .about("generic", "Answers how many milliseconds a counter has left"),
+        .about("generic", "Answers how many milliseconds a counter has left")
+        .syntax("key"),
     Command::new("expiretime", 2, expiry::expiretime)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(READ)
-        .about("generic", "Answers when a counter ends, in seconds since 1970"),
+        .about("generic", "Answers when a counter ends, in seconds since 1970")
+        .syntax("key"),
     Command::new("pexpiretime", 2, expiry::pexpiretime)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(READ)
-        .about("generic", "Answers when a counter ends, in milliseconds since 1970"),
+        .about("generic", "Answers when a counter ends, in milliseconds since 1970")
+        .syntax("key"),
     Command::new("persist", 2, expiry::persist)
         .flags("write fast", "@keyspace @write @fast")
         .keys(EXPIRE)
-        .about("generic", "Lets a counter stay that would have ended"),
+        .about("generic", "Lets a counter stay that would have ended")
+        .syntax("key"),
     Command::new("type", 2, keyspace::type_of)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(First { flags: "RO", note: "" })
-        .about("generic", "Answers whether there is such a counter: string or none"),
+        .about("generic", "Answers whether there is such a counter: string or none")
+        .syntax("key"),
     Command::new("touch", -2, keyspace::exists)
         .flags("readonly fast", "@keyspace @read @fast")
         .keys(All { flags: "RO" })
         .tips("request_policy:multi_shard response_policy:agg_sum")
-        .about("generic", "Answers how many of the counters there are"),
+        .about("generic", "Answers how many of the counters there are")
+        .syntax("key+"),
     Command::new("rename", 3, copy::rename)
         .flags("write", "@keyspace @write @slow")
         .keys(Two { first: "RW access delete", second: "OW update" })
-        .about("generic", "Gives a counter another name, in place of whichever has it"),
+        .about("generic", "Gives a counter another name, in place of whichever has it")
+        .syntax("key newkey:key"),
     Command::new("renamenx", 3, copy::renamenx)
         .flags("write fast", "@keyspace @write @fast")
         .keys(Two { first: "RW access delete", second: "OW insert" })
-        .about("generic", "Gives a counter another name, if there is no counter of that name"),
+        .about("generic", "Gives a counter another name, if there is no counter of that name")
+        .syntax("key newkey:key"),
     Command::new("copy", -3, copy::copy)
         .flags("write denyoom", "@keyspace @write @slow")
         .keys(Two { first: "RO access", second: "OW update" })
-        .about("generic", "Gives a counter the value and the end of another one"),
+        .about("generic", "Gives a counter the value and the end of another one")
+        .syntax("source:key destination:key ?DB=destination-db:integer ?REPLACE"),
     Command::new("move", 3, copy::move_to)
         .flags("write fast", "@keyspace @write @fast")
         .keys(First { flags: "RW access update", note: "" })
-        .about("generic", "Moves a counter to another database"),
+        .about("generic", "Moves a counter to another database")
+        .syntax("key db:integer"),
     Command::new("randomkey", 1, keyspace::randomkey)
         .flags("readonly", "@keyspace @read @slow")
         .tips("request_policy:all_shards nondeterministic_output")
@@ -170,11 +205,13 @@ pub static COMMANDS: [Command; 59] = [
     Command::new("scan", -2, keyspace::scan)
         .flags("readonly", "@keyspace @read @slow")
         .tips("nondeterministic_output request_policy:special")
-        .about("generic", "Walks through the names of the counters of the selected database in steps"),
+        .about("generic", "Walks through the names of the counters of the selected database in steps")
+        .syntax("cursor:integer ?MATCH=pattern:pattern ?COUNT=count:integer ?TYPE=type:string"),
     Command::new("keys", 2, keyspace::keys)
         .flags("readonly", "@keyspace @read @slow @dangerous")
         .tips("request_policy:all_shards nondeterministic_output_order")
-        .about("generic", "Lists the names of the counters that match a pattern"),
+        .about("generic", "Lists the names of the counters that match a pattern")
+        .syntax("pattern:pattern"),
     Command::new("dbsize", 1, keyspace::dbsize)
         .flags("readonly fast", "@keyspace @read @fast")
         .tips("request_policy:all_shards response_policy:agg_sum")
@@ -182,11 +219,13 @@ pub static COMMANDS: [Command; 59] = [
     Command::new("flushall", -1, keyspace::flush)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes the counters of all databases; refused where some are declared"),
+        .about("server", "Deletes the counters of all databases; refused where some are declared")
+        .syntax("?async(ASYNC|SYNC)"),
     Command::new("flushdb", -1, keyspace::flush_database)
         .flags("write", "@keyspace @write @slow @dangerous")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("server", "Deletes the counters of the selected database; refused where some are declared"),
+        .about("server", "Deletes the counters of the selected database; refused where some are declared")
+        .syntax("?async(ASYNC|SYNC)"),
     Command::new("multi", 1, transaction::multi)
         .flags("noscript loading stale fast allow_busy", "@fast @transaction")
         .about("transactions", "Begins a transaction: from here on commands are queued")
@@ -203,6 +242,7 @@ pub static COMMANDS: [Command; 59] = [
         .flags("noscript loading stale fast allow_busy", "@fast @transaction")
         .keys(All { flags: "RO" })
         .about("transactions", "Lets the next EXEC do nothing if one of the counters has changed by then")
+        .syntax("key+")
         .at_once(),
     Command::new("unwatch", 1, transaction::unwatch)
         .flags("noscript loading stale fast allow_busy", "@fast @transaction")
@@ -210,23 +250,28 @@ pub static COMMANDS: [Command; 59] = [
     Command::new("ping", -1, session::ping)
         .flags("fast", "@fast @connection")
         .tips("request_policy:all_shards response_policy:all_succeeded")
-        .about("connection", "Answers that the server is there"),
+        .about("connection", "Answers that the server is there")
+        .syntax("?message:string"),
     Command::new("echo", 2, session::echo)
         .flags("loading stale fast", "@fast @connection")
-        .about("connection", "Answers what it was told"),
+        .about("connection", "Answers what it was told")
+        .syntax("message:string"),
     Command::new("quit", -1, session::quit)
         .flags(NO_AUTH, "@fast @connection")
         .about("connection", "Closes the connection")
         .at_once(),
     Command::new("select", 2, session::select)
         .flags("loading stale fast", "@fast @connection")
-        .about("connection", "Chooses the database, 0 to 15"),
+        .about("connection", "Chooses the database, 0 to 15")
+        .syntax("index:integer"),
     Command::new("auth", -2, session::auth)
         .flags(NO_AUTH, "@fast @connection")
-        .about("connection", "Tells the server the password"),
+        .about("connection", "Tells the server the password")
+        .syntax("?username:string password:string"),
     Command::new("hello", -1, session::hello)
         .flags(NO_AUTH, "@fast @connection")
-        .about("connection", "Chooses the version of the protocol and introduces both sides"),
+        .about("connection", "Chooses the version of the protocol and introduces both sides")
+        .syntax("?arguments{protover:integer ?AUTH=username_password{username:string password:string} ?SETNAME=clientname:string}"),
     Command::new("reset", 1, session::reset)
         .flags(NO_AUTH, "@fast @connection")
         .about("connection", "Makes the connection like a new one")
@@ -255,7 +300,8 @@ pub static COMMANDS: [Command; 59] = [
     Command::new("info", -1, info::info)
         .flags("loading stale", "@slow @dangerous")
         .tips("nondeterministic_output request_policy:all_shards response_policy:special")
-        .about("server", "What the server says about itself"),
+        .about("server", "What the server says about itself")
+        .syntax("?section:string+"),
 ];
 
 const CONNECTION: &str = "noscript loading stale";
