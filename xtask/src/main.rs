@@ -5,6 +5,7 @@
 mod bench;
 mod check;
 mod client;
+mod clients;
 mod crash;
 mod differential;
 mod exact;
@@ -38,6 +39,8 @@ enum Command {
     Exact(exact::ExactArgs),
     /// Checks the description of the HTTP interface with the tools that people use on it
     Openapi(openapi::OpenapiArgs),
+    /// Lets redis-py and others do what they do by default
+    Clients,
     /// Sends random commands of the Redis protocol to Tally and to a real Redis, and compares every reply
     Differential(differential::DifferentialArgs),
     /// Runs Redis's own tests against Tally; those that concern what Tally has not are named in xtask/redis-suite.txt
@@ -64,6 +67,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(args) => crash::run(args),
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
+        Command::Clients => clients::run(),
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),
         Command::Bench(args) => bench::run(args),

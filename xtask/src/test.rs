@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, crash, exact, install, openapi, redis_suite};
+use crate::{check, clients, crash, exact, install, openapi, redis_suite};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -15,6 +15,7 @@ pub fn run() -> Result<()> {
     shell::run("cargo", &["test", "--workspace", "--quiet"])?;
     openapi::run(openapi::OpenapiArgs::default())?;
     redis_suite::run(redis_suite::RedisSuiteArgs::default())?;
+    clients::run()?;
     step("kill -9 under load");
     crash::run(crash::CrashArgs::default())?;
     step("exact through retries, windows and restarts");
