@@ -94,6 +94,15 @@ fn the_limits_of_the_redis_protocol_are_those_of_the_code() {
     assert_said("docs/guide/redis.md", "## What differs from Redis, and why", &said);
     let said = [format!("An id has 1 to {}", bytes(IDEMPOTENCY_KEY_BYTES_MAX))];
     assert_said("docs/guide/redis.md", "## Counting once", &said);
+    let said = [format!("more than {} of them are refused", n(RESP_FLUSH_KEYS_MAX))];
+    assert_said("docs/guide/redis.md", "## Databases", &said);
+    let said = [format!(
+        "the queued commands of a connection have {}, a transaction {} operations, and the watched keys of all clients {} of memory",
+        bytes(RESP_QUEUED_BYTES_MAX),
+        n(RESP_TRANSACTION_OPS_MAX),
+        bytes(WATCHED_BYTES_MAX)
+    )];
+    assert_said("docs/guide/redis.md", "## Transactions", &said);
 }
 
 #[test]
