@@ -38,7 +38,8 @@ type Stage = Box<dyn Fn(&mut Stager, &mut Submission)>;
 /// Something that can be in a submission.
 fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
     let kind = proptest::sample::select(vec![
-        "add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush",
+        "add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush", "copy",
+        "move", "new",
     ]);
     (kind.prop_map(str::to_owned), 0u8..6, prop_oneof![-5i64..5, Just(i64::MAX)], 0u64..300)
 }
@@ -52,6 +53,20 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
         "expire" => out.expire(key(n), &id(n), at_ms, ExpireCondition::Always),
         "gt" => out.expire(key(n), &id(n), at_ms, ExpireCondition::IfGreater),
         "persist" => out.persist(key(n), &id(n)),
+        "copy" | "move" => {
+            let manner = match (kind.as_str(), number % 2 == 0) {
+                ("copy", false) => CopyManner::IfAbsent,
+                ("copy", true) => CopyManner::Replace,
+                (_, false) => CopyManner::MoveIfAbsent,
+                (_, true) => CopyManner::MoveReplace,
+            };
+            let other = (at_ms % 6) as u8;
+            out.copy((key(n), &id(n)), (key(other), &id(other)), manner);
+        }
+        "new" => {
+            let other = (at_ms % 6) as u8;
+            out.set_new([(key(n), &id(n)[..], number), (key(other), &id(other), 1)].into_iter());
+        }
         "once" => {
             let key_of_id = crate::fact::answer_key(&CellHasher::new(7), &id(n), b"k");
             out.add_once(&crate::op::Direct::ad_hoc(key(n), &id(n)), number, key_of_id, b"k");
