@@ -7,6 +7,7 @@
 //! What memory has no room for is *cold*: only the store knows it. A key that is in no segment is absent for certain only
 //! while nothing is cold.
 
+mod change;
 mod cut;
 mod expiry;
 mod mark;
@@ -18,6 +19,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use change::{ValueChange, ValueChanges};
 pub use cut::{Collected, RowChange};
 pub use read::{Cells, SEGMENTS, segment_keys};
 pub use spans::Spans;

@@ -320,3 +320,6 @@ pub const KEYS_SUMMED_MAX: usize = 10_000;
 
 /// How long a read waits for what it was told to wait for, in milliseconds.
 pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;
+
+/// A commit is what the log took in so many milliseconds of its time.
+pub const COMMIT_SLOT_MS: u64 = 100;

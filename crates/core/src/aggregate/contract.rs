@@ -7,7 +7,7 @@ use super::memory::{Memories, Memory};
 use super::parked::Parked;
 use super::{Batch, State, record_at};
 use crate::cell::Added;
-use crate::counter::{Declarations, Lateness, Meaning, Mode};
+use crate::counter::{Counter, Declarations, Field, Lateness, Meaning, Mode};
 use crate::dedup::{RejectedEntry, needed_from_ms};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes, Claim, Duplicate, Entity};
@@ -37,6 +37,8 @@ struct Contract {
     mode: Mode,
     lateness: Option<Lateness>,
     memory: Option<Memory>,
+    /// One entity may count for one key and then for another.
+    moves: bool,
     kept: Kept,
 }
 
@@ -113,8 +115,8 @@ impl Contracts {
             });
             kept.meaning.learn(&counter.rules);
             let memory = counter.dedup.as_ref().map(|dedup| self.resting.wake(&counter.name, dedup));
-            let (name, mode, lateness) = (counter.name.clone(), counter.mode, counter.lateness);
-            self.active.push(Contract { name, mode, lateness, memory, kept });
+            let (name, mode, lateness, moves) = (counter.name.clone(), counter.mode, counter.lateness, moves(counter));
+            self.active.push(Contract { name, mode, lateness, memory, moves, kept });
         }
     }
 
@@ -407,8 +409,8 @@ impl State {
     /// wherever that was.
     fn transition(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
         let now = (stamp.time_ms, batch.offset);
-        let known = self.ledger.entities.get(stamp.key).copied();
-        if known.is_some_and(|known| now < (known.occurred_ms, known.offset)) {
+        let known = self.ledger.entities.get(stamp.key).cloned();
+        if known.as_ref().is_some_and(|known| now < (known.occurred_ms, known.offset)) {
             return self.ignore(op);
         }
         let counted = known.filter(|known| known.on);
@@ -423,13 +425,24 @@ impl State {
         if answer == Answer::Overflow {
             return answer;
         }
-        let (cell, generation) = match counted {
-            Some(counted) if counted.cell == op.cell || !turns_on => (counted.cell, counted.generation),
-            _ => (op.cell, self.corrections.generation),
+        let (cell, generation, id) = match counted {
+            Some(counted) if counted.cell == op.cell || !turns_on => (counted.cell, counted.generation, counted.id),
+            _ => (op.cell, self.corrections.generation, self.id_that_may_move(op, batch.records)),
         };
-        let entity = Entity { on: turns_on, occurred_ms: now.0, offset: now.1, cell, generation };
+        let entity = Entity { on: turns_on, occurred_ms: now.0, offset: now.1, cell, generation, id };
         self.ledger.entities.put(stamp.key, entity);
         answer
+    }
+
+    /// The id of an entry, if later ones of its entity may have another.
+    fn id_that_may_move(&mut self, op: &Op, records: &[u8]) -> Option<Box<[u8]>> {
+        if !self.contracts.active[usize::from(op.counter)].moves {
+            return None;
+        }
+        let Record::Event(event) = record_at(records, op) else { unreachable!("only events have entities") };
+        let id = self.stager.declarations().entry_id(op.counter, &event, &mut self.id);
+        id.expect("staging has built this id before");
+        Some(self.id.as_slice().into())
     }
 
     /// The entity counts for another key from now on.
@@ -465,6 +478,9 @@ impl State {
             self.table.set_mark(counted.cell, mark);
         }
         if is_there {
+            if let Some(id) = &counted.id {
+                self.table.name_followed(counted.cell, id);
+            }
             let taken = self.table.add(counted.cell, -1);
             debug_assert!(matches!(taken, Added::Value(_)), "room was checked, and the cell is there");
         }
@@ -520,6 +536,14 @@ impl State {
         self.put_into(op, BoxKind::Late);
         Answer::Late
     }
+}
+
+/// Whether the key of an entry is more than its entity says.
+fn moves(counter: &Counter) -> bool {
+    let says = |dimension: &str| {
+        counter.entity.iter().any(|field| matches!(field, Field::Dimension(name) if **name == *dimension))
+    };
+    counter.mode == Mode::Transition && !counter.dimensions.iter().all(|dimension| says(dimension))
 }
 
 enum Timely {

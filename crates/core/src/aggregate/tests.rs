@@ -1,6 +1,7 @@
 //! A replay agrees with what happened, and expiry follows the log's time.
 
 mod contracts;
+mod followed;
 mod honesty;
 mod repeats;
 mod transitions;

@@ -1,5 +1,6 @@
 //! The writer's side of the cells.
 
+use super::change::{ValueChange, ValueChanges};
 use super::cut::{Changes, Collected, RowChange};
 use super::expiry::Expiries;
 use super::mark::Marks;
@@ -32,6 +33,8 @@ pub struct Table {
     marks: Marks,
     changes: Changes,
     next_to_thin: usize,
+    /// What happened since somebody looked; `None` while nobody follows.
+    followed: Option<Box<ValueChanges>>,
 }
 
 impl Default for Table {
@@ -53,6 +56,34 @@ impl Table {
             marks: Marks::default(),
             changes: Changes::new(),
             next_to_thin: 0,
+            followed: None,
+        }
+    }
+
+    /// Notes every change of a value from now on, or no more.
+    pub fn follow(&mut self, follow: bool) {
+        match follow {
+            true => drop(self.followed.get_or_insert_default()),
+            false => self.followed = None,
+        }
+    }
+
+    /// What has happened to values since this was asked last; `None` if nobody follows.
+    pub fn take_changes(&mut self) -> Option<ValueChanges> {
+        self.followed.as_deref_mut().map(std::mem::take)
+    }
+
+    /// Says which counter a cell is, where the records of the batch do not.
+    pub fn name_followed(&mut self, cell: CellKey, id: &[u8]) {
+        if let Some(followed) = &mut self.followed {
+            followed.named.push((cell, id.into()));
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, cell: CellKey, before: Option<i64>, after: Option<i64>) {
+        if let Some(followed) = &mut self.followed {
+            followed.changes.push(ValueChange { cell, before, after });
         }
     }
 
@@ -115,7 +146,8 @@ impl Table {
             self.revive(key, segment, index, delta);
             return Added::Created(delta);
         }
-        let Some(sum) = slot.value().checked_add(delta) else {
+        let value = slot.value();
+        let Some(sum) = value.checked_add(delta) else {
             return Added::Overflow;
         };
         if self.changes.is_touched(low) {
@@ -124,6 +156,7 @@ impl Table {
             self.touch(key, segment, index);
             self.segments[segment].slot(index).set_value(sum);
         }
+        self.note(key, Some(value), Some(sum));
         Added::Value(sum)
     }
 
@@ -140,6 +173,7 @@ impl Table {
                 let slot = self.segments[segment].slot(index);
                 let previous = slot.value();
                 slot.set_value(value);
+                self.note(key, Some(previous), Some(value));
                 return Some(previous);
             }
         }
@@ -152,7 +186,12 @@ impl Table {
         let (segment, index) = self.found(key)?;
         let low = self.touch(key, segment, index);
         self.segments[segment].slot(index).set_low(low & !flag::EXPIRES | flag::ABSENT);
+        self.note(key, Some(previous), None);
         if low & flag::EXPIRES != 0 {
+            if let Some(followed) = &mut self.followed {
+                // It may be time that deletes it, and time names nobody.
+                followed.named.extend(self.expiries.row(&self.cells, key).map(|expiry| (key, expiry.id)));
+            }
             // Behind the flags: a reader that misses the deadline looks at them again.
             self.expiries.clear(&self.cells, key);
         }
@@ -247,6 +286,9 @@ impl Table {
 
     /// Forgets every counter, in memory and in the store.
     pub fn clear(&mut self) {
+        if let Some(followed) = &mut self.followed {
+            followed.flush();
+        }
         self.changes.forget_all();
         self.cells.cold.store(0, Ordering::Release);
         for segment in 0..SEGMENTS {
@@ -393,6 +435,7 @@ impl Table {
 
     fn create(&mut self, segment: usize, index: usize, key: CellKey, value: i64) {
         self.changes.count_new();
+        self.note(key, None, Some(value));
         self.insert(segment, index, key, value, self.changes.flags());
     }
 
@@ -401,6 +444,7 @@ impl Table {
         let slot = self.segments[segment].slot(index);
         slot.set_value(value);
         slot.set_low(low & !flag::ABSENT);
+        self.note(key, None, Some(value));
         self.cells.live.fetch_add(1, Ordering::Release);
     }
 

@@ -28,7 +28,7 @@ pub struct Claim {
 }
 
 /// The state of an entity, such as one user's like of one video.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entity {
     pub on: bool,
     /// The time and the position of the event that decided the state; the greatest wins.
@@ -37,7 +37,12 @@ pub struct Entity {
     /// What was counted when it went on: undoing undoes exactly that.
     pub cell: CellKey,
     pub generation: u64,
+    /// The id of that cell, where the entity does not say it: a later event may name another one.
+    pub id: Option<Box<[u8]>>,
 }
+
+/// In the first byte of an [`Entity`]: an id stands at its end.
+const HAS_ID: u8 = 2;
 
 /// An idempotency key that was used: what was asked, what was answered, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +66,29 @@ impl Row for Claim {
 
 impl Row for Entity {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.on.into());
+        out.push(u8::from(self.on) | if self.id.is_some() { HAS_ID } else { 0 });
         put_signed(out, self.occurred_ms);
         put_varint(out, self.offset);
         out.extend_from_slice(&self.cell.to_bytes());
         put_varint(out, self.generation);
+        if let Some(id) = &self.id {
+            put_bytes(out, id);
+        }
     }
 
     fn decode(bytes: &[u8]) -> Result<Entity, DecodeError> {
         whole(bytes, |bytes| {
+            let flags = take_byte(bytes)?;
+            if flags > (HAS_ID | 1) {
+                return Err(DecodeError::BadValue { field: "flags of an entity", value: flags.into() });
+            }
             Ok(Entity {
-                on: take_bool(bytes, "on")?,
+                on: flags & 1 != 0,
                 occurred_ms: take_signed(bytes)?,
                 offset: take_varint(bytes)?,
                 cell: CellKey::from_bytes(take_array(bytes)?),
                 generation: take_varint(bytes)?,
+                id: if flags & HAS_ID != 0 { Some(take_bytes(bytes)?.into()) } else { None },
             })
         })
     }
@@ -194,7 +207,10 @@ pub(super) mod tests {
         #[test]
         fn rows_survive_their_bytes(a: u64, b: u64, c: i64, d: i64, cell: [u8; 16], on: bool) {
             check(&Claim { content: a, at_ms: b });
-            check(&Entity { on, occurred_ms: c, offset: a, cell: CellKey::from_bytes(cell), generation: b });
+            let cell = CellKey::from_bytes(cell);
+            for id in [None, Some(cell.to_bytes().into())] {
+                check(&Entity { on, occurred_ms: c, offset: a, cell, generation: b, id });
+            }
             check(&Answered { delta: c, value: d, at_ms: a });
             check(&());
         }
@@ -211,9 +227,11 @@ pub(super) mod tests {
     fn the_bytes_of_claims_entities_and_answers_are_pinned() {
         assert_eq!(Claim { content: 0x0102, at_ms: 300 }.to_bytes(), [2, 1, 0, 0, 0, 0, 0, 0, 0xac, 2]);
         let cell = CellKey::from_bytes([7; 16]);
-        let entity = Entity { on: true, occurred_ms: -3, offset: 4, cell, generation: 5 };
+        let entity = Entity { on: true, occurred_ms: -3, offset: 4, cell, generation: 5, id: None };
         let expected = [1, 5, 4, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 5];
         assert_eq!(entity.to_bytes(), expected);
+        let named = Entity { id: Some(b"v:a"[..].into()), ..entity };
+        assert_eq!(named.to_bytes(), [&[3], &expected[1..], b"\x03v:a"].concat());
         assert_eq!(Answered { delta: -1, value: 2, at_ms: 3 }.to_bytes(), [1, 4, 3]);
     }
 

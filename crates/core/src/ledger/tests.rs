@@ -92,8 +92,8 @@ impl World {
                 self.expect(LedgerKey::Claim(key(n)), &claim);
             }
             Act::Turn(n, on) => {
-                let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2 };
-                self.ledger.entities.put(key(n), entity);
+                let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2, id: None };
+                self.ledger.entities.put(key(n), entity.clone());
                 self.expect(LedgerKey::Entity(key(n)), &entity);
             }
             Act::Answer(n, value) => {

@@ -1,0 +1,147 @@
+//! Whoever follows the changes of values, and the fates of entries, has all of them.
+
+use super::contracts::{Bench, event, hasher};
+use super::*;
+use crate::cell::ValueChanges;
+use crate::commit::{Deltas, Exception, Gathering, Subject, exceptions};
+use crate::ledger::{BoxKind, Cause};
+use std::collections::BTreeMap;
+
+/// What a consumer outside makes of deltas.
+#[derive(Default)]
+struct Folded(BTreeMap<Vec<u8>, i64>);
+
+impl Folded {
+    fn fold(&mut self, deltas: Deltas) {
+        assert_eq!(deltas.unnamed, 0);
+        if deltas.flushed {
+            self.0.clear();
+        }
+        for counter in deltas.counters {
+            let before = self.0.get(&*counter.id).copied().unwrap_or(0);
+            assert_eq!(i128::from(before) + counter.delta, counter.value.unwrap_or(0).into(), "{counter:?}");
+            match counter.value {
+                Some(value) => drop(self.0.insert(counter.id.into(), value)),
+                None => drop(self.0.remove(&*counter.id)),
+            }
+        }
+    }
+}
+
+fn all_ids() -> impl Iterator<Item = Vec<u8>> {
+    let named = ["total", "late"].map(|id| id.as_bytes().to_vec());
+    let keyed = |n| ["hits", "likes", "paid"].map(|name| format!("{name}:p{n}").into_bytes());
+    (0..6).map(id).chain((0..6).flat_map(keyed)).chain(named)
+}
+
+/// Boxes of all declared counters, but for what was simply counted.
+fn boxes(state: &State) -> BTreeMap<(usize, &'static str), i64> {
+    let fates = BoxKind::ALL.into_iter().filter(|kind| *kind != BoxKind::Counted);
+    let declared = state.declarations().counters().iter().enumerate();
+    declared
+        .flat_map(|(index, counter)| {
+            let boxes = state.contracts.balance(&counter.name).expect("it is declared").boxes;
+            fates.clone().map(move |kind| ((index, kind.name()), boxes.get(kind)))
+        })
+        .filter(|(_, entries)| *entries != 0)
+        .collect()
+}
+
+fn tally(exceptions: &[Exception]) -> BTreeMap<(usize, &'static str), i64> {
+    let mut told = BTreeMap::new();
+    for exception in exceptions {
+        if let Subject::Declared(index) = exception.counter {
+            *told.entry((usize::from(index), exception.fate.name())).or_default() += 1;
+        }
+    }
+    told
+}
+
+proptest! {
+    #[test]
+    fn who_folds_the_changes_of_all_batches_has_every_value_and_every_fate(
+        batches in proptest::collection::vec((proptest::collection::vec(operation(), 1..8), 0u64..60), 1..12),
+        per_commit in 1usize..4,
+    ) {
+        let mut state = state();
+        state.table.follow(true);
+        let (mut answers, mut submission) = (Vec::new(), Submission::default());
+        let (mut folded, mut gathering, mut told) = (Folded::default(), Gathering::new(state.hasher()), Vec::new());
+        let (mut log_time_ms, mut offset) = (0, 0);
+        for (n, (operations, pause)) in batches.into_iter().enumerate() {
+            log_time_ms += pause;
+            submission.clear();
+            let mut stager = state.stager.clone();
+            operations.into_iter().for_each(|operation| stage(operation)(&mut stager, &mut submission));
+            // An event that nobody counts has no operation.
+            submission.event(&crate::event::Event::new("nobody's", 0));
+            let Submission { records, ops, stamps, .. } = &submission;
+            let batch = Batch { records, ops, stamps, log_time_ms, offset };
+            state.apply(&batch, &mut answers);
+            let first = told.len();
+            exceptions(&batch, submission.record_count, &answers, &mut told);
+            for exception in &told[first..] {
+                let mut rest = records.as_slice();
+                let mut records = std::iter::from_fn(|| Record::decode(&mut rest).ok());
+                let record = records.nth((exception.offset - offset) as usize).expect("it is one of the batch");
+                prop_assert!(matches!(record, Record::Event(_) | Record::AddOnce { .. }), "{:?}", record);
+            }
+            gathering.add(state.table.take_changes().expect("we follow"), &batch, state.declarations());
+            offset += u64::from(submission.record_count);
+            if n % per_commit == 0 {
+                folded.fold(gathering.finish());
+                for id in all_ids() {
+                    let value = state.table.get(state.hasher().key(&id));
+                    prop_assert_eq!(folded.0.get(&id).copied(), value, "{}", id.escape_ascii());
+                }
+                prop_assert_eq!(folded.0.len() as u64, state.table.cells().len());
+            }
+        }
+        prop_assert_eq!(tally(&told), boxes(&state));
+    }
+}
+
+/// Folds by cell.
+fn fold(cells: &mut BTreeMap<CellKey, i64>, changes: ValueChanges) {
+    for change in changes.changes {
+        assert_eq!(cells.get(&change.cell).copied(), change.before);
+        match change.after {
+            Some(value) => cells.insert(change.cell, value),
+            None => cells.remove(&change.cell),
+        };
+    }
+}
+
+#[test]
+fn corrections_late_runs_and_moved_likes_are_followed() {
+    let mut bench = Bench::new();
+    bench.state.table.follow(true);
+    let of: &[(&str, &str)] = &[("user", "u"), ("video", "v"), ("creator", "c")];
+    let elsewhere: &[(&str, &str)] = &[("user", "u"), ("video", "v"), ("creator", "d")];
+    bench.send(&[event("liked", "1", 100, of), event("viewed", "2", 100_000, of)]);
+    bench.send(&[event("liked", "3", 200, elsewhere)]);
+    bench.send(&[event("viewed", "4", 95_500, of)]);
+    let late = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
+    assert!(!late.is_empty(), "something waits");
+    bench.correct(Cause::Late { run: 1 }, &late);
+    let clear = bench.clear("fans:d");
+    bench.revert(&clear);
+    let mut cells = BTreeMap::new();
+    let changes = bench.state.table.take_changes().expect("we follow");
+    assert!(changes.named.contains(&(hasher().key(b"fans:c"), b"fans:c"[..].into())), "the record does not say it");
+    fold(&mut cells, changes);
+    for id in ["likes:v", "fans:c", "fans:d", "timely:v", "views:v"] {
+        let value = bench.state.table.get(hasher().key(id.as_bytes()));
+        assert_eq!(cells.get(&hasher().key(id.as_bytes())).copied(), value, "{id}");
+    }
+    assert_eq!((bench.value("fans:c"), bench.value("fans:d"), bench.value("timely:v")), (0, 1, 2));
+}
+
+#[test]
+fn nothing_is_noted_while_nobody_follows() {
+    let mut bench = Bench::new();
+    bench.send(&[event("viewed", "2", 100_000, &[("video", "v")])]);
+    assert_eq!(bench.state.table.take_changes(), None);
+    bench.state.table.follow(true);
+    assert_eq!(bench.state.table.take_changes(), Some(ValueChanges::default()), "only what comes from here on");
+}

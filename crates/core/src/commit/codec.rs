@@ -1,0 +1,271 @@
+//! The bytes of a commit (`docs/formats/commits.md`), and its digest.
+//!
+//! ```text
+//!  version, head (behind its length), digest, deltas (behind their length and a checksum) if there are any
+//! ```
+//!
+//! The digest is over the digest of the commit before and the head: whether somebody listened changes nothing about it.
+
+use super::delta::CounterDelta;
+use super::exception::{Exception, Subject};
+use super::slot::Slot;
+use crate::ledger::{BoxKind, Correction, Row};
+use crate::position::Position;
+use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_varint};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+const VERSION: u8 = 1;
+
+/// What a commit and all before it came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(pub u128);
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub from: Position,
+    pub to: Position,
+    pub log_time_ms: u64,
+    pub generation: u64,
+    pub exceptions: Vec<NamedException>,
+    pub corrections: Vec<ToldCorrection>,
+    pub digest: Digest,
+    /// `None` if nobody followed.
+    pub deltas: Option<Deltas>,
+}
+
+/// An [`Exception`] that needs no declarations to be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedException {
+    pub offset: u64,
+    /// The name of a declared counter, or the id of another.
+    pub counter: Box<[u8]>,
+    pub fate: BoxKind,
+}
+
+/// A correction that became visible, with the first of its deltas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldCorrection {
+    pub delta_count: u64,
+    pub correction: Correction,
+}
+
+/// What happened to counters of database 0, in the order of their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deltas {
+    /// Every counter was forgotten before.
+    pub flushed: bool,
+    /// Counters that changed and whose ids nobody knows: an entity left them whose row is of an older version.
+    pub unnamed: u64,
+    pub counters: Vec<CounterDelta>,
+}
+
+impl Commit {
+    /// The commit of a slot that is over, behind the one with digest `before`.
+    pub fn new(slot: Slot, before: Digest, deltas: Option<Deltas>) -> Commit {
+        let declarations = slot.declarations;
+        let named = |exception: Exception| NamedException {
+            offset: exception.offset,
+            counter: match exception.counter {
+                Subject::Declared(index) => declarations.counter(index).name.as_bytes().into(),
+                Subject::Id(id) => id,
+            },
+            fate: exception.fate,
+        };
+        let mut commit = Commit {
+            from: slot.from,
+            to: slot.to,
+            log_time_ms: slot.log_time_ms,
+            generation: slot.generation,
+            exceptions: slot.exceptions.into_iter().map(named).collect(),
+            corrections: slot.corrections,
+            digest: Digest::default(),
+            deltas,
+        };
+        commit.digest = digest(before, &commit.head());
+        commit
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_bytes(&mut out, &self.head());
+        out.extend_from_slice(&self.digest.0.to_be_bytes());
+        if let Some(deltas) = &self.deltas {
+            let bytes = deltas.encode();
+            out.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+            put_bytes(&mut out, &bytes);
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Commit, DecodeError> {
+        let bytes = &mut &bytes[..];
+        let version = take_byte(bytes)?;
+        if version != VERSION {
+            return Err(DecodeError::BadValue { field: "version of a commit", value: version.into() });
+        }
+        let head = &mut take_bytes(bytes)?;
+        let mut commit = Commit::decode_head(head)?;
+        commit.digest = Digest(u128::from_be_bytes(take_array(bytes)?));
+        if !bytes.is_empty() {
+            let checksum = u64::from_le_bytes(take_array(bytes)?);
+            let deltas = take_bytes(bytes)?;
+            if xxh3_64(deltas) != checksum {
+                return Err(DecodeError::BadValue { field: "checksum of deltas", value: checksum });
+            }
+            commit.deltas = Some(Deltas::decode(deltas)?);
+        }
+        if bytes.is_empty() && head.is_empty() { Ok(commit) } else { Err(DecodeError::Truncated) }
+    }
+
+    /// Everything but the deltas.
+    fn head(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_position(&mut out, self.from);
+        put_position(&mut out, self.to);
+        put_varint(&mut out, self.log_time_ms);
+        put_varint(&mut out, self.generation);
+        put_varint(&mut out, self.exceptions.len() as u64);
+        let mut before = NamedException { offset: self.from.offset, counter: [].into(), fate: BoxKind::Counted };
+        for exception in &self.exceptions {
+            put_exception(&mut out, &before, exception);
+            before.clone_from(exception);
+        }
+        put_varint(&mut out, self.corrections.len() as u64);
+        for told in &self.corrections {
+            put_varint(&mut out, told.delta_count);
+            put_bytes(&mut out, &told.correction.to_bytes());
+        }
+        out
+    }
+
+    fn decode_head(bytes: &mut &[u8]) -> Result<Commit, DecodeError> {
+        let (from, to) = (take_position(bytes)?, take_position(bytes)?);
+        let (log_time_ms, generation) = (take_varint(bytes)?, take_varint(bytes)?);
+        let mut exceptions = Vec::new();
+        let mut before = NamedException { offset: from.offset, counter: [].into(), fate: BoxKind::Counted };
+        for _ in 0..take_varint(bytes)? {
+            before = take_exception(bytes, &before)?;
+            exceptions.push(before.clone());
+        }
+        let told = |bytes: &mut &[u8]| {
+            let delta_count = take_varint(bytes)?;
+            Ok(ToldCorrection { delta_count, correction: Correction::decode(take_bytes(bytes)?)? })
+        };
+        let corrections = (0..take_varint(bytes)?).map(|_| told(bytes)).collect::<Result<_, DecodeError>>()?;
+        let digest = Digest::default();
+        Ok(Commit { from, to, log_time_ms, generation, exceptions, corrections, digest, deltas: None })
+    }
+}
+
+fn digest(before: Digest, head: &[u8]) -> Digest {
+    let mut hash = Xxh3::new();
+    hash.update(&before.0.to_be_bytes());
+    hash.update(head);
+    Digest(hash.digest128())
+}
+
+fn put_position(out: &mut Vec<u8>, position: Position) {
+    put_varint(out, position.epoch.into());
+    put_varint(out, position.log.into());
+    put_varint(out, position.offset);
+}
+
+fn take_position(bytes: &mut &[u8]) -> Result<Position, DecodeError> {
+    let mut number = |field| {
+        let value = take_varint(bytes)?;
+        u32::try_from(value).map_err(|_| DecodeError::BadValue { field, value })
+    };
+    Ok(Position { epoch: number("epoch")?, log: number("log")?, offset: take_varint(bytes)? })
+}
+
+/// Most exceptions of a commit are of a counter in a row, so a name is written when it is another one.
+fn put_exception(out: &mut Vec<u8>, before: &NamedException, exception: &NamedException) {
+    let is_same = before.counter == exception.counter;
+    out.push(exception.fate as u8 | if is_same { SAME_COUNTER } else { 0 });
+    put_varint(out, exception.offset - before.offset);
+    if !is_same {
+        put_bytes(out, &exception.counter);
+    }
+}
+
+const SAME_COUNTER: u8 = 0x80;
+
+fn take_exception(bytes: &mut &[u8], before: &NamedException) -> Result<NamedException, DecodeError> {
+    let first = take_byte(bytes)?;
+    let fate = BoxKind::ALL.get(usize::from(first & !SAME_COUNTER)).copied();
+    let fate = fate.ok_or(DecodeError::BadValue { field: "fate", value: first.into() })?;
+    let distance = take_varint(bytes)?;
+    let offset = before.offset.checked_add(distance);
+    let offset = offset.ok_or(DecodeError::BadValue { field: "offset of an exception", value: distance })?;
+    let counter = if first & SAME_COUNTER != 0 { before.counter.clone() } else { take_bytes(bytes)?.into() };
+    Ok(NamedException { offset, counter, fate })
+}
+
+mod flag {
+    pub const GONE: u8 = 1;
+    /// The delta needs more than 64 bits.
+    pub const WIDE: u8 = 2;
+}
+
+impl Deltas {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.flushed.into()];
+        put_varint(&mut out, self.unnamed);
+        put_varint(&mut out, self.counters.len() as u64);
+        for counter in &self.counters {
+            put_counter(&mut out, counter);
+        }
+        out
+    }
+
+    fn decode(mut bytes: &[u8]) -> Result<Deltas, DecodeError> {
+        let bytes = &mut bytes;
+        let flushed = match take_byte(bytes)? {
+            0 => false,
+            1 => true,
+            other => return Err(DecodeError::BadValue { field: "flushed", value: other.into() }),
+        };
+        let unnamed = take_varint(bytes)?;
+        let counters = (0..take_varint(bytes)?).map(|_| take_counter(bytes)).collect::<Result<_, _>>()?;
+        if bytes.is_empty() { Ok(Deltas { flushed, unnamed, counters }) } else { Err(DecodeError::Truncated) }
+    }
+}
+
+fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta) {
+    let narrow = i64::try_from(counter.delta);
+    out.push(if counter.value.is_none() { flag::GONE } else { 0 } | if narrow.is_err() { flag::WIDE } else { 0 });
+    put_bytes(out, &counter.id);
+    match narrow {
+        Ok(delta) => put_signed(out, delta),
+        Err(_) => out.extend_from_slice(&counter.delta.to_le_bytes()),
+    }
+    if let Some(value) = counter.value {
+        put_signed(out, value);
+    }
+}
+
+fn take_counter(bytes: &mut &[u8]) -> Result<CounterDelta, DecodeError> {
+    let flags = take_byte(bytes)?;
+    if flags & !(flag::GONE | flag::WIDE) != 0 {
+        return Err(DecodeError::BadValue { field: "flags of a delta", value: flags.into() });
+    }
+    let id = take_bytes(bytes)?.into();
+    let delta = match flags & flag::WIDE {
+        0 => take_signed(bytes)?.into(),
+        _ => i128::from_le_bytes(take_array(bytes)?),
+    };
+    let value = if flags & flag::GONE == 0 { Some(take_signed(bytes)?) } else { None };
+    Ok(CounterDelta { id, delta, value })
+}
+
+fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], DecodeError> {
+    let (array, rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+    *bytes = rest;
+    Ok(*array)
+}

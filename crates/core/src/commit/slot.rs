@@ -1,0 +1,106 @@
+//! Where a commit begins and ends: a function of the log alone, so that a replay draws the same lines.
+//!
+//! A batch belongs to the commit before it if both are of one epoch and one slot of log time and it brings no configuration.
+//! A commit is over when a batch of another one comes, or when the clock has passed its slot: whoever closes it for that
+//! reason sees to it that no later batch has a time within the slot ([`Slots::floor_ms`]).
+
+use super::codec::ToldCorrection;
+use super::exception::Exception;
+use crate::counter::Declarations;
+use crate::limits::COMMIT_SLOT_MS;
+use crate::position::Position;
+use std::sync::Arc;
+
+/// What a commit says whether anybody listens or not.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub from: Position,
+    pub to: Position,
+    /// Of its last batch.
+    pub log_time_ms: u64,
+    /// The last correction that was visible at its end.
+    pub generation: u64,
+    pub exceptions: Vec<Exception>,
+    pub corrections: Vec<ToldCorrection>,
+    /// In force from its first batch on.
+    pub declarations: Arc<Declarations>,
+}
+
+impl Slot {
+    fn number(&self) -> u64 {
+        self.log_time_ms / COMMIT_SLOT_MS
+    }
+
+    fn end_ms(&self) -> u64 {
+        (self.number() + 1) * COMMIT_SLOT_MS
+    }
+}
+
+/// Draws the lines.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    /// Behind the last batch.
+    end: Position,
+    open: Option<Slot>,
+    floor_ms: u64,
+}
+
+impl Slots {
+    /// Goes on behind the commits that end at `end`.
+    pub fn new(end: Position) -> Slots {
+        Slots { end, open: None, floor_ms: 0 }
+    }
+
+    /// The log time that the next batch has at least.
+    pub fn floor_ms(&self) -> u64 {
+        self.floor_ms
+    }
+
+    /// Behind the last batch that came.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+
+    /// A batch comes that ends at `to`. Answers the commit that ends before it, if one does.
+    pub fn enter(&mut self, to: Position, log_time_ms: u64, declarations: &Arc<Declarations>) -> Option<Slot> {
+        let joins = |open: &Slot| {
+            open.to.epoch == to.epoch
+                && open.number() == log_time_ms / COMMIT_SLOT_MS
+                && Arc::ptr_eq(&open.declarations, declarations)
+        };
+        let closed = if self.open.as_ref().is_some_and(joins) { None } else { self.open.take() };
+        let from = std::mem::replace(&mut self.end, to);
+        match &mut self.open {
+            Some(open) => (open.to, open.log_time_ms) = (to, log_time_ms),
+            None => {
+                self.open = Some(Slot {
+                    from,
+                    to,
+                    log_time_ms,
+                    generation: 0,
+                    exceptions: Vec::new(),
+                    corrections: Vec::new(),
+                    declarations: declarations.clone(),
+                });
+            }
+        }
+        closed
+    }
+
+    /// The commit that the last batch belongs to, to say what became of it.
+    pub fn open(&mut self) -> Option<&mut Slot> {
+        self.open.as_mut()
+    }
+
+    /// Whether the clock has passed the commit that is open.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.open.as_ref().is_some_and(|open| now_ms >= open.end_ms())
+    }
+
+    /// Closes what is open: from here on log time is that of a later slot.
+    pub fn close(&mut self) -> Option<Slot> {
+        let closed = self.open.take()?;
+        self.floor_ms = closed.end_ms();
+        Some(closed)
+    }
+}
