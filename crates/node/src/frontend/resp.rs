@@ -24,6 +24,7 @@ mod parse;
 mod pass;
 mod reply;
 mod server;
+mod stats;
 mod target;
 mod transaction;
 mod unit;

@@ -67,6 +67,39 @@ fn replies_that_nobody_reads_are_bounded_in_sum() {
     tally.stop();
 }
 
+/// The numbers that `CLIENT LIST` has of one connection.
+fn listed(wire: &mut Wire, name: &str) -> impl Fn(&str) -> usize + use<> {
+    let list = String::from_utf8(wire.command(&[b"CLIENT", b"LIST"])[1].clone()).unwrap();
+    let line = list.lines().find(|line| line.contains(&format!(" name={name} "))).unwrap().to_owned();
+    move |field| {
+        let value = line.split(' ').find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
+        value.unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn client_list_tells_what_a_client_leaves_in_memory() {
+    let tally = start(|_| {});
+    let mut watcher = Wire::connect(tally.address());
+    let mut deaf = Wire::connect(tally.address());
+    assert_eq!(deaf.command(&[b"CLIENT", b"SETNAME", b"deaf"]), [b"+OK"]);
+    let at_rest = listed(&mut watcher, "deaf");
+    assert_eq!(["qbuf", "qbuf-free", "multi-mem", "oll", "omem"].map(&at_rest), [0; 5]);
+    assert!(at_rest("tot-mem") > 0);
+    // More than the system buffers for it.
+    let echo = encode(&[b"ECHO", &vec![b'x'; MIB]]);
+    (0..32).for_each(|_| deaf.send(&echo));
+    let told = std::iter::repeat_with(|| listed(&mut watcher, "deaf")).find(|told| told("omem") > 0).unwrap();
+    assert_eq!(told("oll"), 1);
+    assert!(told("tot-mem") > told("omem"));
+    (0..32).for_each(|_| assert_eq!(deaf.reply().unwrap()[1].len(), MIB));
+    // An unfinished command waits in it.
+    deaf.send(b"*2\r\n$4\r\nECHO\r\n$9\r\nunfin");
+    let told = std::iter::repeat_with(|| listed(&mut watcher, "deaf")).find(|told| told("qbuf") > 0).unwrap();
+    assert_eq!((told("qbuf"), told("omem")), (23, 0));
+    tally.stop();
+}
+
 #[test]
 fn a_short_beginning_of_a_command_costs_nothing_and_is_kept() {
     let tally = start(|options| options.client_bytes = Some(1));

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod differential;
+mod documents;
 mod robustness;
 mod scenario;
 mod servers;

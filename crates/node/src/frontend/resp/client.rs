@@ -61,6 +61,8 @@ pub struct Client {
     pub last_command: Cell<&'static str>,
     /// What it has sent and nobody has read yet, the command under way included, and how much more fits.
     pub input_bytes: Cell<(usize, usize)>,
+    /// What replies take that it has not read yet.
+    pub output_bytes: Cell<usize>,
     /// Has commands under way or replies to send, so a shutdown must let it finish.
     pub busy: Cell<bool>,
     /// Its part of what all clients hold.
@@ -102,6 +104,7 @@ impl Client {
             evictable: Cell::new(true),
             last_command: Cell::new(NO_COMMAND),
             input_bytes: Cell::default(),
+            output_bytes: Cell::default(),
             busy: Cell::new(false),
             charge: RefCell::new(Charge::new(budget)),
         }
@@ -114,15 +117,16 @@ impl Client {
 
     /// One line of `CLIENT LIST`.
     ///
-    /// Fields of which Tally has nothing to tell are 0: a connection at rest has no buffers. `argument_bytes` are those of
-    /// the command that is under way.
+    /// A connection at rest has no buffers, so their sizes are 0 then. Replies that wait for their client are one list.
+    /// `argument_bytes` are those of the command that is under way.
     pub fn describe(&self, now_ms: u64, argument_bytes: usize) -> String {
         let seconds = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
         let library = self.library.borrow();
         let (unread_bytes, free_bytes) = self.input_bytes.get();
+        let output_bytes = self.output_bytes.get();
         let queued_bytes = self.transaction.borrow().as_ref().map_or(0, |transaction| transaction.commands.bytes());
         format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events={} cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.address,
             self.local_address,
@@ -137,7 +141,10 @@ impl Client {
             free_bytes,
             argument_bytes,
             queued_bytes,
-            size_of::<Client>() + unread_bytes + free_bytes + argument_bytes + queued_bytes,
+            u8::from(output_bytes > 0),
+            output_bytes,
+            size_of::<Client>() + unread_bytes + free_bytes + argument_bytes + queued_bytes + output_bytes,
+            if output_bytes > 0 { "rw" } else { "r" },
             self.last_command.get(),
             self.protocol.get() as u8,
             String::from_utf8_lossy(&library.name),

@@ -38,9 +38,14 @@ pub struct Command {
     keys: Keys,
     group: &'static str,
     summary: &'static str,
+    /// The version of Redis that had it first; empty if it is Tally's own.
+    since: &'static str,
+    complexity: &'static str,
     /// As [`arguments`] reads it.
     syntax: &'static str,
     subcommands: &'static [Command],
+    /// Where it is counted: its place among all commands and subcommands.
+    pub slot: usize,
     /// It is about the transaction itself, and carried out in the middle of it.
     is_at_once: bool,
 }
@@ -79,8 +84,11 @@ impl Command {
             keys: Keys::None,
             group: "",
             summary: "",
+            since: "",
+            complexity: "",
             syntax: "",
             subcommands: &[],
+            slot: 0,
             is_at_once: false,
         }
     }
@@ -99,6 +107,10 @@ impl Command {
 
     const fn about(self, group: &'static str, summary: &'static str) -> Command {
         Command { group, summary, ..self }
+    }
+
+    const fn since(self, since: &'static str, complexity: &'static str) -> Command {
+        Command { since, complexity, ..self }
     }
 
     const fn syntax(self, syntax: &'static str) -> Command {
@@ -123,13 +135,6 @@ impl Command {
         !self.is_at_once
     }
 
-    /// Where it stands in the table; `None` for a subcommand.
-    #[inline]
-    pub fn index(&'static self) -> Option<usize> {
-        let bytes = std::ptr::from_ref(self).addr().checked_sub(table::COMMANDS.as_ptr().addr())?;
-        Some(bytes / size_of::<Command>()).filter(|index| *index < COUNT)
-    }
-
     /// The name without the container's.
     fn short_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, short)| short)
@@ -147,15 +152,15 @@ impl Command {
     }
 }
 
-/// How many commands there are, their subcommands apart.
-pub const COUNT: usize = table::COMMANDS.len();
+/// How many commands and subcommands there are.
+pub const SLOTS: usize = table::SLOTS;
 
-/// Where `INCR` stands among them: it is the most frequent one.
+/// The slot of `INCR`: it is the most frequent one.
 pub const INCR: usize = 0;
 
-/// Their names, in the order of the table.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    table::COMMANDS.iter().map(|command| command.name)
+/// Each of them.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    table::COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands))
 }
 
 /// Finds the command, or the subcommand of a container, that `args` asks for.
@@ -168,7 +173,18 @@ pub fn find(args: Args<'_>) -> Result<&'static Command, Fault> {
     if command.takes(args.len()) { Ok(command) } else { Err(Fault::arity(command.name)) }
 }
 
-fn by_name(name: &[u8]) -> Option<&'static Command> {
+/// The command that `args` means, be it with a wrong number of arguments.
+pub fn meant(args: Args<'_>) -> Option<&'static Command> {
+    let command = by_name(args.get(0))?;
+    if command.subcommands.is_empty() || args.len() == 1 { Some(command) } else { command.subcommand(args.get(1)) }
+}
+
+/// The slot of a command that exists.
+pub fn slot(name: &str) -> usize {
+    by_name(name.as_bytes()).expect("only commands of the table are asked for").slot
+}
+
+pub fn by_name(name: &[u8]) -> Option<&'static Command> {
     let packed = pack(name);
     let command = PACKED.iter().position(|&known| known == packed).map(|index| &table::COMMANDS[index]);
     // What is no letter may pack like something else.
@@ -208,9 +224,7 @@ mod tests {
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
         assert_eq!(table::COMMANDS[INCR].name, "incr");
-        for (index, command) in table::COMMANDS.iter().enumerate() {
-            assert_eq!(command.index(), Some(index));
-            assert!(command.subcommands.iter().all(|subcommand| subcommand.index().is_none()));
+        for command in &table::COMMANDS {
             assert!(std::ptr::eq(by_name(command.name.as_bytes()).unwrap(), command), "{}", command.name);
             assert!(
                 std::ptr::eq(by_name(command.name.to_uppercase().as_bytes()).unwrap(), command),
@@ -222,6 +236,14 @@ mod tests {
                 assert!(subcommand.name.starts_with(&format!("{}|", command.name)), "{}", subcommand.name);
             }
         }
+    }
+
+    #[test]
+    fn every_command_has_a_slot_of_its_own() {
+        let mut slots: Vec<usize> = all().map(|command| command.slot).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, (0..SLOTS).collect::<Vec<_>>());
+        assert_eq!(by_name(b"incr").unwrap().slot, INCR);
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl Connection {
         self.client.busy.set(replies_wait);
         let rest = work.input.unread();
         self.client.input_bytes.set((rest.len(), 0));
+        self.client.output_bytes.set(if replies_wait { work.replies.held_bytes() } else { 0 });
         if replies_wait || rest.len() > limits::RESP_HELD_BYTES_FREE {
             let held_bytes = work.held_bytes();
             self.work = Some(work);
@@ -215,7 +216,9 @@ impl Connection {
             }
             // The next slice has been there as long, but it is counted from here: it waits for itself only.
             let answered = Stopwatch::start();
-            self.server.latency.observe(family, answered.since(&arrived), commands);
+            let took = answered.since(&arrived);
+            self.server.latency.observe(family, took, commands);
+            self.server.stats.spend(took, commands, &work.ran);
             arrived = answered;
             match end {
                 End::Drained => return Ok(true),
@@ -284,7 +287,7 @@ impl Connection {
                 _ => {}
             }
         };
-        self.server.count_commands(commands);
+        self.server.count_commands(commands, &mut work.ran);
         (end, commands)
     }
 
@@ -296,7 +299,8 @@ impl Connection {
         }
         if let Err(fault) = work.carry_out(&self.server, None).await {
             work.abandon();
-            work.replies.refuse(fault.bytes());
+            let refused = work.replies.refuse(fault.bytes());
+            self.server.stats.count_errors(fault.code(), refused);
         }
     }
 
@@ -308,7 +312,7 @@ impl Connection {
             }
             match self.server.local.watch(Watched { database: *database, key, cell: *cell }).await {
                 Ok(watch) => self.client.watching.borrow_mut().add(*database, key, watch),
-                Err(refusal) => return work.replies.say(|reply| reply.error(Fault::from(refusal).bytes())),
+                Err(refusal) => return work.fail(&self.server, "watch", &Fault::from(refusal)),
             }
         }
         work.replies.say(|reply| reply.simple("OK"));

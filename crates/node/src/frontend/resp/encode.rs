@@ -1,5 +1,7 @@
 //! RESP2 and RESP3 onto the end of a byte vector.
 
+use super::fault::code;
+
 /// The version of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -12,11 +14,24 @@ pub enum Protocol {
 pub struct Encoder<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
+    failed: Option<&'a mut Vec<Failed>>,
+}
+
+/// A command that failed after its turn had come: its name, and the code of its error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    pub command: &'static str,
+    pub code: Box<[u8]>,
 }
 
 impl<'a> Encoder<'a> {
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Encoder<'a> {
-        Encoder { out, protocol }
+        Encoder { out, protocol, failed: None }
+    }
+
+    /// One that notes the commands that fail.
+    pub fn noting(out: &'a mut Vec<u8>, protocol: Protocol, failed: &'a mut Vec<Failed>) -> Encoder<'a> {
+        Encoder { out, protocol, failed: Some(failed) }
     }
 
     /// From here on in another version of the protocol.
@@ -82,6 +97,15 @@ impl<'a> Encoder<'a> {
         self.out.push(b'-');
         self.out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// The error of a command.
+    #[cold]
+    pub fn fail(&mut self, command: &'static str, text: &[u8]) {
+        if let Some(failed) = &mut self.failed {
+            failed.push(Failed { command, code: code(text).into() });
+        }
+        self.error(text);
     }
 
     pub fn array(&mut self, len: usize) {

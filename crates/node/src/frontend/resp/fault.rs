@@ -22,6 +22,11 @@ impl Fault {
         &self.0
     }
 
+    /// Its first word, by which clients tell errors apart.
+    pub fn code(&self) -> &[u8] {
+        code(self.bytes())
+    }
+
     pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> Fault {
         let mut listed = Vec::new();
         for argument in arguments {
@@ -84,6 +89,11 @@ impl From<Refusal> for Fault {
         };
         Fault::from(format!("{code} {refusal}"))
     }
+}
+
+/// The first word of an error.
+pub fn code(error: &[u8]) -> &[u8] {
+    error.split(|&byte| byte == b' ').next().unwrap_or(error)
 }
 
 /// A client's text for an error: Redis prints it as a C string, up to its first NUL.

@@ -66,9 +66,12 @@ impl Pass<'_> {
     pub fn incr(&mut self, id: &[u8]) -> Flow {
         self.client.last_command.set("incr");
         self.server.stats.count_at(command::INCR);
-        match self.add(id, 1) {
+        match self.add(id, 1, Shape::Incr) {
             Ok(flow) => flow,
-            Err(fault) => self.fail(&fault),
+            Err(fault) => {
+                self.server.stats.fail(command::INCR, fault.code());
+                self.fail(&fault)
+            }
         }
     }
 
@@ -85,14 +88,14 @@ impl Pass<'_> {
             Ok(command) => command,
             // A browser that was talked into speaking to us must not get a word in.
             Err(_) if is(args.get(0), "POST") || is(args.get(0), "Host:") => return Flow::Close,
-            Err(fault) => return self.reject(&fault),
+            Err(fault) => return self.reject(command::meant(args), &fault),
         };
         if !self.client.authenticated.get() && !command.is_for_strangers() {
-            return self.reject(&Fault::of("NOAUTH Authentication required."));
+            return self.reject(Some(command), &Fault::of("NOAUTH Authentication required."));
         }
         self.client.last_command.set(command.name);
         match command.is_queued() && self.client.is_queueing() {
-            true => self.queue(args),
+            true => self.queue(command, args),
             false => self.run_command(command, args),
         }
     }
@@ -106,25 +109,39 @@ impl Pass<'_> {
     }
 
     fn run_command(&mut self, command: &'static Command, args: Args<'_>) -> Flow {
-        let flow = (command.run)(self, args).unwrap_or_else(|fault| self.fail(&fault));
-        // Otherwise it is run again.
-        if !matches!(flow, Flow::Alone | Flow::Fetch(_)) {
-            self.server.stats.count(command);
+        match (command.run)(self, args) {
+            // It is run again.
+            Ok(flow @ (Flow::Alone | Flow::Fetch(_))) => flow,
+            Ok(flow) => {
+                self.count(command, None);
+                flow
+            }
+            Err(fault) => {
+                self.count(command, Some(&fault));
+                self.fail(&fault)
+            }
         }
-        flow
     }
 
-    fn queue(&mut self, args: Args<'_>) -> Flow {
+    fn count(&mut self, command: &'static Command, fault: Option<&Fault>) {
+        match &mut self.unit {
+            Some(unit) => unit.ran.push((command.slot, fault.cloned())),
+            None => self.server.stats.count(command.slot, fault),
+        }
+    }
+
+    fn queue(&mut self, command: &'static Command, args: Args<'_>) -> Flow {
         let queued = self.client.transaction.borrow_mut().as_mut().map_or(Ok(()), |queue| queue.queue(args));
         match queued {
             Ok(()) => self.replies.say(|reply| reply.simple("QUEUED")),
-            Err(fault) => return self.reject(&fault),
+            Err(fault) => return self.reject(Some(command), &fault),
         }
         Flow::Next
     }
 
     /// A command that is not even queued spoils the transaction.
-    fn reject(&mut self, fault: &Fault) -> Flow {
+    fn reject(&mut self, command: Option<&Command>, fault: &Fault) -> Flow {
+        self.server.stats.reject(command.map(|command| command.slot), fault.code());
         if let Some(transaction) = &mut *self.client.transaction.borrow_mut() {
             transaction.spoiled = true;
         }
@@ -152,6 +169,7 @@ impl Pass<'_> {
 
     /// The stream makes no sense any more.
     pub fn fail_protocol(&mut self, error: ProtocolError) -> Flow {
+        self.server.stats.count_errors(b"ERR", 1);
         self.replies.say(|reply| reply.error(format!("ERR Protocol error: {error}").as_bytes()));
         Flow::Close
     }
@@ -226,9 +244,9 @@ impl Pass<'_> {
 
     /// Adds to a counter.
     #[inline]
-    pub fn add(&mut self, id: &[u8], delta: i64) -> Outcome {
+    pub fn add(&mut self, id: &[u8], delta: i64, shape: Shape) -> Outcome {
         self.push_add(id, delta)?;
-        self.replies.expect(Shape::Integer);
+        self.replies.expect(shape);
         Ok(Flow::Next)
     }
 

@@ -4,7 +4,7 @@
 //! its reply is made from the answers of its operations. From then on every reply of the pass waits its turn, the
 //! finished ones as literal bytes. Shapes are run-length encoded, so 64 pipelined `INCR`s are one entry.
 
-use super::encode::{Encoder, Protocol};
+use super::encode::{Encoder, Failed, Protocol};
 use super::integer::decimal_len;
 use std::collections::VecDeque;
 use tally_core::limits;
@@ -14,7 +14,12 @@ use tally_core::position::Position;
 /// How a reply is made from one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// `INCR`: the new value, or the overflow.
+    /// The new value, or the overflow.
+    Incr,
+    IncrBy,
+    Decr,
+    DecrBy,
+    /// `DBSIZE`: a number.
     Integer,
     /// `GET`, `GETDEL`: the value as text, or nothing.
     Bulk,
@@ -39,8 +44,10 @@ impl Shape {
     #[inline]
     pub fn write(self, encoder: &mut Encoder<'_>, answer: Answer) {
         match (self, answer) {
-            (Shape::Integer, Answer::Value(value)) => encoder.integer(value),
-            (_, Answer::Overflow) => encoder.error(b"ERR increment or decrement would overflow"),
+            (Shape::Incr | Shape::IncrBy | Shape::Decr | Shape::DecrBy | Shape::Integer, Answer::Value(value)) => {
+                encoder.integer(value);
+            }
+            (_, Answer::Overflow) => encoder.fail(self.adds(), b"ERR increment or decrement would overflow"),
             (Shape::Bulk, _) => encoder.bulk_or_null(value_of(answer)),
             (Shape::Stored, Answer::Set { applied: false, .. }) => encoder.null(),
             (Shape::Stored | Shape::Ok, _) => encoder.simple("OK"),
@@ -53,9 +60,18 @@ impl Shape {
             (Shape::TtlSeconds | Shape::TtlMilliseconds, _) => encoder.integer(-1),
             (Shape::Type, _) => encoder.simple(if value_of(answer).is_some() { "string" } else { "none" }),
             (Shape::Length, _) => encoder.integer(value_of(answer).map_or(0, decimal_len) as i64),
-            (Shape::Integer | Shape::Previous | Shape::Counted, _) => {
-                unreachable!("{self:?} is not made from {answer:?}")
-            }
+            _ => unreachable!("{self:?} is not made from {answer:?}"),
+        }
+    }
+
+    /// The command that adds and has this shape.
+    fn adds(self) -> &'static str {
+        match self {
+            Shape::IncrBy => "incrby",
+            Shape::Decr => "decr",
+            Shape::DecrBy => "decrby",
+            Shape::Counted => "tally.incrby",
+            _ => "incr",
         }
     }
 }
@@ -65,8 +81,8 @@ fn write_counted(encoder: &mut Encoder<'_>, answer: Answer, position: Option<Pos
     let (value, status) = match answer {
         Answer::Value(value) => (value, "counted"),
         Answer::Repeated(value) => (value, "repeated"),
-        Answer::OtherDelta(first) => return encoder.error(other_delta(first).as_bytes()),
-        Answer::Full => return encoder.error(IDS_FULL),
+        Answer::OtherDelta(first) => return encoder.fail(Shape::Counted.adds(), other_delta(first).as_bytes()),
+        Answer::Full => return encoder.fail(Shape::Counted.adds(), IDS_FULL),
         refused => return Shape::Counted.write(encoder, refused),
     };
     encoder.array(3);
@@ -146,6 +162,8 @@ pub struct Replies {
     manner: Manner,
     /// That of the first one that waits.
     first_manner: Manner,
+    /// What failed when its answers came.
+    pub failed: Vec<Failed>,
 }
 
 impl Replies {
@@ -233,7 +251,7 @@ impl Replies {
         let mut answers = answers;
         let mut literals = self.literals.as_slice();
         let Manner { protocol, mut muted } = self.first_manner;
-        let mut encoder = Encoder::new(&mut self.out, protocol);
+        let mut encoder = Encoder::noting(&mut self.out, protocol, &mut self.failed);
         for &run in &self.runs {
             let mine = take(&mut answers, run.answers());
             match run {
@@ -247,9 +265,9 @@ impl Replies {
                 }
                 _ if muted => {}
                 Run::Literal(len) => encoder.raw(take(&mut literals, len)),
-                Run::Each(Shape::Integer, _) => {
+                Run::Each(Shape::Incr, _) => {
                     for &answer in mine {
-                        Shape::Integer.write(&mut encoder, answer);
+                        Shape::Incr.write(&mut encoder, answer);
                     }
                 }
                 Run::Each(Shape::Counted, _) => {
@@ -267,8 +285,9 @@ impl Replies {
         self.forget_waiting();
     }
 
-    /// Writes the replies that waited, when none of their operations has happened.
-    pub fn refuse(&mut self, error: &[u8]) {
+    /// Writes the replies that waited, when none of their operations has happened. Answers how many commands that were.
+    pub fn refuse(&mut self, error: &[u8]) -> u64 {
+        let mut refused = 0;
         let mut literals = self.literals.as_slice();
         let Manner { protocol, mut muted } = self.first_manner;
         let mut encoder = Encoder::new(&mut self.out, protocol);
@@ -278,11 +297,18 @@ impl Replies {
                 Run::Mute(mute) => muted = mute,
                 _ if muted => {}
                 Run::Literal(len) => encoder.raw(take(&mut literals, len)),
-                Run::Each(_, replies) => (0..replies).for_each(|_| encoder.error(error)),
-                Run::Values(_) | Run::Present(_) | Run::Made(_) => encoder.error(error),
+                Run::Each(_, replies) => {
+                    (0..replies).for_each(|_| encoder.error(error));
+                    refused += replies as u64;
+                }
+                Run::Values(_) | Run::Present(_) | Run::Made(_) => {
+                    encoder.error(error);
+                    refused += 1;
+                }
             }
         }
         self.forget_waiting();
+        refused
     }
 
     /// The bytes for the client. Whatever is sent is drained from its front.
@@ -329,11 +355,11 @@ mod tests {
     fn replies_keep_the_order_of_their_commands_whatever_they_wait_for() {
         let mut replies = Replies::default();
         replies.say(|e| e.simple("first"));
-        replies.expect(Shape::Integer);
-        replies.expect(Shape::Integer);
+        replies.expect(Shape::Incr);
+        replies.expect(Shape::Incr);
         replies.say(|e| e.simple("PONG"));
         replies.say(|e| e.null());
-        replies.expect(Shape::Integer);
+        replies.expect(Shape::Incr);
         replies.expect_present(3);
         replies.expect_values(2);
         replies.say(|e| e.simple("last"));
@@ -350,8 +376,8 @@ mod tests {
     #[test]
     fn a_refused_commit_is_one_error_for_each_command_that_took_part() {
         let mut replies = Replies::default();
-        replies.expect(Shape::Integer);
-        replies.expect(Shape::Integer);
+        replies.expect(Shape::Incr);
+        replies.expect(Shape::Incr);
         replies.say(|e| e.simple("PONG"));
         replies.expect_values(1000);
         replies.expect_present(1000);
@@ -364,7 +390,7 @@ mod tests {
         let mut replies = Replies::default();
         replies.set_manner(Manner { muted: true, ..Manner::default() });
         replies.say(|e| e.simple("PONG"));
-        replies.expect(Shape::Integer);
+        replies.expect(Shape::Incr);
         replies.say(|e| e.simple("PONG"));
         replies.settle(&[Answer::Value(1)], None);
         replies.expect(Shape::Bulk);
@@ -412,7 +438,7 @@ mod tests {
             replies.settle(&[answer], Some(Position { epoch: 1, log: 0, offset: 7 }));
             assert_eq!(text(&mut replies), expected, "{shape:?} {answer:?}");
         };
-        check(Shape::Integer, Value(i64::MIN), ":-9223372036854775808\r\n");
+        check(Shape::Incr, Value(i64::MIN), ":-9223372036854775808\r\n");
         check(Shape::Bulk, Value(-5), "$2\r\n-5\r\n");
         check(Shape::Bulk, Absent, "$-1\r\n");
         check(Shape::Stored, Set { previous: None, applied: true }, "+OK\r\n");

@@ -4,10 +4,10 @@
 //! accepting, ends connections that have nothing under way, and lets the others finish the pass they are in.
 
 use super::client::{Client, Clients};
-use super::command::{self, Command};
 use super::connection::Connection;
 use super::cursor::Cursors;
 use super::latency::Latency;
+use super::stats::{Ran, Stats};
 use super::work::Pool;
 use crate::clock;
 use crate::engine::{Durability, LocalEngine};
@@ -17,7 +17,6 @@ use crate::frontend::places::Places;
 use crate::seldom::Seldom;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -97,52 +96,6 @@ pub struct Server {
     draws: Cell<u64>,
 }
 
-/// What `INFO` counts.
-pub struct Stats {
-    pub connections: Cell<u64>,
-    pub connections_refused: Cell<u64>,
-    pub commands: Cell<u64>,
-    /// Of each command, in the order of the table.
-    calls: [Cell<u64>; command::COUNT],
-    subcommand_calls: RefCell<BTreeMap<&'static str, u64>>,
-}
-
-impl Default for Stats {
-    fn default() -> Stats {
-        Stats {
-            connections: Cell::default(),
-            connections_refused: Cell::default(),
-            commands: Cell::default(),
-            calls: [const { Cell::new(0) }; command::COUNT],
-            subcommand_calls: RefCell::default(),
-        }
-    }
-}
-
-impl Stats {
-    /// A command is carried out.
-    #[inline]
-    pub fn count(&self, command: &'static Command) {
-        match command.index() {
-            Some(index) => self.count_at(index),
-            None => *self.subcommand_calls.borrow_mut().entry(command.name).or_default() += 1,
-        }
-    }
-
-    #[inline]
-    pub fn count_at(&self, index: usize) {
-        self.calls[index].set(self.calls[index].get() + 1);
-    }
-
-    /// The commands that were called, and how often.
-    pub fn calls(&self) -> BTreeMap<&'static str, u64> {
-        let named = command::names().zip(&self.calls).map(|(name, calls)| (name, calls.get()));
-        let mut all: BTreeMap<_, _> = named.filter(|(_, calls)| *calls > 0).collect();
-        all.extend(self.subcommand_calls.borrow().iter());
-        all
-    }
-}
-
 /// Serves RESP on `listener` until `shutdown` is ready. Must run on the writer's thread, inside a `LocalSet`.
 pub async fn serve(
     listener: TcpListener,
@@ -195,7 +148,9 @@ impl Server {
         }
     }
 
-    pub fn count_commands(&self, count: u64) {
+    /// Counts the commands of a slice that has come to its end, and says which they were.
+    pub fn count_commands(&self, count: u64, ran: &mut Vec<Ran>) {
+        self.stats.take_ran(count, ran);
         self.stats.commands.set(self.stats.commands.get() + count);
         self.local.engine().metrics().resp_commands.inc_by(count);
     }

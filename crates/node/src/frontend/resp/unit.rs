@@ -10,10 +10,12 @@
 //! Running a command only makes operations and shapes of replies, so beginning again costs nothing but time.
 
 use super::client::Client;
+use super::command;
 use super::fault::Fault;
 use super::parse::{Args, Kept};
 use super::pass::{Flow, Pass};
 use super::server::Server;
+use super::stats::Ran;
 use super::walk::{Fetched, Walk};
 use super::work::Work;
 use crate::engine::{Terms, Transacted, Watch};
@@ -43,10 +45,12 @@ pub struct Making<'a> {
     pub only_main: bool,
     /// Spaces that this unit begins: nobody else has anything there.
     pub fresh: Vec<Space>,
+    /// The slots of the commands that have run, and what was wrong with them.
+    pub ran: Vec<(usize, Option<Fault>)>,
 }
 
 enum Made {
-    Ready { only_main: bool },
+    Ready { only_main: bool, ran: Vec<(usize, Option<Fault>)> },
     Fetch(Box<Walk>),
     TooLarge,
 }
@@ -76,11 +80,11 @@ impl Unit {
                 Made::Ready { .. } if !server.hold(client, self.commands.bytes() + work.held_bytes()) => {
                     Some(Ending::Fault(no_memory()))
                 }
-                Made::Ready { only_main } => {
+                Made::Ready { only_main, ran } => {
                     let is_exact = !fetched.is_empty() && work.pending.record_count > 0 && again < AGAIN_MAX;
                     let terms = Terms { watches: &self.watches, only_main, changes: is_exact.then_some(changes) };
                     match work.carry_out(server, Some(&terms)).await {
-                        Ok(Transacted::At(_)) => return,
+                        Ok(Transacted::At(_)) => return self.count(server, &ran, &mut work.ran),
                         Ok(Transacted::Changed) => Some(Ending::Nothing),
                         Ok(Transacted::Outdated) => None,
                         Err(fault) => Some(Ending::Fault(fault)),
@@ -100,7 +104,7 @@ impl Unit {
             client.restore(&before);
             match ending {
                 Some(Ending::Nothing) => return work.replies.say(|reply| reply.null_array()),
-                Some(Ending::Fault(fault)) => return work.replies.say(|reply| reply.error(fault.bytes())),
+                Some(Ending::Fault(fault)) => return work.fail(server, self.name(), &fault),
                 None => {
                     fetched.clear();
                     again += 1;
@@ -114,7 +118,7 @@ impl Unit {
     fn make(&self, server: &Server, client: &Client, work: &mut Work, fetched: &[Result<Fetched, Fault>]) -> Made {
         let declarations = server.local.engine().declarations();
         let Work { pending, floored, replies, .. } = work;
-        let making = Making { fetched, next: 0, only_main: false, fresh: Vec::new() };
+        let making = Making { fetched, next: 0, only_main: false, fresh: Vec::new(), ran: Vec::new() };
         let spaces = server.local.spaces();
         let mut pass =
             Pass { server, client, declarations: &declarations, pending, floored, replies, spaces, unit: Some(making) };
@@ -132,7 +136,23 @@ impl Unit {
                 return Made::TooLarge;
             }
         }
-        Made::Ready { only_main: pass.unit.is_some_and(|unit| unit.only_main) }
+        pass.unit.map_or(Made::TooLarge, |Making { only_main, ran, .. }| Made::Ready { only_main, ran })
+    }
+
+    /// Only now, since a unit may be made several times. A transaction's time is that of `EXEC`, so its commands have none.
+    fn count(&self, server: &Server, ran: &[(usize, Option<Fault>)], timed: &mut Vec<Ran>) {
+        for (slot, fault) in ran {
+            server.stats.count_timed(*slot, fault.as_ref());
+        }
+        if !self.is_transaction {
+            timed.extend(ran.iter().map(|(slot, _)| Ran { slot: *slot, calls: 1 }));
+        }
+    }
+
+    /// The command that it is.
+    fn name(&self) -> &'static str {
+        let alone = self.commands.iter().next().filter(|_| !self.is_transaction);
+        alone.and_then(command::meant).map_or("exec", |command| command.name)
     }
 
     /// Reads what is watched, so that memory knows it where the transaction stands.

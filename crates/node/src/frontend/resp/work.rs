@@ -4,10 +4,12 @@
 //! answered. So ten thousand idle connections cost next to nothing, those at work share buffers that are still in the
 //! cache, and a buffer that one burst made large does not stay.
 
+use super::command;
 use super::fault::Fault;
 use super::parse::Parser;
 use super::reply::Replies;
 use super::server::Server;
+use super::stats::Ran;
 use crate::engine::{Hot, LocalEngine, Terms, Transacted};
 use std::cell::RefCell;
 use std::io;
@@ -27,6 +29,8 @@ pub struct Work {
     pub floored: Vec<usize>,
     pub answers: Vec<Answer>,
     pub replies: Replies,
+    /// What the slice under way has run.
+    pub ran: Vec<Ran>,
 }
 
 impl Work {
@@ -77,7 +81,14 @@ impl Work {
         pending.clear();
         floored.drain(..).for_each(|at| answers[at] = answers[at].floored());
         replies.settle(answers, position);
+        server.stats.note(&mut replies.failed);
         Ok(Transacted::At(position.unwrap_or_default()))
+    }
+
+    /// Answers that a command has failed, of which nothing else was said.
+    pub fn fail(&mut self, server: &Server, command: &str, fault: &Fault) {
+        server.stats.fail(command::slot(command), fault.code());
+        self.replies.say(|reply| reply.error(fault.bytes()));
     }
 
     fn shrink(&mut self) {

@@ -1,4 +1,4 @@
-//! `CONFIG GET`: the settings that Redis and Tally share, with the values that are true of Tally.
+//! `CONFIG GET`: the settings that Redis and Tally share, with the values that are true of Tally. And `CONFIG RESETSTAT`.
 
 use super::super::fault::Fault;
 use super::super::glob;
@@ -30,6 +30,12 @@ pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         }
     });
     Ok(Flow::Next)
+}
+
+/// Begins anew with what `INFO` counts. `/metrics` goes on: who reads those wants to know what came since.
+pub fn reset_stat(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+    pass.server.stats.reset();
+    pass.ok()
 }
 
 pub fn set(_: &mut Pass<'_>, _: Args<'_>) -> Outcome {

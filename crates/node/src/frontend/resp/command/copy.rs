@@ -8,6 +8,7 @@ use super::super::target::Intent;
 use tally_core::op::Answer;
 use tally_core::record::CopyManner;
 
+const NO_SUCH_KEY: &[u8] = b"ERR no such key";
 const SAME: Fault = Fault::of("ERR source and destination objects are the same");
 
 /// What a reply makes of each answer.
@@ -16,7 +17,7 @@ type Reply = fn(&mut super::super::encode::Encoder<'_>, Answer);
 pub fn rename(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let own = pass.client.database.get();
     transfer(pass, args.get(1), (own, args.get(2)), CopyManner::MoveReplace, |reply, answer| match answer {
-        Answer::Absent => reply.error(b"ERR no such key"),
+        Answer::Absent => reply.fail("rename", NO_SUCH_KEY),
         _ => reply.simple("OK"),
     })
 }
@@ -24,7 +25,7 @@ pub fn rename(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 pub fn renamenx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let own = pass.client.database.get();
     transfer(pass, args.get(1), (own, args.get(2)), CopyManner::MoveIfAbsent, |reply, answer| match answer {
-        Answer::Absent => reply.error(b"ERR no such key"),
+        Answer::Absent => reply.fail("renamenx", NO_SUCH_KEY),
         _ => reply.integer(i64::from(answer == Answer::Yes)),
     })
 }

@@ -13,20 +13,20 @@ use tally_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use tally_core::record::{Expiry, SetCondition};
 
 pub fn incr(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    pass.add(args.get(1), 1)
+    pass.add(args.get(1), 1, Shape::Incr)
 }
 
 pub fn decr(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    pass.add(args.get(1), -1)
+    pass.add(args.get(1), -1, Shape::Decr)
 }
 
 pub fn incr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    pass.add(args.get(1), integer(args.get(2))?)
+    pass.add(args.get(1), integer(args.get(2))?, Shape::IncrBy)
 }
 
 pub fn decr_by(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     let delta = integer(args.get(2))?.checked_neg().ok_or(Fault::of("ERR decrement would overflow"))?;
-    pass.add(args.get(1), delta)
+    pass.add(args.get(1), delta, Shape::DecrBy)
 }
 
 /// Adds, once per id if it has one.

@@ -6,7 +6,7 @@ use super::super::glob;
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, is};
 use super::table::COMMANDS;
-use super::{Command, Keys, arguments, by_name};
+use super::{Command, Keys, all, arguments, by_name};
 
 /// `COMMAND` without more, and `COMMAND INFO` without names.
 pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
@@ -57,9 +57,7 @@ pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
         [filter, kind, pattern] if is(filter, "FILTERBY") => (Filter::parse(kind)?, pattern),
         _ => return Err(fault::SYNTAX),
     };
-    let with_subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
-    let names = COMMANDS.iter().flat_map(with_subcommands).filter(|command| kind.takes(command, pattern));
-    let names: Vec<&str> = names.map(|command| command.name).collect();
+    let names: Vec<&str> = all().filter(|command| kind.takes(command, pattern)).map(|command| command.name).collect();
     pass.replies.say(|reply| {
         reply.array(names.len());
         names.iter().for_each(|name| reply.bulk(name.as_bytes()));
@@ -201,11 +199,18 @@ fn document(reply: &mut Encoder<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
     let with_subcommands = !command.subcommands.is_empty();
     let has_arguments = !command.syntax.is_empty();
-    reply.map(2 + usize::from(has_arguments) + usize::from(with_subcommands));
-    reply.bulk(b"summary");
-    reply.bulk(command.summary.as_bytes());
-    reply.bulk(b"group");
-    reply.bulk(command.group.as_bytes());
+    let texts = [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group),
+        ("complexity", command.complexity),
+    ];
+    let texts = texts.iter().filter(|(_, text)| !text.is_empty());
+    reply.map(texts.clone().count() + usize::from(has_arguments) + usize::from(with_subcommands));
+    for (name, text) in texts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
     if has_arguments {
         reply.bulk(b"arguments");
         arguments::write(reply, command.syntax);

@@ -145,7 +145,7 @@ pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     // As in Redis, a time that makes no sense is an error only where there is a counter.
     let refused = at_ms.and_then(Result::err);
     pass.replies.expect_made(1 + usize::from(refused.is_none()), move |reply, answers| match (answers[0], &refused) {
-        (Answer::Value(_), Some(fault)) => reply.error(fault.bytes()),
+        (Answer::Value(_), Some(fault)) => reply.fail("getex", fault.bytes()),
         (answer, _) => Shape::Bulk.write(reply, answer),
     });
     Ok(Flow::Next)

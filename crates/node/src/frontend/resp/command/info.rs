@@ -3,6 +3,7 @@
 use super::super::parse::Args;
 use super::super::pass::{Flow, Outcome, Pass, is};
 use super::super::server::Server;
+use super::super::stats::Told;
 use super::REDIS_VERSION;
 use super::config::appendfsync;
 use crate::clock;
@@ -24,7 +25,7 @@ const KEYSPACE: &str = "Keyspace";
 /// Only told when it is asked for, as in Redis.
 const COMMANDSTATS: &str = "Commandstats";
 
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     ("Server", server_section),
     ("Clients", clients_section),
     ("Memory", memory_section),
@@ -33,6 +34,7 @@ const SECTIONS: [Section; 10] = [
     ("Replication", replication_section),
     ("CPU", cpu_section),
     (COMMANDSTATS, commandstats_section),
+    ("Errorstats", errorstats_section),
     ("Cluster", |_, out| lines!(out, "cluster_enabled": 0)),
     (KEYSPACE, |_, _| {}),
 ];
@@ -121,11 +123,12 @@ fn stats_section(server: &Server, out: &mut String) {
         "total_connections_received": server.stats.connections.get(),
         "total_commands_processed": server.stats.commands.get(),
         "rejected_connections": server.stats.connections_refused.get(),
+        "total_error_replies": server.stats.errors().values().sum::<u64>(),
     );
 }
 
 fn replication_section(_: &Server, out: &mut String) {
-    lines!(out, "role": "master", "connected_slaves": 0);
+    lines!(out, "role": "master", "connected_slaves": 0, "master_repl_offset": 0);
 }
 
 /// Where the system does not tell, the section is empty.
@@ -135,10 +138,20 @@ fn cpu_section(_: &Server, out: &mut String) {
     }
 }
 
-/// How often each command was called. How long it took is not measured for each: a pipeline is timed as one.
 fn commandstats_section(server: &Server, out: &mut String) {
-    for (name, calls) in server.stats.calls() {
-        let _ = write!(out, "cmdstat_{name}:calls={calls}\r\n");
+    for (name, Told { calls, took, rejected, failed }) in server.stats.told() {
+        let usec = took.as_micros();
+        let each = usec as f64 / calls.max(1) as f64;
+        let _ = write!(
+            out,
+            "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}\r\n"
+        );
+    }
+}
+
+fn errorstats_section(server: &Server, out: &mut String) {
+    for (code, count) in server.stats.errors() {
+        let _ = write!(out, "errorstat_{}:count={count}\r\n", String::from_utf8_lossy(&code));
     }
 }
 
