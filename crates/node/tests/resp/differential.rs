@@ -52,15 +52,99 @@ const SET_OPTIONS: &[&str] = &[
     "PX x",
 ];
 
+const GETEX_OPTIONS: &[&str] = &[
+    "",
+    "PERSIST",
+    "EX 1000000000",
+    "PXAT 44177117420000",
+    "EXAT 33177117420",
+    "EX 0",
+    "PX x",
+    "EX",
+    "FOO",
+    "PERSIST EX 5",
+];
+const COPY_OPTIONS: &[&str] =
+    &["", "", "REPLACE", "DB 1", "DB 2 REPLACE", "replace db 0", "DB", "DB 16", "DB x", "FOO"];
+const LIFETIMES: &[&str] = &["1000000000", "2000000000", "0", "-1", "x", "9223372036854775807"];
+const ABOUT_COMMANDS: &[&str] = &[
+    "INFO incr",
+    "INFO set",
+    "INFO nosuch",
+    "INFO copy rename",
+    "INFO exec watch",
+    "INFO client|setname config|resetstat",
+    "LIST FILTERBY PATTERN decr*",
+    "LIST FILTERBY PATTERN client|*name",
+    "LIST FILTERBY ACLCAT transaction",
+    "LIST FILTERBY MODULE nosuch",
+    "LIST FILTERBY PATTERN",
+    "GETKEYS MSET a 1 b 2",
+    "GETKEYS COPY a b REPLACE",
+    "GETKEYS GET",
+    "GETKEYS PING x",
+    "DOCS nosuch",
+    "COUNT x",
+    "nosuch",
+];
+const ABOUT_CLIENTS: &[&str] = &[
+    "SETNAME x",
+    "SETNAME",
+    "GETNAME",
+    "ID x",
+    "NO-EVICT on",
+    "NO-EVICT off",
+    "NO-EVICT x",
+    "LIST TYPE replica",
+    "LIST TYPE nosuch",
+    "LIST ID x",
+    "LIST nosuch",
+    "REPLY nosuch",
+    "nosuch",
+];
+
 /// What the generator has to know about a connection: where one command may end the round.
 #[derive(Clone, Copy, Default)]
 struct Talk {
     in_transaction: bool,
 }
 
-fn draw(dice: &mut Dice, talk: &mut Talk) -> Vec<String> {
+/// One command, or a few where only together they have an answer that one can foretell.
+fn draw(dice: &mut Dice, talk: &mut Talk) -> Vec<Vec<String>> {
+    match dice.roll(96) {
+        0..24 => vec![words(&draw_newer(dice))],
+        24 => ["FLUSHDB", "SET only 1", "RANDOMKEY"].map(words).to_vec(),
+        _ => vec![words(&draw_older(dice, talk))],
+    }
+}
+
+/// Commands that counter code uses beside those that count.
+fn draw_newer(dice: &mut Dice) -> String {
+    let (key, other, value) = (dice.pick(KEYS), dice.pick(KEYS), dice.pick(VALUES));
+    match dice.roll(16) {
+        0..=1 => format!("SETNX {key:?} {value}"),
+        2 => format!("{} {key:?} {:?} {value}", dice.pick(&["SETEX", "PSETEX"]), dice.pick(LIFETIMES)),
+        3 => format!("MSET {key:?} {value} {other:?} {} {}", dice.pick(VALUES), dice.pick(&["", "", "c"])),
+        4 => format!("MSETNX {key:?} {value} {other:?} {} {}", dice.pick(VALUES), dice.pick(&["", "", "c"])),
+        5..=6 => format!("GETEX {key:?} {}", dice.pick(GETEX_OPTIONS)),
+        7 => format!("{} {key:?}", dice.pick(&["EXPIRETIME", "PEXPIRETIME"])),
+        8 => format!("TOUCH {key:?} {other:?} nosuch"),
+        9..=10 => format!("{} {key:?} {other:?}", dice.pick(&["RENAME", "RENAME", "RENAMENX"])),
+        11..=12 => format!("COPY {key:?} {other:?} {}", dice.pick(COPY_OPTIONS)),
+        13 => format!("MOVE {key:?} {}", dice.pick(&["0", "1", "2", "16", "x"])),
+        14 => format!("COMMAND {}", dice.pick(ABOUT_COMMANDS)),
+        _ => match dice.roll(3) {
+            0 => dice
+                .pick(&["TIME", "TIME x", "RANDOMKEY x", "RENAME a", "CONFIG RESETSTAT", "MSET a", "COPY a"])
+                .to_owned(),
+            _ => format!("CLIENT {}", dice.pick(ABOUT_CLIENTS)),
+        },
+    }
+}
+
+fn draw_older(dice: &mut Dice, talk: &mut Talk) -> String {
     let key = dice.pick(KEYS);
-    let text = match dice.roll(32) {
+    match dice.roll(32) {
         0..=3 => format!("{} {key:?}", dice.pick(&["INCR", "DECR", "incr", "Decr"])),
         4..=5 => format!("{} {key:?} {:?}", dice.pick(&["INCRBY", "DECRBY"]), dice.pick(NUMBERS)),
         6..=8 => format!("{} {key:?}", dice.pick(&["GET", "GETDEL", "STRLEN", "TYPE", "PERSIST", "GET"])),
@@ -105,8 +189,7 @@ fn draw(dice: &mut Dice, talk: &mut Talk) -> Vec<String> {
         // A muted transaction could not be told from one that is over.
         _ if talk.in_transaction => dice.pick(&["HELLO 2", "HELLO 3", "GET a"]).to_owned(),
         _ => dice.pick(&["HELLO 2", "HELLO 3", "RESET", "CLIENT REPLY SKIP", "CLIENT REPLY ON"]).to_owned(),
-    };
-    words(&text)
+    }
 }
 
 fn words(text: &str) -> Vec<String> {
@@ -160,7 +243,7 @@ fn random_pipelines_get_the_replies_that_redis_gives() {
     while sent < commands_max {
         let connection = dice.roll(2);
         let mut commands: Vec<Vec<String>> =
-            (0..1 + dice.roll(12)).map(|_| draw(&mut dice, &mut talks[connection])).collect();
+            (0..1 + dice.roll(12)).flat_map(|_| draw(&mut dice, &mut talks[connection])).collect();
         if round % FLUSHED_EVERY == 0 && !talks[connection].in_transaction {
             commands.push(words("FLUSHALL"));
         }

@@ -1,5 +1,5 @@
 //! Replies as trees, without what two servers may say differently: the order of names, the number of a connection, the
-//! moment at which a time to live was read, and what `INFO` adds to the number of keys.
+//! moment at which a time to live was read or `TIME` was asked for, and what `INFO` adds to the number of keys.
 
 use crate::wire::Reply;
 use std::fmt;
@@ -12,6 +12,9 @@ const TTLS: [(std::ops::Range<i64>, i64); 4] = [
     (9_223_370_000_000_000..9_223_371_000_000_000, 60),
     (9_223_370_000_000_000_000..9_223_371_000_000_000_000, 60_000),
 ];
+
+/// Seconds since 1970, from 2020 to 2080.
+const YEARS: std::ops::Range<i64> = 1_577_000_000..3_471_000_000;
 
 #[derive(Clone)]
 pub enum Tree {
@@ -47,6 +50,12 @@ impl Tree {
         if items.iter().all(|item| matches!(item, Tree::Leaf(text) if text.first().is_none_or(u8::is_ascii_alphabetic)))
         {
             items.sort_by(|a, b| a.text().cmp(b.text()));
+        }
+        // Only `TIME` answers with a moment of these years: two servers are not asked at the same one.
+        if let [Tree::Leaf(seconds), Tree::Leaf(_)] = &items[..]
+            && std::str::from_utf8(seconds).is_ok_and(|text| text.parse().is_ok_and(|s| YEARS.contains(&s)))
+        {
+            items = vec![Tree::Leaf(b"now".to_vec())];
         }
         if let Some(at) = items.iter().position(|item| item.text() == b"id")
             && items.first().is_some_and(|first| first.text() == b"server")

@@ -54,7 +54,8 @@ impl Shape {
             (Shape::Previous, Answer::Set { previous, .. }) => encoder.bulk_or_null(previous),
             (Shape::Done, Answer::Set { applied, .. }) => encoder.integer(applied.into()),
             (Shape::Done, _) => encoder.integer(i64::from(answer == Answer::Yes)),
-            (Shape::TtlSeconds, Answer::Value(ms)) => encoder.integer(ms.saturating_add(500) / 1000),
+            // Rounded, also at the end of time, where adding first would be too much.
+            (Shape::TtlSeconds, Answer::Value(ms)) => encoder.integer(ms / 1000 + i64::from(ms % 1000 >= 500)),
             (Shape::TtlMilliseconds, Answer::Value(ms)) => encoder.integer(ms),
             (Shape::TtlSeconds | Shape::TtlMilliseconds, Answer::Absent) => encoder.integer(-2),
             (Shape::TtlSeconds | Shape::TtlMilliseconds, _) => encoder.integer(-1),
