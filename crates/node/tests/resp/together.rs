@@ -160,6 +160,42 @@ fn databases_are_after_a_restart_what_they_were_before_it() {
 }
 
 #[test]
+fn ends_are_after_a_restart_what_they_were_before_it() {
+    let tally = start(None, None);
+    let mut wire = Wire::connect(tally.address());
+    say(
+        &mut wire,
+        &[
+            "SET a 1 EX 1000",
+            "SET a 2 KEEPTTL",
+            "SET b 1 EX 1000",
+            "GETEX b PERSIST",
+            "SETEX c 2000 1",
+            "PSETEX d 2000000 1",
+        ],
+    );
+    say(
+        &mut wire,
+        &[
+            "MSET e 1 f 1 g 1 h 1",
+            "EXPIRE e 1000",
+            "PEXPIREAT f 4102444800123",
+            "EXPIREAT g 4102444800",
+            "GETEX h PX 90000",
+        ],
+    );
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| format!("PEXPIRETIME {key}"));
+    let ends = |wire: &mut Wire| say(wire, &keys.each_ref().map(String::as_str));
+    let before = ends(&mut wire);
+    assert_eq!((&before[1][0][..], &before[5][0][..]), (&b":-1"[..], &b":4102444800123"[..]));
+    let tally = tally.restart();
+    let mut wire = Wire::connect(tally.address());
+    assert_eq!(ends(&mut wire), before);
+    assert_eq!(last(&mut wire, &["GET a"]), "$1 2");
+    tally.stop();
+}
+
+#[test]
 fn what_a_flush_leaves_behind_is_swept_away() {
     let tally = start(None, None);
     let mut wire = Wire::connect(tally.address());
@@ -202,6 +238,56 @@ fn counters_that_are_not_in_memory_take_part() {
         say(&mut other, &[&format!("INCR {absent}"), &format!("DEL {absent}")]);
         assert_eq!(last(&mut wire, &["MULTI", "EXEC"]), "*-1");
     }
+    tally.stop();
+}
+
+/// Sends many commands and takes their replies, without leaving more under way than a table of a mebibyte has room for.
+fn say_all(wire: &mut Wire, commands: impl Iterator<Item = String>) -> Vec<Reply> {
+    let commands: Vec<String> = commands.collect();
+    let parts = commands.chunks(2_000);
+    parts.flat_map(|part| say(wire, &part.iter().map(String::as_str).collect::<Vec<_>>())).collect()
+}
+
+#[test]
+fn counters_that_are_not_in_memory_get_other_names() {
+    const NAMES: usize = 40_000;
+    const END_MS: u64 = 4_102_444_800_123;
+    let tally = start(None, Some(|options| options.table_bytes = Some(1 << 20)));
+    let mut wire = Wire::connect(tally.address());
+    let ends = |n: usize| n.is_multiple_of(3);
+    let set = |n: usize| if ends(n) { format!("SET k{n} {n} PXAT {END_MS}") } else { format!("SET k{n} {n}") };
+    say_all(&mut wire, (0..NAMES).map(set));
+    until(|| {
+        say(&mut wire, &["INCR more"]);
+        tally.node().engine().cold() > 0
+    });
+    let all_are = |replies: Vec<Reply>, reply: &[u8]| assert!(replies.iter().all(|own| own == &[reply]), "{reply:?}");
+    // All of them, so also those that memory has no room for. The new names are not there, or are those of counters that are not in memory.
+    all_are(say_all(&mut wire, (0..NAMES).map(|n| format!("RENAME k{n} r{n}"))), b"+OK");
+    all_are(say_all(&mut wire, (0..NAMES).step_by(2).map(|n| format!("COPY r{n} c{n}"))), b":1");
+    all_are(say_all(&mut wire, (0..NAMES).step_by(2).map(|n| format!("COPY r{n} c{n}"))), b":0");
+    all_are(say_all(&mut wire, (0..NAMES).step_by(4).map(|n| format!("RENAMENX r{} c{n}", n + 1))), b":0");
+    all_are(say_all(&mut wire, (0..NAMES).step_by(4).map(|n| format!("RENAME r{} c{n}", n + 1))), b"+OK");
+    all_are(say_all(&mut wire, (3..NAMES).step_by(4).map(|n| format!("MOVE r{n} 1"))), b":1");
+    let tally = tally.restart();
+    let mut wire = Wire::connect(tally.address());
+    let mut holds = |name: char, n: usize, value: usize| {
+        let text = value.to_string();
+        let end = if ends(value) { format!(":{END_MS}") } else { ":-1".to_owned() };
+        assert_eq!(last(&mut wire, &[&format!("GET {name}{n}")]), format!("${} {text}", text.len()), "{name}{n}");
+        assert_eq!(last(&mut wire, &[&format!("PEXPIRETIME {name}{n}")]), end, "{name}{n}");
+    };
+    for n in (0..NAMES).step_by(400) {
+        holds('r', n, n);
+        holds('c', n, n + 1);
+        holds('c', n + 2, n + 2);
+    }
+    let gone = say_all(&mut wire, (0..NAMES).step_by(4).map(|n| format!("EXISTS k{n} r{} r{}", n + 1, n + 3)));
+    all_are(gone, b":0");
+    // A half was copied, a quarter is another one's copy now, and a quarter is elsewhere.
+    assert_eq!(last(&mut wire, &["DBSIZE"]), format!(":{}", NAMES + NAMES / 2 - 2 * (NAMES / 4) + 1));
+    assert_eq!(last(&mut wire, &["SELECT 1", "DBSIZE"]), format!(":{}", NAMES / 4));
+    assert_eq!(last(&mut wire, &["GET r399"]), "$3 399");
     tally.stop();
 }
 
