@@ -10,15 +10,26 @@ use std::process::Command;
 /// What the client of the tests does beside: see there.
 const WORDS: &str = include_str!("words.tcl");
 
+/// What happens behind a test that fails: see there.
+const TIDY: &str = include_str!("tidy.tcl");
+
 /// Fetches and unpacks the source unless it is there, and lets its tests speak of integers; answers its directory.
 pub fn prepare() -> Result<PathBuf> {
     let source = fetch()?;
-    let (client, original) = (source.join("tests/support/redis.tcl"), source.join("tests/support/redis.tcl.orig"));
-    if !original.exists() {
-        fs::copy(&client, &original)?;
-    }
-    fs::write(&client, fs::read_to_string(&original)? + WORDS)?;
+    amend(&source.join("tests/support/redis.tcl"), |text| text + WORDS)?;
+    amend(&source.join("tests/support/test.tcl"), |text| text + TIDY)?;
+    // It starts no server of its own, so it can be told of one that runs.
+    amend(&source.join("tests/unit/info.tcl"), |text| text.replace("\"external:skip\"", ""))?;
     Ok(source)
+}
+
+/// Changes a file, from what it was originally.
+fn amend(path: &Path, change: impl Fn(String) -> String) -> Result<()> {
+    let original = path.with_extension("tcl.orig");
+    if !original.exists() {
+        fs::copy(path, &original)?;
+    }
+    Ok(fs::write(path, change(fs::read_to_string(&original)?))?)
 }
 
 fn fetch() -> Result<PathBuf> {

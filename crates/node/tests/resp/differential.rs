@@ -9,10 +9,13 @@
 use crate::servers::{Redis, Settings, Tally};
 use crate::tree::Tree;
 use crate::wire::{Wire, encode};
+use std::collections::VecDeque;
 
 /// Sent if nobody asks for more.
 const COMMANDS: usize = 20_000;
 const SEED: u64 = 20_261_115;
+/// How much of what led to a difference is told.
+const ROUNDS_TOLD: usize = 30;
 /// What is forgotten now and then, so that databases are empty, too.
 const FLUSHED_EVERY: usize = 40;
 
@@ -239,7 +242,7 @@ fn random_pipelines_get_the_replies_that_redis_gives() {
     let mut wires = [redis.address(), tally.address()].map(|address| [Wire::connect(address), Wire::connect(address)]);
     let mut talks = [Talk::default(); 2];
     let mut dice = Dice(seed);
-    let (mut sent, mut round) = (0, 0);
+    let (mut sent, mut round, mut before) = (0, 0, VecDeque::new());
     while sent < commands_max {
         let connection = dice.roll(2);
         let mut commands: Vec<Vec<String>> =
@@ -251,13 +254,18 @@ fn random_pipelines_get_the_replies_that_redis_gives() {
         if redis != tally {
             let apart = redis.iter().zip(&tally).position(|(redis, tally)| redis != tally);
             let apart = apart.unwrap_or(redis.len().min(tally.len()));
+            let told: String = before.iter().map(|(at, sent)| format!("\n  {at}> {sent:?}")).collect();
             panic!(
-                "seed {seed}, round {round}, connection {connection}, reply {apart} to {commands:?}\n  redis {:?}\n  tally {:?}\nall\n  redis {redis:?}\n  tally {tally:?}",
+                "before it{told}\nseed {seed}, round {round}, connection {connection}, reply {apart} to {commands:?}\n  redis {:?}\n  tally {:?}\nall\n  redis {redis:?}\n  tally {tally:?}",
                 redis.get(apart),
                 tally.get(apart)
             );
         }
         (sent, round) = (sent + commands.len(), round + 1);
+        before.push_back((connection, commands));
+        if before.len() > ROUNDS_TOLD {
+            before.pop_front();
+        }
     }
     println!("{sent} commands in {round} pipelines, seed {seed}: the same replies");
     tally.stop();

@@ -206,6 +206,34 @@ fn scan_finds_every_name_once_in_steps_of_any_size() {
 }
 
 #[test]
+fn scan_finds_what_stays_while_other_names_are_deleted() {
+    survives(|wire, _| {
+        let names = |kind: &str, count: usize| -> Vec<Vec<u8>> {
+            (0..count).map(|n| format!("{n}:{kind}").into_bytes()).collect()
+        };
+        let (stay, go) = (names("stay", 100), names("go", 900));
+        for deleted_at in [0, 1, 5, 20] {
+            for name in stay.iter().chain(&go) {
+                wire.send(&encode(&[b"SET", name, b"1"]));
+            }
+            (0..stay.len() + go.len()).for_each(|_| assert_eq!(wire.reply().unwrap(), [b"+OK"]));
+            let (mut found, mut cursor, mut steps) = (BTreeSet::new(), b"0".to_vec(), 0);
+            while steps == 0 || cursor != b"0" {
+                if steps == deleted_at {
+                    let words: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(go.iter().map(Vec::as_slice)).collect();
+                    assert_eq!(wire.command(&words), [b":900"]);
+                }
+                let reply = wire.command(&[b"SCAN", &cursor, b"COUNT", b"10"]);
+                found.extend(reply[4..].chunks(2).map(|name| name[1].clone()));
+                cursor = reply[2].clone();
+                steps += 1;
+            }
+            assert!(stay.iter().all(|name| found.contains(name)), "deleted at step {deleted_at}");
+        }
+    });
+}
+
+#[test]
 fn a_pattern_full_of_stars_does_not_hold_up_the_others() {
     survives(|wire, tally| {
         let name = vec![b'a'; limits::ID_BYTES_MAX];
