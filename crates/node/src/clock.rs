@@ -6,6 +6,7 @@
 //! backwards; a wall clock that is behind makes it slower, and one that leaps ahead is followed only when it has stayed
 //! there ([ADR 9](../../../docs/adr/0009-a-clock-of-its-own.md)).
 
+mod alarm;
 mod source;
 
 pub use source::{Hands, Stopwatch, wall_ms};
@@ -13,6 +14,7 @@ pub use source::{Hands, Stopwatch, wall_ms};
 use arc_swap::ArcSwap;
 use source::Source;
 use std::sync::Arc;
+use std::time::Duration;
 use tally_core::counter::duration::rough;
 use tally_core::event::Arrival;
 use tally_core::limits::{CLOCK_LEAP_MS_MAX, CLOCK_SETTLE_MS, CLOCK_STEP_MS_MAX, CLOCK_TOLD_MS};
@@ -27,6 +29,8 @@ const SLOWED_BY: u64 = 16;
 pub struct Clock {
     source: Source,
     line: Arc<ArcSwap<Line>>,
+    /// What waits and durations are measured by.
+    timer: Source,
 }
 
 /// How time passes until the next look at the wall clock.
@@ -76,18 +80,50 @@ pub enum ClockError {
 impl Clock {
     /// The machine's.
     pub fn system() -> Clock {
-        Clock::of(Source::system())
+        let source = Source::system();
+        Clock::of(source.clone(), source)
     }
 
-    /// One that only moves when its hands are moved.
+    /// One that says what its hands say, while waits take the time that they take: for a node that is looked at from outside.
     pub fn settable(wall_ms: u64) -> (Clock, Arc<Hands>) {
         let hands = Arc::new(Hands::at(wall_ms));
-        (Clock::of(Source::Hands(hands.clone())), hands)
+        (Clock::of(Source::Hands(hands.clone()), Source::system()), hands)
     }
 
-    fn of(source: Source) -> Clock {
+    /// One on which waits, too, end only when its hands are moved: a node that is simulated takes no time.
+    pub fn simulated(wall_ms: u64) -> (Clock, Arc<Hands>) {
+        let hands = Arc::new(Hands::at(wall_ms));
+        let source = Source::Hands(hands.clone());
+        (Clock::of(source.clone(), source), hands)
+    }
+
+    fn of(source: Source, timer: Source) -> Clock {
         let line = Line::from(source.monotonic_ms(), source.wall_ms());
-        Clock { source, line: Arc::new(ArcSwap::from_pointee(line)) }
+        Clock { source, line: Arc::new(ArcSwap::from_pointee(line)), timer }
+    }
+
+    /// The time that has passed since some moment before: two of these are a duration.
+    pub fn passed(&self) -> Duration {
+        self.timer.monotonic()
+    }
+
+    /// Ends when so much time has passed.
+    pub async fn sleep(&self, time: Duration) {
+        self.timer.sleep(time).await;
+    }
+
+    /// Waits for something, but not longer than this; `None` if it did not happen.
+    pub async fn timeout<T>(&self, time: Duration, something: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            happened = something => Some(happened),
+            () = self.sleep(time) => None,
+        }
+    }
+
+    /// What the wall clock says, in milliseconds since 1970: for people, never for a decision.
+    pub fn wall_ms(&self) -> u64 {
+        self.source.wall_ms()
     }
 
     /// Goes on from the end of a log, 0 if it is new. Refuses what can hardly be true, unless somebody has said that it is.

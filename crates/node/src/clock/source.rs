@@ -1,5 +1,7 @@
 //! Where the time comes from: the machine's clocks, or hands that a test moves.
 
+use super::alarm::Alarms;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -51,9 +53,21 @@ impl Source {
     }
 
     pub fn monotonic_ms(&self) -> u64 {
+        self.monotonic().as_millis() as u64
+    }
+
+    pub fn monotonic(&self) -> Duration {
         match self {
-            Source::System(started) => started.elapsed().as_millis() as u64,
-            Source::Hands(hands) => hands.monotonic_ms.load(Ordering::Acquire),
+            Source::System(started) => started.elapsed(),
+            Source::Hands(hands) => Duration::from_millis(hands.monotonic_ms.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Ends when so much time has passed.
+    pub async fn sleep(&self, time: Duration) {
+        match self {
+            Source::System(_) => tokio::time::sleep(time).await,
+            Source::Hands(hands) => hands.sleep(time).await,
         }
     }
 }
@@ -63,17 +77,32 @@ impl Source {
 pub struct Hands {
     wall_ms: AtomicU64,
     monotonic_ms: AtomicU64,
+    /// Who waits for these hands to move.
+    alarms: Alarms,
 }
 
 impl Hands {
     pub(super) fn at(wall_ms: u64) -> Hands {
-        Hands { wall_ms: AtomicU64::new(wall_ms), monotonic_ms: AtomicU64::new(0) }
+        Hands { wall_ms: AtomicU64::new(wall_ms), monotonic_ms: AtomicU64::new(0), alarms: Alarms::default() }
     }
 
     /// Time passes.
     pub fn pass(&self, ms: u64) {
         self.wall_ms.fetch_add(ms, Ordering::AcqRel);
-        self.monotonic_ms.fetch_add(ms, Ordering::AcqRel);
+        let before_ms = self.monotonic_ms.fetch_add(ms, Ordering::AcqRel);
+        self.alarms.ring(before_ms + ms);
+    }
+
+    /// How long it is until the first of those who wait is due; `None` if nobody waits.
+    pub fn until_next_ms(&self) -> Option<u64> {
+        let due_ms = self.alarms.first_ms()?;
+        Some(due_ms.saturating_sub(self.monotonic_ms.load(Ordering::Acquire)))
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let due_ms = self.monotonic_ms.load(Ordering::Acquire) + time.as_micros().div_ceil(1000) as u64;
+        let alarm = self.alarms.set(due_ms);
+        poll_fn(|context| alarm.poll(context, || self.monotonic_ms.load(Ordering::Acquire))).await;
     }
 
     /// Somebody sets the wall clock, and no time passes.

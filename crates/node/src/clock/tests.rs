@@ -140,3 +140,31 @@ fn a_start_that_was_accepted_goes_on_from_the_later_time() {
         assert!(clock.now_ms() >= at_ms + 1_500, "and time passes");
     }
 }
+
+#[test]
+fn on_a_simulated_clock_waits_end_when_its_hands_are_moved() {
+    let (clock, hands) = Clock::simulated(NOON_MS);
+    let order = std::cell::RefCell::new(Vec::new());
+    let waiting = async {
+        clock.sleep(Duration::from_millis(30)).await;
+        order.borrow_mut().push("woken");
+        assert_eq!(clock.timeout(Duration::from_secs(1), std::future::pending::<()>()).await, None);
+        order.borrow_mut().push("timed out");
+        assert_eq!(clock.timeout(Duration::from_secs(1), async { 7 }).await, Some(7));
+    };
+    let mut waiting = std::pin::pin!(waiting);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut is_over = || waiting.as_mut().poll(&mut context).is_ready();
+    assert!(!is_over());
+    assert_eq!(hands.until_next_ms(), Some(30));
+    hands.pass(29);
+    assert!(!is_over());
+    assert_eq!(hands.until_next_ms(), Some(1));
+    hands.pass(1);
+    assert!(!is_over());
+    assert_eq!(hands.until_next_ms(), Some(1_000));
+    hands.pass(5_000);
+    assert!(is_over());
+    assert_eq!(hands.until_next_ms(), None, "a wait that is over, or given up, is gone");
+    assert_eq!((clock.passed(), order.take()), (Duration::from_millis(5_030), vec!["woken", "timed out"]));
+}
