@@ -8,17 +8,16 @@ use crate::engine::{
 };
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
+use crate::house::House;
+use crate::worker::Spawner;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tally_core::counter::{ConfigErrors, Declarations};
 use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
-use tally_core::position::Position;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
-use tally_storage::log::{LogError, LogHandle};
 use tally_storage::store::local::LocalStore;
 use tokio::sync::watch;
 
@@ -30,8 +29,6 @@ const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
 const LOADING_CACHE_BYTES: u64 = 8 << 20;
 /// The least memory a node can do with.
 pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
-/// How often the log's files are looked after.
-const HOUSE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
 pub struct Options {
@@ -124,8 +121,6 @@ pub struct Node {
     bounds: Bounds,
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
-    house: JoinHandle<()>,
-    tender: JoinHandle<()>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -159,30 +154,13 @@ impl Node {
             ..everything()
         };
         let watch = options.watch.map(|address| serve(address, 1, only_watch())).transpose()?;
-        let house = spawn("tally-house", {
-            let (engine, stopping) = (engine.clone(), stopping.clone());
-            move || keep_house(&log, &engine, &stopping)
-        })?;
-        let tender = spawn("tally-tend", {
-            let (engine, stopping) = (engine.clone(), stopping.clone());
-            move || engine.tend(&stopping)
-        })?;
+        engine.workers().apart(House::<LocalHandle>::spec(), House::new(log, engine.clone()))?;
+        engine.start_tending()?;
         let clients_max = bounds.connections.resp;
         let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
-        let writer = spawn("tally-writer", move || run_writer(thread, resp_listener, resp_options, budget, stopping))?;
-        let node = Node {
-            engine,
-            recovered,
-            http,
-            watch,
-            resp_addr,
-            bounds,
-            shutdown,
-            writer,
-            house,
-            tender,
-            _data_dir: data_dir,
-        };
+        let run = move || run_writer(thread, resp_listener, resp_options, budget, stopping);
+        let writer = Spawner::thread("tally-writer", run)?;
+        let node = Node { engine, recovered, http, watch, resp_addr, bounds, shutdown, writer, _data_dir: data_dir };
         node.say_started(&options.data_dir);
         Ok(node)
     }
@@ -234,10 +212,10 @@ impl Node {
         }
         let stopped = pollster::block_on(self.engine.stop());
         let _ = self.writer.join();
-        for helper in [self.house, self.tender] {
-            helper.thread().unpark();
-            let _ = helper.join();
-        }
+        // The writer has said so, unless it has broken.
+        self.engine.workers().stop();
+        // The store is free only when those who write to it are gone, too.
+        self.engine.workers().join();
         match &stopped {
             Ok(()) => tracing::info!("stopped"),
             Err(refusal) => tracing::error!(%refusal, "stopped without a last checkpoint"),
@@ -342,7 +320,7 @@ fn open_store(data_dir: &DataDir, cache_bytes: u64) -> Result<Arc<LocalStore>, R
 
 /// The writer's thread: the engine and, beside it, the RESP connections.
 fn run_writer(
-    mut thread: EngineThread,
+    thread: EngineThread,
     resp_listener: Option<TcpListener>,
     resp_options: resp::RespOptions,
     budget: Arc<Budget>,
@@ -362,46 +340,6 @@ fn run_writer(
             tracing::error!(%error, "the Redis protocol is not served any more");
         }
     };
-    let checkpointer = thread.take_checkpointer();
     tokio::task::LocalSet::new().block_on(&runtime, thread.run(connections));
-    // The store is free only when the thread that writes to it is gone, too.
-    let _ = checkpointer.map(JoinHandle::join);
     Ok(())
-}
-
-/// Keeps zero-filled segments ahead of the log, so that no commit has to wait for one, and frees those behind it.
-fn keep_house(log: &LocalHandle, engine: &Engine, stopping: &watch::Receiver<bool>) {
-    let mut told = false;
-    while !*stopping.borrow() {
-        let done = look_after(log, engine);
-        if let Err(error) = &done
-            && !told
-        {
-            tracing::warn!(%error, "cannot look after the log's files; trying again every second");
-        }
-        told = done.is_err();
-        match done {
-            Ok(true) => {}
-            Ok(false) => std::thread::park_timeout(HOUSE_EVERY),
-            Err(_) => std::thread::park_timeout(HOUSE_EVERY * 20),
-        }
-    }
-}
-
-/// One round; answers whether another should follow at once.
-fn look_after(log: &LocalHandle, engine: &Engine) -> Result<bool, LogError> {
-    log.retain_from(Position { offset: engine.log_needed_from(), ..log.synced_end() })?;
-    if engine.is_checkpoint_failing() {
-        // Only a checkpoint frees the log, so what room there is belongs to it.
-        log.give_up_prepared()?;
-        return Ok(false);
-    }
-    let prepared = log.prepare()?;
-    // There is a segment to go on with, whether anybody writes at the moment or not.
-    engine.troubles().clear(Trouble::DiskFull);
-    Ok(prepared)
-}
-
-fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
-    std::thread::Builder::new().name(name.into()).spawn(run)
 }

@@ -32,6 +32,7 @@ pub use watch::{Terms, Watch, Watched};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::worker::Workers;
 use shared::{Cold, Message, Shared};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ pub type LedgerRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Why a submission was not committed.
 ///
-/// After [`Refusal::LogFailed`] or [`Refusal::Stopping`] of a submission that was under way nobody can know whether it
+/// After [`Refusal::LogFailed`], [`Refusal::WorkerFailed`] or [`Refusal::ShuttingDown`] of a submission that was under way nobody can know whether it
 /// will be there after a restart; after the others nothing of it has happened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
@@ -118,6 +119,8 @@ pub enum Refusal {
     DiskFull(Arc<str>),
     #[error("the log has failed and takes no more writes until Tally is restarted: {0}")]
     LogFailed(Arc<str>),
+    #[error("a worker has broken, and Tally takes no more writes until it is restarted: {0}")]
+    WorkerFailed(Arc<str>),
     #[error("Tally is shutting down")]
     ShuttingDown,
     #[error("the store cannot be read: {0}")]
@@ -176,6 +179,11 @@ impl Engine {
     /// What is wrong at the moment.
     pub fn troubles(&self) -> &Troubles {
         &self.shared.troubles
+    }
+
+    /// What goes on in the background.
+    pub fn workers(&self) -> &Workers {
+        &self.shared.workers
     }
 
     /// How many counters there are.
@@ -307,7 +315,7 @@ impl Engine {
         back: bool,
     ) -> Result<LedgerRows, Refusal> {
         let shared = self.shared.clone();
-        let rows = tokio::task::spawn_blocking(move || {
+        let rows = self.shared.blocking(move || {
             let mut rows = Vec::new();
             let mut visit = |key: &[u8], value: &[u8]| {
                 rows.push((key.to_vec(), value.to_vec()));
@@ -320,7 +328,7 @@ impl Engine {
             };
             visited.map(|()| rows).map_err(|error| Refusal::store(&error))
         });
-        rows.await.unwrap_or(Err(Refusal::ShuttingDown))
+        rows.await?
     }
 
     pub async fn ledger_row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Refusal> {
@@ -342,8 +350,7 @@ impl Engine {
             self.checkpoint(Wanted::NewNames).await?;
         }
         let shared = self.shared.clone();
-        let page = tokio::task::spawn_blocking(move || shared.page(space, &prefix, after.as_deref(), limit));
-        page.await.unwrap_or(Err(Refusal::ShuttingDown))
+        self.shared.blocking(move || shared.page(space, &prefix, after.as_deref(), limit)).await?
     }
 
     /// Takes a checkpoint, or waits for one that has what is wanted.

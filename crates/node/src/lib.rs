@@ -6,5 +6,7 @@ pub mod data_dir;
 pub mod descriptors;
 pub mod engine;
 pub mod frontend;
+mod house;
 pub mod metrics;
 mod seldom;
+pub mod worker;

@@ -11,6 +11,7 @@ mod process;
 pub mod text;
 mod timings;
 mod unmatched;
+mod workers;
 
 pub use balance::{Balances, Sum, Sums};
 pub use lag::Lag;
@@ -18,6 +19,7 @@ pub use timings::Timings;
 pub use unmatched::Unmatched;
 
 use crate::engine::Trouble;
+use crate::worker::Board;
 use disk::Disk;
 pub use process::CpuSeconds;
 use process::Process;
@@ -56,6 +58,8 @@ pub struct Metrics {
     pub unmatched: Unmatched,
     /// Where entries ended, as of the last scrape.
     pub balances: Arc<Balances>,
+    /// What goes on in the background.
+    pub workers: Arc<Board>,
     pub resp_commands: Counter,
     pub commits: Counter,
     pub commit_bytes: Counter,
@@ -149,6 +153,8 @@ impl Metrics {
         let mut registry = Registry::default();
         let balances = Arc::new(Balances::default());
         registry.register_collector(Box::new(Arc::clone(&balances)));
+        let workers = Arc::new(Board::default());
+        registry.register_collector(Box::new(Arc::clone(&workers)));
         registry.register_collector(Box::new(Process));
         let help = "Changes of counters that were made: entries that counted, and writes by name";
         let updates = counter(&mut registry, "counter_update_success", help);
@@ -197,6 +203,7 @@ impl Metrics {
             events_unmatched: counter(r, "events_unmatched", "Events that no counter listens to"),
             unmatched: Unmatched::register(r),
             balances,
+            workers,
             resp_commands: counter(r, "resp_commands", "Commands of the Redis protocol"),
             commits: counter(r, "commits", "Commits to the log"),
             commit_bytes: counter(r, "commit_bytes", "Bytes committed to the log"),

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tally_node::worker::Spawner;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -37,7 +38,7 @@ impl Signals {
             self.wait_once();
             std::process::exit(130);
         };
-        let spawned = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
+        let spawned = Spawner::thread("signals", wait);
         spawned.map_err(|error| Failure::new("signals cannot be caught").why(error))?;
         Ok(flag)
     }

@@ -1,8 +1,10 @@
 //! The thread that writes cuts to the store while the writer goes on.
 
-use crate::clock::Stopwatch;
+use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use flume::{Receiver, Sender};
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use tally_core::cell::Collected;
 use tally_core::ledger::{self, LedgerCut};
 use tally_core::limits::STORE_VALUE_BYTES_MAX;
@@ -23,8 +25,8 @@ pub(super) struct Content {
     pub ledger: Arc<LedgerCut>,
     /// The first record that a start from this cut reads.
     pub read_from: u64,
-    /// Since when it is under way.
-    pub begun: Stopwatch,
+    /// Since when it is under way, by [`crate::clock::Clock::passed`].
+    pub begun: Duration,
 }
 
 /// One cut on its way.
@@ -54,24 +56,78 @@ pub(super) fn job(content: Content) -> (Job, Handover) {
 }
 
 /// Writes cuts until the writer is gone.
-pub(super) fn run(store: &Arc<dyn Store>, jobs: &Receiver<Job>) {
-    for Job { content, chunks, done } in jobs {
-        let result = check_size(&content.to).and_then(|()| write(&**store, &content, &chunks));
-        let _ = done.send(Written { result, content });
+pub(super) struct Checkpointer {
+    store: Arc<dyn Store>,
+    jobs: Receiver<Job>,
+    next: Option<Job>,
+}
+
+/// Hands out the chunks of a cut.
+type Chunks<'a> = &'a mut dyn FnMut() -> Result<Option<Collected>, Abandoned>;
+
+impl Checkpointer {
+    /// Whether a cut is tried again is for those to say who asked for it.
+    pub fn spec() -> Spec {
+        let spec = Spec::new("checkpoint", "writes checkpoints to the store", Retry::AT_ONCE);
+        spec.waits_for("a checkpoint to be written").vital()
+    }
+
+    pub fn new(store: Arc<dyn Store>, jobs: Receiver<Job>) -> Checkpointer {
+        Checkpointer { store, jobs, next: None }
+    }
+
+    fn write(&self, content: &Content, chunks: Chunks<'_>) -> Result<(), Error> {
+        check_size(&content.to)?;
+        self.store.commit(Cut {
+            from: content.from,
+            to: &content.to,
+            replace: content.replace,
+            names: &content.names,
+            rows: chunks,
+            // Each comes from a record of the log, whose bounds are lower.
+            ledger: &mut content.ledger.rows().inspect(|row| assert!(row.bytes() <= STORE_VALUE_BYTES_MAX)),
+            merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
+        })
     }
 }
 
-fn write(store: &dyn Store, content: &Content, chunks: &Receiver<Option<Collected>>) -> Result<(), Error> {
-    store.commit(Cut {
-        from: content.from,
-        to: &content.to,
-        replace: content.replace,
-        names: &content.names,
-        rows: &mut || chunks.recv().map_err(|_| Abandoned),
-        // Each comes from a record of the log, whose bounds are lower.
-        ledger: &mut content.ledger.rows().inspect(|row| assert!(row.bytes() <= STORE_VALUE_BYTES_MAX)),
-        merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
-    })
+impl Work for Checkpointer {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let Some(Job { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
+        let result = if context.is_among_others() {
+            // Whoever collects them has to have a turn.
+            let mut gathered = gather(&chunks).await.into_iter();
+            self.write(&content, &mut || gathered.next().unwrap_or(Err(Abandoned)))
+        } else {
+            self.write(&content, &mut || chunks.recv().map_err(|_| Abandoned))
+        };
+        let failure = result.as_ref().err().filter(|error| !matches!(error, Error::Abandoned)).map(Failure::from);
+        let _ = done.send(Written { result, content });
+        failure.map_or(Ok(Next::WhenWoken), Err)
+    }
+
+    async fn wait(&mut self) -> ControlFlow<()> {
+        match self.jobs.recv_async().await {
+            Ok(job) => {
+                self.next = Some(job);
+                ControlFlow::Continue(())
+            }
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Everything that comes, to the end or to the point where it was abandoned.
+async fn gather(chunks: &Receiver<Option<Collected>>) -> Vec<Result<Option<Collected>, Abandoned>> {
+    let mut gathered = Vec::new();
+    loop {
+        let chunk = chunks.recv_async().await.map_err(|_| Abandoned);
+        let is_last = matches!(chunk, Ok(None) | Err(_));
+        gathered.push(chunk);
+        if is_last {
+            return gathered;
+        }
+    }
 }
 
 /// What could not be read again is not written: the log still has it.

@@ -3,7 +3,10 @@
 use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
+use crate::worker::{Context, Failure, Next, Retry, Spec, Wake, Work};
 use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
 pub use tally_core::aggregate::{CorrectionRequest, Reverted};
 use tally_core::aggregate::{RunLimits, State, Unfit};
 use tally_core::fact::Request;
@@ -14,6 +17,10 @@ use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
 use tokio::sync::oneshot;
+
+/// How often late entries are looked for whose run has come.
+const LATE_EVERY: Duration = Duration::from_secs(1);
+const LATE_RETRY: Retry = Retry { first: LATE_EVERY, most: Duration::from_secs(30) };
 
 /// Why a correction was not made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,27 +83,40 @@ impl<L: Log + 'static> Desk<L> {
         self.writer.borrow_mut().correct(&request, found, self.shared.clock.now_ms())
     }
 
-    /// Lets late entries count whose run has come: run after run, each of bounded size.
-    ///
-    /// `false` if it has to be tried again later.
-    pub(super) async fn run_late(&self) -> bool {
-        loop {
-            let request = {
-                let writer = self.writer.borrow();
-                let run_bytes_max = LATE_RUN_BYTES_MAX.min(writer.batch_bytes_max() / 2);
-                let limits = RunLimits { run_bytes_max, ..RunLimits::default() };
-                let deltas = writer.state().contracts.parked.due(self.shared.clock.now_ms(), limits);
-                let run = writer.state().corrections.generation + 1;
-                CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas)
-            };
-            if request.deltas.is_empty() {
-                return true;
-            }
-            if let Err(error) = self.correct(request).await {
-                tracing::warn!(%error, "late entries cannot be applied yet; it will be tried again");
-                return false;
-            }
+    /// The next run of late entries: of bounded size, and of nothing if none is due.
+    fn draft_late(&self) -> CorrectionRequest {
+        let writer = self.writer.borrow();
+        let run_bytes_max = LATE_RUN_BYTES_MAX.min(writer.batch_bytes_max() / 2);
+        let limits = RunLimits { run_bytes_max, ..RunLimits::default() };
+        let deltas = writer.state().contracts.parked.due(self.shared.clock.now_ms(), limits);
+        let run = writer.state().corrections.generation + 1;
+        CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas)
+    }
+}
+
+/// Lets late entries count whose run has come: run after run, as long as there are any.
+pub(super) struct LateRuns<L: Log> {
+    pub desk: Rc<Desk<L>>,
+}
+
+impl<L: Log> LateRuns<L> {
+    pub fn spec(wake: &Wake) -> Spec {
+        Spec::new("late", "lets late entries count when their run has come", LATE_RETRY)
+            .waits_for("the next round, or more late entries than are kept")
+            .woken_by(wake)
+            .vital()
+    }
+}
+
+impl<L: Log + 'static> Work for LateRuns<L> {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let request = self.desk.draft_late();
+        if request.deltas.is_empty() {
+            return Ok(Next::After(LATE_EVERY));
         }
+        context.progress(format!("a run of {} counters", request.deltas.len()));
+        self.desk.correct(request).await?;
+        Ok(Next::Again)
     }
 }
 

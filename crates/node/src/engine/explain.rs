@@ -117,8 +117,8 @@ impl Engine {
     pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<Facts, Refusal> {
         for _ in 0..TRIES_MAX {
             let (shared, keys_of) = (self.shared.clone(), of.clone());
-            let read = tokio::task::spawn_blocking(move || AtCheckpoint::read(&shared, cell, keys_of.as_ref()));
-            let Some(stored) = read.await.unwrap_or(Err(Refusal::ShuttingDown))? else { continue };
+            let read = self.shared.blocking(move || AtCheckpoint::read(&shared, cell, keys_of.as_ref()));
+            let Some(stored) = read.await?? else { continue };
             let (shared, of) = (self.shared.clone(), of.clone());
             let look = move |state: &mut State| Facts::look(&shared, state, stored, cell, of.as_ref());
             if let Some(facts) = self.visit(look).await? {
@@ -351,7 +351,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let engine = thread.engine();
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            tokio::task::spawn_local(thread.run(async |_| ()));
+            crate::worker::Spawner::task(thread.run(async |_| ()));
             test(engine).await;
         });
     }

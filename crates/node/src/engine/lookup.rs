@@ -2,7 +2,9 @@
 
 use super::Refusal;
 use super::shared::Shared;
+use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use flume::Receiver;
+use std::ops::ControlFlow;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, Stored};
@@ -103,10 +105,44 @@ fn stored(store: &dyn Store, need: Need) -> Result<Stored, Error> {
 }
 
 /// Answers lookups until nobody can ask any more.
-pub(super) fn run(shared: &Weak<Shared>, lookups: &Receiver<Lookup>) {
-    for lookup in lookups {
-        let Some(shared) = shared.upgrade() else { return };
+pub(super) struct Reader {
+    shared: Weak<Shared>,
+    lookups: Receiver<Lookup>,
+    next: Option<Lookup>,
+}
+
+impl Reader {
+    /// Whoever asked is told of an error, and the next one has nothing to do with it.
+    pub fn spec(number: usize) -> Spec {
+        let does = "reads from the store what memory does not know";
+        Spec::new(format!("lookup-{number}"), does, Retry::AT_ONCE).waits_for("somebody who asks")
+    }
+
+    pub fn new(shared: Weak<Shared>, lookups: Receiver<Lookup>) -> Reader {
+        Reader { shared, lookups, next: None }
+    }
+}
+
+impl Work for Reader {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let (Some(lookup), Some(shared)) = (self.next.take(), self.shared.upgrade()) else {
+            return Ok(Next::WhenWoken);
+        };
+        context.queue(self.lookups.len());
+        let found = Found::read(&shared, lookup.needs);
+        let error = found.as_ref().err().cloned();
         // Whoever asked may be gone; then nobody minds.
-        let _ = lookup.reply.send(Found::read(&shared, lookup.needs));
+        let _ = lookup.reply.send(found);
+        error.map_or(Ok(Next::WhenWoken), |error| Err(error.into()))
+    }
+
+    async fn wait(&mut self) -> ControlFlow<()> {
+        match self.lookups.recv_async().await {
+            Ok(lookup) => {
+                self.next = Some(lookup);
+                ControlFlow::Continue(())
+            }
+            Err(_) => ControlFlow::Break(()),
+        }
     }
 }

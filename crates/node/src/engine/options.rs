@@ -1,6 +1,7 @@
 //! How an engine should behave.
 
 use crate::clock::Clock;
+use crate::worker::Spawner;
 use std::time::Duration;
 use tally_core::counter::Durability as Level;
 
@@ -52,6 +53,8 @@ pub struct EngineOptions {
     pub checkpoint_ledger_rows: usize,
     /// What log time is taken from.
     pub clock: Clock,
+    /// Where what may block runs.
+    pub spawner: Spawner,
     /// Start whatever the clock says: somebody has looked at it.
     pub accept_clock: bool,
     /// How long writes wait for room before they are turned away.
@@ -73,6 +76,7 @@ impl Default for EngineOptions {
             checkpoint_names_bytes: 16 << 20,
             checkpoint_ledger_rows: 1_000_000,
             clock: Clock::system(),
+            spawner: Spawner::default(),
             accept_clock: false,
             busy_after: Duration::from_secs(5),
             checkpoint_retry: Duration::from_secs(5),

@@ -1,17 +1,17 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
+use super::EngineOptions;
+use super::checkpoint::Checkpointer;
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
 use super::writer::Writer;
-use super::{EngineOptions, checkpoint};
 use crate::clock::ClockError;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
@@ -277,20 +277,17 @@ fn start<L: Log + 'static>(
         applied: log.end(),
         durability: options.durability.level(),
         clock: options.clock.clone(),
+        spawner: options.spawner,
     }));
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);
-    for _ in 0..LOOKUP_THREADS {
-        let (shared, lookups) = (Arc::downgrade(&shared), lookups.clone());
-        spawn("tally-lookup", move || lookup::run(&shared, &lookups))?;
+    for number in 0..LOOKUP_THREADS {
+        let reader = lookup::Reader::new(Arc::downgrade(&shared), lookups.clone());
+        shared.workers.apart(lookup::Reader::spec(number), reader)?;
     }
-    let checkpointer = spawn("tally-checkpoint", move || checkpoint::run(&store, &jobs_received))?;
+    shared.workers.apart(Checkpointer::spec(), Checkpointer::new(store, jobs_received))?;
     let writer = Writer::new(log, state, stored, shared.clone(), options.clone());
-    Ok(EngineThread { writer, shared, waiting, messages, jobs, checkpointer: Some(checkpointer), options })
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.into()).spawn(run)
+    Ok(EngineThread { writer, shared, waiting, messages, jobs, options })
 }
 
 /// Puts declarations in force unless they are already. Answers what they change.

@@ -3,14 +3,15 @@
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::{Found, Lookup};
 use super::queue::Queues;
-use super::trouble::{Trouble, Troubles};
+use super::trouble::Troubles;
 use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::worker::{Spawner, Workers};
 use arc_swap::ArcSwap;
 use flume::Sender;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
@@ -56,7 +57,8 @@ pub(super) struct Shared {
     pub declarations: ArcSwap<Declarations>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
-    pub troubles: Troubles,
+    pub troubles: Arc<Troubles>,
+    pub workers: Workers,
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
     pub queues: Queues,
@@ -78,7 +80,6 @@ pub(super) struct Shared {
     pub durability: Durability,
     /// Odd while a correction is being applied; it changes with every correction.
     pub revision: AtomicU64,
-    failed: OnceLock<Arc<str>>,
     stopping: AtomicBool,
 }
 
@@ -95,13 +96,17 @@ pub(super) struct Parts {
     pub applied: Position,
     pub durability: Durability,
     pub clock: Clock,
+    pub spawner: Spawner,
 }
 
 impl Shared {
     pub fn new(parts: Parts) -> Shared {
         let metrics = Arc::new(Metrics::with_lag(parts.queues.lag().clone()));
+        let troubles = Arc::new(Troubles::new(metrics.clone()));
+        let board = metrics.workers.clone();
         Shared {
-            troubles: Troubles::new(metrics.clone()),
+            workers: Workers::new(parts.spawner, parts.clock.clone(), board, troubles.clone()),
+            troubles,
             cells: parts.cells,
             hasher: parts.hasher,
             declarations: ArcSwap::new(parts.declarations),
@@ -120,28 +125,19 @@ impl Shared {
             epoch_began: parts.applied.offset,
             durability: parts.durability,
             revision: AtomicU64::new(0),
-            failed: OnceLock::new(),
             stopping: AtomicBool::new(false),
         }
     }
 
-    /// Whether the log takes writes.
+    /// Whether writes can be taken, and what memory has be written down.
     pub fn log_health(&self) -> Result<(), Refusal> {
-        self.failed.get().map_or(Ok(()), |reason| Err(Refusal::LogFailed(reason.clone())))
+        self.troubles.failed().map_or(Ok(()), |refusal| Err(refusal.clone()))
     }
 
     /// Whether anybody's writes are taken.
     pub fn health(&self) -> Result<(), Refusal> {
         self.log_health()?;
         if self.stopping.load(Ordering::Acquire) { Err(Refusal::ShuttingDown) } else { Ok(()) }
-    }
-
-    /// After this no write is taken any more. The first reason stays.
-    pub fn fail(&self, reason: &str) -> Refusal {
-        let reason = self.failed.get_or_init(|| reason.into()).clone();
-        let refusal = Refusal::LogFailed(reason);
-        self.troubles.raise(Trouble::LogFailed, &refusal.to_string());
-        refusal
     }
 
     pub fn begin_stop(&self) {
@@ -166,6 +162,11 @@ impl Shared {
             Answer::Value(ms) => Answer::Value(self.clock.left_ms(now_ms.saturating_add_signed(ms)) as i64),
             other => other,
         }
+    }
+
+    /// Does something that may wait for a disk, where nobody waits for it but the caller.
+    pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+        self.workers.spawner().blocking(call).await.ok_or(Refusal::ShuttingDown)
     }
 
     /// Asks the store, on threads that may wait for a disk.

@@ -3,6 +3,7 @@
 use super::shared::Shared;
 use super::thread::Desk;
 use super::{Engine, Refusal, Wanted};
+use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,44 +17,76 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Counters deleted at a time.
 const PAGE_NAMES: usize = 1000;
 
-impl<L: Log + 'static> Desk<L> {
-    pub(super) async fn sweep_loop(self: Rc<Self>, engine: Engine) {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            let flushed = self.writer.borrow().state().databases.flushed();
-            if let Some(space) = flushed
-                && let Err(error) = self.sweep(&engine, space).await
-            {
-                tracing::debug!(%error, "counters of a flushed database stay for now");
-            }
-        }
+const RETRY: Retry = Retry { first: SWEEP_EVERY, most: Duration::from_secs(60) };
+
+pub(super) struct Sweeper<L: Log> {
+    desk: Rc<Desk<L>>,
+    engine: Engine,
+    /// What is being swept, and the last counter that was deleted there.
+    under_way: Option<(Space, Option<Vec<u8>>)>,
+    deleted: usize,
+}
+
+impl<L: Log> Sweeper<L> {
+    pub fn spec() -> Spec {
+        Spec::new("sweep", "deletes the counters of databases that were flushed", RETRY).vital()
     }
 
-    /// Deletes what is left in a space.
-    async fn sweep(&self, engine: &Engine, space: Space) -> Result<(), Refusal> {
-        engine.checkpoint(Wanted::NewNames).await?;
-        let mut after = None;
-        loop {
-            let ids = names(self.shared.clone(), space, after).await?;
-            let Some(last) = ids.last() else { break };
-            after = Some(last.clone());
-            let mut submission = Submission::default();
-            for id in &ids {
-                submission.delete(self.shared.hasher.key(id), id);
-            }
-            let (reply, answer) = oneshot::channel();
-            self.shared.health()?;
-            self.stage(&submission, reply).await;
-            answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
-        }
-        // Whatever was written there since has an entry of its own again.
-        self.writer.borrow_mut().state_mut().databases.swept(space);
-        Ok(())
+    pub fn new(desk: Rc<Desk<L>>, engine: Engine) -> Sweeper<L> {
+        Sweeper { desk, engine, under_way: None, deleted: 0 }
     }
 }
 
-async fn names(shared: Arc<Shared>, space: Space, after: Option<Vec<u8>>) -> Result<Vec<Vec<u8>>, Refusal> {
-    let read = move || shared.store.names(&space.ids_from(b""), after.as_deref(), PAGE_NAMES);
-    let names = tokio::task::spawn_blocking(read).await;
-    names.map_err(|_| Refusal::ShuttingDown)?.map_err(|error| Refusal::store(&error))
+impl<L: Log + 'static> Work for Sweeper<L> {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let Some((space, after)) = self.under_way.take() else {
+            return self.begin().await;
+        };
+        let ids = names(&self.desk.shared, space, after.clone()).await;
+        let deleted = match ids {
+            Ok(ids) => self.delete(&ids).await.map(|()| ids),
+            Err(error) => Err(error),
+        };
+        // What could not be done is done again from where it stood.
+        let ids = deleted.inspect_err(|_| self.under_way = Some((space, after)))?;
+        match ids.last() {
+            Some(last) => self.under_way = Some((space, Some(last.clone()))),
+            // Whatever was written there since has an entry of its own again.
+            None => self.desk.writer.borrow_mut().state_mut().databases.swept(space),
+        }
+        self.deleted += ids.len();
+        context.progress(format!("{} counters deleted", self.deleted));
+        Ok(Next::Again)
+    }
+}
+
+impl<L: Log + 'static> Sweeper<L> {
+    /// Looks whether there is anything to sweep.
+    async fn begin(&mut self) -> Result<Next, Failure> {
+        let flushed = self.desk.writer.borrow().state().databases.flushed();
+        let Some(space) = flushed else { return Ok(Next::After(SWEEP_EVERY)) };
+        self.engine.checkpoint(Wanted::NewNames).await?;
+        (self.under_way, self.deleted) = (Some((space, None)), 0);
+        Ok(Next::Again)
+    }
+
+    async fn delete(&self, ids: &[Vec<u8>]) -> Result<(), Refusal> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut submission = Submission::default();
+        for id in ids {
+            submission.delete(self.desk.shared.hasher.key(id), id);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.desk.shared.health()?;
+        self.desk.stage(&submission, reply).await;
+        answer.await.unwrap_or(Err(Refusal::ShuttingDown)).map(|_| ())
+    }
+}
+
+async fn names(shared: &Arc<Shared>, space: Space, after: Option<Vec<u8>>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let store = shared.store.clone();
+    let read = move || store.names(&space.ids_from(b""), after.as_deref(), PAGE_NAMES);
+    shared.blocking(read).await?.map_err(|error| Refusal::store(&error))
 }

@@ -1,118 +1,197 @@
 //! What the engine does for its own health, on a thread that may take its time: it tells the filters which rows the store
 //! has, and forgets idempotency keys whose time is over.
+//!
+//! Each is a *pass* over some rows of the store, a unit of work per chunk of them. A pass that fails goes on where it stood.
 
 use super::{Engine, Refusal};
+use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Answered, LedgerKey, LedgerKind, Row};
-use tokio::sync::watch;
 
-/// Rows handed to the writer at a time.
+/// Rows read, and handed to the writer, at a time.
 const CHUNK_ROWS: usize = 16 * 1024;
 /// How often expired idempotency keys are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
-
-type Tell<T> = fn(&mut State, Vec<T>);
+const RETRY: Retry = Retry { first: Duration::from_secs(1), most: FORGET_EVERY };
 
 /// A filter, and how it learns which rows the store has.
 struct Filter {
     kind: LedgerKind,
     is_learning: fn(&State) -> bool,
-    tell: Tell<CellKey>,
+    tell: fn(&mut State, Vec<CellKey>),
     done: fn(&mut State),
 }
 
-const CLAIMS: Filter = Filter {
+static CLAIMS: Filter = Filter {
     kind: LedgerKind::Claim,
     is_learning: |state| state.ledger.claims.filter_is_learning(),
     tell: |state, keys| state.ledger.claims.filter_add(&keys),
     done: |state| state.ledger.claims.filter_done(),
 };
-const ENTITIES: Filter = Filter {
+static ENTITIES: Filter = Filter {
     kind: LedgerKind::Entity,
     is_learning: |state| state.ledger.entities.filter_is_learning(),
     tell: |state, keys| state.ledger.entities.filter_add(&keys),
     done: |state| state.ledger.entities.filter_done(),
 };
-const ANSWERS: Filter = Filter {
+static ANSWERS: Filter = Filter {
     kind: LedgerKind::Answer,
     is_learning: |state| state.ledger.answers.filter_is_learning(),
     tell: |state, keys| state.ledger.answers.filter_add(&keys),
     done: |state| state.ledger.answers.filter_done(),
 };
 
-impl Engine {
-    /// Runs until the node stops, and looks whether it does when its thread is unparked.
-    pub fn tend(&self, stopping: &watch::Receiver<bool>) {
-        for filter in [CLAIMS, ENTITIES, ANSWERS] {
-            self.teach(&filter, stopping);
-        }
-        while !*stopping.borrow() {
-            if let Err(error) = self.forget_answers(stopping) {
-                tracing::debug!(%error, "expired idempotency keys stay for now");
-            }
-            self.teach(&ANSWERS, stopping);
-            std::thread::park_timeout(FORGET_EVERY);
-        }
-    }
-
+/// What a pass over rows of the store is for.
+#[derive(Clone, Copy)]
+enum Pass {
     /// Fills a filter that does not know yet what the store has. Without it everything is looked up, which is slower and no
     /// less right.
-    fn teach(&self, filter: &Filter, stopping: &watch::Receiver<bool>) {
-        let (is_learning, done) = (filter.is_learning, filter.done);
-        if let Ok(true) = pollster::block_on(self.visit(move |state| is_learning(state))) {
-            let told = self.pass_on(filter.kind, stopping, |key, _| Some(key), filter.tell);
-            let _ = told.and_then(|()| self.tell_writer(done));
-        }
-    }
+    Teach(&'static Filter),
+    /// Forgets idempotency keys whose time is over.
+    Forget,
+}
 
-    /// Rows that a cut has replaced since they were read are left alone; the next time finds what is left. Which of them are
-    /// over is for the state to say, by the time of the log: nobody may get another answer because they are gone.
-    fn forget_answers(&self, stopping: &watch::Receiver<bool>) -> Result<(), Refusal> {
-        let cuts = self.shared.cuts.load(Ordering::Acquire);
-        let over = |key, row: &[u8]| {
-            let answered = Answered::decode(row).ok()?;
-            let is_current = self.shared.cuts.load(Ordering::Acquire) == cuts;
-            is_current.then_some((key, answered))
+/// At a start every filter is taught; then keys are forgotten, which may leave a filter to be taught anew.
+const AT_START: [Pass; 5] =
+    [Pass::Teach(&CLAIMS), Pass::Teach(&ENTITIES), Pass::Teach(&ANSWERS), Pass::Forget, Pass::Teach(&ANSWERS)];
+/// How much of it is done again and again.
+const AGAIN: usize = 3;
+
+struct Tender {
+    engine: Engine,
+    /// The pass under way, of those in [`AT_START`].
+    pass: usize,
+    /// Where it goes on; `None` before its first row.
+    from: Option<Vec<u8>>,
+    /// Rows that it has seen.
+    seen: u64,
+}
+
+/// Some rows of the store, by the number of cuts from which on they were read.
+struct Chunk {
+    cuts: u64,
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Engine {
+    /// Starts the worker for all this.
+    pub fn start_tending(&self) -> io::Result<()> {
+        let does = "tells the filters which rows the store has, and forgets idempotency keys whose time is over";
+        let tender = Tender { engine: self.clone(), pass: 0, from: None, seen: 0 };
+        self.workers().apart(Spec::new("tend", does, RETRY), tender)
+    }
+}
+
+impl Work for Tender {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let Some(pass) = AT_START.get(self.pass) else {
+            self.pass = AGAIN;
+            return Ok(Next::After(FORGET_EVERY));
         };
-        self.pass_on(LedgerKind::Answer, stopping, over, State::forget_answers)?;
-        self.tell_writer(State::renew_answers)
+        if !self.is_over(*pass).await? {
+            context.progress(format!("{} ({} rows)", pass.doing(), self.seen));
+            return Ok(Next::Again);
+        }
+        (self.pass, self.from, self.seen) = (self.pass + 1, None, 0);
+        Ok(Next::Again)
+    }
+}
+
+impl Tender {
+    /// Goes on with a pass by one chunk.
+    async fn is_over(&mut self, pass: Pass) -> Result<bool, Refusal> {
+        if let (Pass::Teach(filter), None) = (pass, &self.from)
+            && !self.engine.visit(move |state| (filter.is_learning)(state)).await?
+        {
+            return Ok(true);
+        }
+        let chunk = self.read(pass.kind())?;
+        let is_last = chunk.rows.len() < CHUNK_ROWS;
+        let (last, read) = (chunk.rows.last().map(|(key, _)| key.clone()), chunk.rows.len());
+        self.hand_over(pass, chunk).await?;
+        self.seen += read as u64;
+        // The first key behind the last one.
+        self.from = last.map(|mut key| {
+            key.push(0);
+            key
+        });
+        if is_last {
+            self.engine.visit(pass.end()).await?;
+        }
+        Ok(is_last)
     }
 
-    /// Hands some rows to the writer, chunk by chunk.
-    fn pass_on<T: Send + 'static>(
-        &self,
-        kind: LedgerKind,
-        stopping: &watch::Receiver<bool>,
-        pick: impl Fn(CellKey, &[u8]) -> Option<T>,
-        tell: Tell<T>,
-    ) -> Result<(), Refusal> {
-        let range = LedgerKey::range(kind);
-        let mut chunk = Vec::new();
-        let mut told = Ok(());
-        let visited = self.shared.store.ledger_rows(&range.start, &range.end, &mut |key, row| {
-            if let Ok(LedgerKey::Claim(key) | LedgerKey::Entity(key) | LedgerKey::Answer(key)) = LedgerKey::decode(key)
-            {
-                chunk.extend(pick(key, row));
-            }
-            if chunk.len() >= CHUNK_ROWS {
-                let rows = std::mem::take(&mut chunk);
-                told = self.tell_writer(move |state| tell(state, rows));
-            }
-            if told.is_err() || *stopping.borrow() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    fn read(&self, kind: LedgerKind) -> Result<Chunk, Refusal> {
+        let shared = &self.engine.shared;
+        let (range, cuts) = (LedgerKey::range(kind), shared.cuts.load(Ordering::Acquire));
+        let from = self.from.as_ref().unwrap_or(&range.start);
+        let mut rows = Vec::new();
+        let visited = shared.store.ledger_rows(from, &range.end, &mut |key, row| {
+            rows.push((key.to_vec(), row.to_vec()));
+            if rows.len() < CHUNK_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         visited.map_err(|error| Refusal::store(&error))?;
-        told?;
-        if *stopping.borrow() {
-            return Err(Refusal::ShuttingDown);
-        }
-        self.tell_writer(move |state| tell(state, chunk))
+        Ok(Chunk { cuts, rows })
     }
 
-    fn tell_writer(&self, visit: impl FnOnce(&mut State) + Send + 'static) -> Result<(), Refusal> {
-        pollster::block_on(self.visit(visit))
+    async fn hand_over(&self, pass: Pass, chunk: Chunk) -> Result<(), Refusal> {
+        match pass {
+            Pass::Teach(filter) => {
+                let keys = chunk.rows.iter().filter_map(|(key, _)| hashed(key)).collect();
+                self.engine.visit(move |state| (filter.tell)(state, keys)).await
+            }
+            Pass::Forget => {
+                let answered = |(key, row): &(Vec<u8>, Vec<u8>)| Some((hashed(key)?, Answered::decode(row).ok()?));
+                let answers = chunk.rows.iter().filter_map(answered).collect();
+                let shared = self.engine.shared.clone();
+                // Which of them are over is for the state to say, by the time of the log: nobody may get another answer because they are
+                // gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
+                let tell = move |state: &mut State| {
+                    if shared.cuts.load(Ordering::Acquire) == chunk.cuts {
+                        state.forget_answers(answers);
+                    }
+                };
+                self.engine.visit(tell).await
+            }
+        }
+    }
+}
+
+impl Pass {
+    fn kind(self) -> LedgerKind {
+        match self {
+            Pass::Teach(filter) => filter.kind,
+            Pass::Forget => LedgerKind::Answer,
+        }
+    }
+
+    fn doing(self) -> &'static str {
+        match (self, self.kind()) {
+            (Pass::Forget, _) => "forgetting idempotency keys whose time is over",
+            (Pass::Teach(_), LedgerKind::Claim) => "telling the filter of event ids what the store has",
+            (Pass::Teach(_), LedgerKind::Entity) => "telling the filter of entities what the store has",
+            (Pass::Teach(_), _) => "telling the filter of idempotency keys what the store has",
+        }
+    }
+
+    /// What the writer is told when it is over.
+    fn end(self) -> fn(&mut State) {
+        match self {
+            Pass::Teach(filter) => filter.done,
+            Pass::Forget => State::renew_answers,
+        }
+    }
+}
+
+/// The hash in a key of the ledger, where the key is one.
+fn hashed(key: &[u8]) -> Option<CellKey> {
+    match LedgerKey::decode(key) {
+        Ok(LedgerKey::Claim(key) | LedgerKey::Entity(key) | LedgerKey::Answer(key)) => Some(key),
+        _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The engine against a naive model: random submissions, checkpoints, evictions, restarts and crashes; and a disk that
 //! fails at every single call.
 
+mod alone;
 mod cold;
 mod corrections;
 mod full;
@@ -308,7 +309,7 @@ fn beside<D: Disk, T>(thread: EngineThread<LocalLog<D>>, test: impl AsyncFnOnce(
     let engine = thread.engine();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        tokio::task::spawn_local(thread.run(async |_| ()));
+        crate::worker::Spawner::task(thread.run(async |_| ()));
         test(engine).await
     })
 }

@@ -1,22 +1,24 @@
-//! The writer's thread: tasks that stage, commit and cut, and connections beside them, all taking turns.
+//! The writer's thread: tasks that stage and commit, workers that cut, tick, let late entries count and sweep, and connections
+//! beside them, all taking turns.
 //!
 //! Tasks on this thread never run at the same time, so the writer is a plain `RefCell`, borrowed between two awaits and
 //! never across one. Blocking in the log's sync is what gathers the next commit.
 
 use super::checkpoint::Job;
+use super::correction::LateRuns;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
+use super::sweep::Sweeper;
 use super::watch::{Terms, Verdict, Watch, Watched};
 use super::writer::Writer;
 use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
-use crate::clock;
+use crate::worker::{Context, Failure, Next, Retry, Spawner, Spec, Wake, Work};
 use flume::Sender;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tally_core::aggregate::{RunLimits, State};
 use tally_core::cell::SEGMENTS;
@@ -34,8 +36,8 @@ const TICK: Duration = Duration::from_millis(50);
 const SWEEP_PER_TICK: usize = 4;
 /// Segments thinned out at once while writes wait for room.
 const THIN_OUT_PER_TURN: usize = 4;
-/// How often the writer looks for late entries whose run has come.
-const LATE_EVERY: Duration = Duration::from_secs(1);
+/// Segments of a cut that are collected between two words about its progress.
+const SEGMENTS_PER_WORD: usize = 16;
 
 /// Everything the writer's thread is started with.
 pub struct EngineThread<L: Log = LocalLog> {
@@ -44,7 +46,6 @@ pub struct EngineThread<L: Log = LocalLog> {
     pub(super) waiting: Waiting,
     pub(super) messages: mpsc::Receiver<Message>,
     pub(super) jobs: Sender<Job>,
-    pub(super) checkpointer: Option<JoinHandle<()>>,
     pub(super) options: EngineOptions,
 }
 
@@ -69,9 +70,9 @@ pub(super) struct Desk<L: Log> {
     pub shared: Arc<Shared>,
     waiting: Waiting,
     commit_due: Notify,
-    cut_due: Notify,
+    cut_due: Wake,
     /// So many late entries wait that their run comes early.
-    late_due: Notify,
+    late_due: Wake,
     cut_ended: Notify,
     /// Who waits for the next cut to begin and end.
     cut_waiters: RefCell<Vec<Done>>,
@@ -83,11 +84,6 @@ impl<L: Log + 'static> EngineThread<L> {
         Engine { shared: self.shared.clone() }
     }
 
-    /// The thread that writes checkpoints. It ends when the writer is dropped, and then lets go of the store.
-    pub fn take_checkpointer(&mut self) -> Option<JoinHandle<()>> {
-        self.checkpointer.take()
-    }
-
     /// Runs the writer on this thread, inside a `LocalSet`, until it is told to stop. `connections` is given the local
     /// handle and runs beside it.
     pub async fn run<F: Future<Output = ()>>(self, connections: impl FnOnce(LocalEngine<L>) -> F) {
@@ -97,18 +93,15 @@ impl<L: Log + 'static> EngineThread<L> {
             shared: self.shared,
             waiting: self.waiting,
             commit_due: Notify::new(),
-            cut_due: Notify::new(),
-            late_due: Notify::new(),
+            cut_due: Wake::default(),
+            late_due: Wake::default(),
             cut_ended: Notify::new(),
             cut_waiters: RefCell::default(),
             options: self.options,
         });
         let local = LocalEngine { engine, desk: desk.clone() };
-        tokio::task::spawn_local(desk.clone().commit_loop());
-        tokio::task::spawn_local(desk.clone().cut_loop(self.jobs));
-        tokio::task::spawn_local(desk.clone().tick_loop());
-        tokio::task::spawn_local(desk.clone().late_loop());
-        tokio::task::spawn_local(desk.clone().sweep_loop(local.engine().clone()));
+        Spawner::task(desk.clone().commit_loop());
+        desk.start_workers(&local.engine, self.jobs);
         let connections = connections(local.clone());
         tokio::select! {
             biased;
@@ -121,6 +114,19 @@ impl<L: Log + 'static> EngineThread<L> {
 }
 
 impl<L: Log + 'static> Desk<L> {
+    fn start_workers(self: &Rc<Self>, engine: &Engine, jobs: Sender<Job>) {
+        let workers = &self.shared.workers;
+        workers.beside(Ticker::<L>::spec(), Ticker { desk: self.clone(), synced: self.shared.clock.passed() });
+        let cuts = Spec::new("cut", "takes checkpoints when they are due", Retry::every(self.options.checkpoint_retry))
+            .waits_for("a checkpoint to be due")
+            .woken_by(&self.cut_due)
+            .vital();
+        workers.beside(cuts, Cutter { desk: self.clone(), jobs });
+        workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
+        workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));
+    }
+
+    /// The one loop that is nobody's background: whoever writes waits for it.
     async fn commit_loop(self: Rc<Self>) {
         loop {
             if self.waiting.is_empty() {
@@ -152,10 +158,10 @@ impl<L: Log + 'static> Desk<L> {
         }
         self.shared.metrics.lag.committed();
         if writer.is_cut_due() {
-            self.cut_due.notify_one();
+            self.cut_due.wake();
         }
         if writer.state().contracts.parked.is_crowded(RunLimits::default()) {
-            self.late_due.notify_one();
+            self.late_due.wake();
         }
     }
 
@@ -173,31 +179,24 @@ impl<L: Log + 'static> Desk<L> {
             return;
         }
         let desk = self.clone();
-        tokio::task::spawn_local(async move { desk.stage(&submission, reply).await });
-    }
-
-    async fn late_loop(self: Rc<Self>) {
-        loop {
-            let _ = tokio::time::timeout(LATE_EVERY, self.late_due.notified()).await;
-            if !self.run_late().await {
-                tokio::time::sleep(LATE_EVERY).await;
-            }
-        }
+        Spawner::task(async move { desk.stage(&submission, reply).await });
     }
 
     /// Memory is bounded: when changed cells fill it, writes wait for the cut that lets them leave. Before they are staged:
     /// from then on no cell may leave.
     pub(super) async fn wait_for_room(&self) -> Result<(), Refusal> {
-        let started = clock::Stopwatch::start();
+        let mut started = None;
         while self.writer.borrow().is_crowded() {
             let cut_ended = self.cut_ended.notified();
             self.make_room().await;
             if !self.writer.borrow().is_crowded() {
                 break;
             }
-            let left = self.options.busy_after.checked_sub(started.elapsed()).ok_or_else(|| self.crowded())?;
-            self.cut_due.notify_one();
-            let _ = tokio::time::timeout(left, cut_ended).await;
+            let now = self.shared.clock.passed();
+            let waited = now - *started.get_or_insert(now);
+            let left = self.options.busy_after.checked_sub(waited).ok_or_else(|| self.crowded())?;
+            self.cut_due.wake();
+            let _ = self.shared.clock.timeout(left, cut_ended).await;
         }
         Ok(())
     }
@@ -221,32 +220,6 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    async fn tick_loop(self: Rc<Self>) {
-        let mut last_sync = clock::Stopwatch::start();
-        self.steer();
-        loop {
-            tokio::time::sleep(TICK).await;
-            let mut writer = self.writer.borrow_mut();
-            self.steer();
-            writer.tick(self.shared.clock.now_ms());
-            writer.state_mut().contracts.sweep(SWEEP_PER_TICK);
-            writer.observe();
-            // Also for those who are not there, because they were told that there is no room.
-            writer.make_room(THIN_OUT_PER_TURN);
-            if !writer.is_crowded() {
-                self.shared.troubles.clear(Trouble::Crowded);
-            }
-            if writer.is_cut_due() {
-                self.cut_due.notify_one();
-            }
-            if writer.is_sync_promised() && last_sync.elapsed() + TICK > self.options.durability.interval() {
-                last_sync = clock::Stopwatch::start();
-                // A failure is remembered, and every later write is told.
-                let _ = writer.sync();
-            }
-        }
-    }
-
     /// Keeps log time near the wall clock, and tells when they are far apart.
     fn steer(&self) {
         let standing = self.shared.clock.steer();
@@ -257,30 +230,15 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    async fn cut_loop(self: Rc<Self>, jobs: Sender<Job>) {
-        loop {
-            self.cut_due.notified().await;
-            let waiters = self.cut_waiters.take();
-            if waiters.is_empty() && !self.writer.borrow().is_cut_due() {
-                continue;
-            }
-            let result = self.cut(&jobs).await;
-            self.cut_ended.notify_waiters();
-            for waiter in waiters {
-                let _ = waiter.send(result.clone());
-            }
-            if result.is_err() {
-                tokio::time::sleep(self.options.checkpoint_retry).await;
-            }
-        }
-    }
-
     /// One cut, from its beginning until the store has it.
-    async fn cut(&self, jobs: &Sender<Job>) -> Result<(), Refusal> {
+    async fn cut(&self, jobs: &Sender<Job>, context: &Context) -> Result<(), Refusal> {
         let (job, handover) = self.writer.borrow_mut().begin_cut()?;
         jobs.send_async(job).await.map_err(|_| Refusal::ShuttingDown)?;
-        loop {
+        for segment in 1.. {
             let Some(rows) = self.writer.borrow_mut().collect() else { break };
+            if segment % SEGMENTS_PER_WORD == 0 {
+                context.progress(format!("{segment} of {SEGMENTS} segments collected"));
+            }
             if !rows.is_empty() {
                 // If the store gives up it stops listening, and says so below.
                 let _ = handover.chunks.send_async(Some(rows)).await;
@@ -292,15 +250,18 @@ impl<L: Log + 'static> Desk<L> {
             let _ = handover.chunks.send_async(None).await;
         }
         drop(handover.chunks);
+        context.progress("all segments collected; the store writes them".to_owned());
         let written = handover.written.await.map_err(|_| Refusal::ShuttingDown)?;
         self.writer.borrow_mut().finish_cut(written)
     }
 
     /// Answers once the store has what is wanted.
     fn request_cut(&self, wanted: Wanted, done: Done) {
-        if self.writer.borrow().is_cut_useful(wanted) {
+        if let Err(refusal) = self.shared.log_health() {
+            let _ = done.send(Err(refusal));
+        } else if self.writer.borrow().is_cut_useful(wanted) {
             self.cut_waiters.borrow_mut().push(done);
-            self.cut_due.notify_one();
+            self.cut_due.wake();
         } else {
             let _ = done.send(Ok(()));
         }
@@ -329,6 +290,76 @@ impl<L: Log + 'static> Desk<L> {
             Ok(missing)
         };
         lookup::find(missing, async |needs| self.shared.lookup(needs).await).await
+    }
+}
+
+/// Looks at the clock: lets time pass in the log, and everything that depends on it.
+struct Ticker<L: Log> {
+    desk: Rc<Desk<L>>,
+    /// When the log was last synced for those who were promised it.
+    synced: Duration,
+}
+
+impl<L: Log> Ticker<L> {
+    fn spec() -> Spec {
+        let does =
+            "lets time pass when nobody writes, syncs what is to be durable soon, sweeps repeats, measures memory";
+        Spec::new("tick", does, Retry::every(TICK)).vital()
+    }
+}
+
+impl<L: Log + 'static> Work for Ticker<L> {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let desk = &self.desk;
+        desk.steer();
+        let mut writer = desk.writer.borrow_mut();
+        writer.tick(desk.shared.clock.now_ms());
+        writer.state_mut().contracts.sweep(SWEEP_PER_TICK);
+        writer.observe();
+        // Also for those who are not there, because they were told that there is no room.
+        writer.make_room(THIN_OUT_PER_TURN);
+        if !writer.is_crowded() {
+            desk.shared.troubles.clear(Trouble::Crowded);
+        }
+        if writer.is_cut_due() {
+            desk.cut_due.wake();
+        }
+        let now = context.clock().passed();
+        if writer.is_sync_promised() && now - self.synced + TICK > desk.options.durability.interval() {
+            self.synced = now;
+            // A failure is remembered, and every later write is told.
+            writer.sync()?;
+        }
+        Ok(Next::After(TICK))
+    }
+}
+
+/// Takes a cut whenever one is due or wanted.
+struct Cutter<L: Log> {
+    desk: Rc<Desk<L>>,
+    jobs: Sender<Job>,
+}
+
+impl<L: Log + 'static> Work for Cutter<L> {
+    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+        let waiters = self.desk.cut_waiters.take();
+        if waiters.is_empty() && !self.desk.writer.borrow().is_cut_due() {
+            return Ok(Next::WhenWoken);
+        }
+        let result = self.desk.cut(&self.jobs, context).await;
+        self.desk.cut_ended.notify_waiters();
+        for waiter in waiters {
+            let _ = waiter.send(result.clone());
+        }
+        result?;
+        Ok(Next::WhenWoken)
+    }
+}
+
+impl<L: Log> Drop for Cutter<L> {
+    /// Nobody is to wait for a cut that does not come.
+    fn drop(&mut self) {
+        self.desk.cut_waiters.take();
     }
 }
 
@@ -453,16 +484,17 @@ impl<L: Log + 'static> LocalEngine<L> {
                 }
                 Message::Propose { proposal, once, reply } => {
                     let desk = self.desk.clone();
-                    tokio::task::spawn_local(async move {
+                    Spawner::task(async move {
                         drop(reply.send(desk.propose(&proposal, once.as_ref()).await));
                     });
                 }
                 Message::Correct { request, reply } => {
                     let desk = self.desk.clone();
-                    tokio::task::spawn_local(async move { drop(reply.send(desk.correct(request).await)) });
+                    Spawner::task(async move { drop(reply.send(desk.correct(request).await)) });
                 }
                 Message::Stop { done } => {
                     let finished = self.finish().await;
+                    self.desk.shared.workers.stop();
                     // Whoever asked too late is told so: what waits is dropped, and with it the way to answer.
                     messages.close();
                     while messages.recv().await.is_some() {}

@@ -4,9 +4,10 @@
 //! Whoever notices that something is refused, or soon will be, raises a trouble; whoever sees it pass clears it. Both may be
 //! said again and again: only a change is told.
 
+use super::Refusal;
 use crate::metrics::Metrics;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trouble {
@@ -20,11 +21,19 @@ pub enum Trouble {
     Crowded,
     /// There is no memory for more repeats of display counters.
     RepeatsFull,
+    /// A worker broke that writes depend on: no writes until a restart.
+    WorkerFailed,
 }
 
 impl Trouble {
-    pub const ALL: [Trouble; 5] =
-        [Trouble::Clock, Trouble::DiskFull, Trouble::LogFailed, Trouble::Crowded, Trouble::RepeatsFull];
+    pub const ALL: [Trouble; 6] = [
+        Trouble::Clock,
+        Trouble::DiskFull,
+        Trouble::LogFailed,
+        Trouble::Crowded,
+        Trouble::RepeatsFull,
+        Trouble::WorkerFailed,
+    ];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -34,13 +43,14 @@ impl Trouble {
             Trouble::LogFailed => "log_failed",
             Trouble::Crowded => "crowded",
             Trouble::RepeatsFull => "repeats_full",
+            Trouble::WorkerFailed => "worker_failed",
         }
     }
 
     /// Whether all writes are refused while it lasts, so that a balancer should send them elsewhere.
     pub fn refuses_all_writes(self) -> bool {
         match self {
-            Trouble::DiskFull | Trouble::LogFailed | Trouble::Crowded => true,
+            Trouble::DiskFull | Trouble::LogFailed | Trouble::Crowded | Trouble::WorkerFailed => true,
             Trouble::Clock | Trouble::RepeatsFull => false,
         }
     }
@@ -51,6 +61,8 @@ impl Trouble {
 pub struct Troubles {
     lasting: Mutex<BTreeMap<Trouble, Arc<str>>>,
     metrics: Arc<Metrics>,
+    /// Why no write is taken any more.
+    failed: OnceLock<Refusal>,
 }
 
 impl Troubles {
@@ -58,7 +70,7 @@ impl Troubles {
         for trouble in Trouble::ALL {
             metrics.trouble(trouble).set(0);
         }
-        Troubles { lasting: Mutex::default(), metrics }
+        Troubles { lasting: Mutex::default(), metrics, failed: OnceLock::new() }
     }
 
     /// Says that a trouble is there; `what` names what is wrong and what helps.
@@ -68,6 +80,26 @@ impl Troubles {
             tracing::error!(trouble = trouble.name(), "{what}");
             self.metrics.trouble(trouble).set(1);
         }
+    }
+
+    /// Says that the log has failed. After this no write is taken any more; the first reason for that stays.
+    pub fn fail_log(&self, reason: &str) -> Refusal {
+        self.fail(Trouble::LogFailed, Refusal::LogFailed(reason.into()))
+    }
+
+    /// The same for a worker that broke and may have left something half done.
+    pub fn fail_worker(&self, name: &str, error: &str) -> Refusal {
+        self.fail(Trouble::WorkerFailed, Refusal::WorkerFailed(format!("{name}: {error}").into()))
+    }
+
+    fn fail(&self, trouble: Trouble, refusal: Refusal) -> Refusal {
+        self.raise(trouble, &refusal.to_string());
+        self.failed.get_or_init(|| refusal).clone()
+    }
+
+    /// Why no write is taken any more, if none is.
+    pub fn failed(&self) -> Option<&Refusal> {
+        self.failed.get()
     }
 
     /// Says that a trouble has passed.
@@ -101,5 +133,15 @@ mod tests {
         troubles.clear(Trouble::LogFailed);
         assert!(troubles.lasting().is_empty());
         assert!(metrics.encode().contains("tally_trouble{kind=\"disk_full\"} 0"));
+    }
+    #[test]
+    fn a_worker_that_broke_ends_all_writes_for_the_first_reason() {
+        let troubles = Troubles::new(Arc::new(Metrics::new()));
+        assert!(troubles.failed().is_none());
+        troubles.fail_worker("tick", "it panicked: why");
+        let what = "a worker has broken, and Tally takes no more writes until it is restarted: tick: it panicked: why";
+        assert_eq!(troubles.fail_log("later").to_string(), what);
+        assert_eq!(troubles.failed().unwrap().to_string(), what);
+        assert_eq!(troubles.lasting().last(), Some(&(Trouble::WorkerFailed, what.into())));
     }
 }

@@ -9,7 +9,6 @@ use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::watch::{Terms, Verdict, Watch, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
-use crate::clock::{Stopwatch, wall_ms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Batch, Need, State, Stored, Unfit};
@@ -261,9 +260,10 @@ impl<L: Log> Writer<L> {
         if !self.unsynced {
             return Ok(());
         }
-        let stopwatch = Stopwatch::start();
+        let begun = self.shared.clock.passed();
         self.log.sync().map_err(|error| self.refusal(error))?;
-        self.shared.metrics.sync_seconds.observe(stopwatch.elapsed().as_secs_f64());
+        let took = self.shared.clock.passed() - begun;
+        self.shared.metrics.sync_seconds.observe(took.as_secs_f64());
         self.unsynced = false;
         self.sync_promised = false;
         Ok(())
@@ -312,7 +312,7 @@ impl<L: Log> Writer<L> {
                 Refusal::DiskFull(reason.into())
             }
             LogError::TooLarge { .. } => Refusal::TooLarge(error.to_string().into()),
-            error => self.shared.fail(&error.to_string()),
+            error => self.shared.troubles.fail_log(&error.to_string()),
         }
     }
 
@@ -535,7 +535,7 @@ impl<L: Log> Writer<L> {
         self.cut_frees_log = false;
         let names = std::mem::take(&mut self.state.names);
         let replace = std::mem::take(&mut self.state.store_is_void);
-        let begun = Stopwatch::start();
+        let begun = self.shared.clock.passed();
         Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
     }
 
@@ -564,21 +564,21 @@ impl<L: Log> Writer<L> {
                 let position = content.to.position;
                 self.stored = Some(position);
                 self.shared.cuts.fetch_add(1, Ordering::Release);
-                let metrics = &self.shared.metrics;
+                let (metrics, clock) = (&self.shared.metrics, &self.shared.clock);
+                let took = clock.passed() - content.begun;
                 metrics.checkpoints.inc();
-                metrics.checkpoint_seconds.observe(content.begun.elapsed(), 1);
-                metrics.checkpoint_timestamp_seconds.set(wall_ms() as f64 / 1000.0);
+                metrics.checkpoint_seconds.observe(took, 1);
+                metrics.checkpoint_timestamp_seconds.set(clock.wall_ms() as f64 / 1000.0);
                 self.shared.checkpointed.store(position.offset, Ordering::Release);
                 self.shared.checkpoint_failing.store(false, Ordering::Release);
                 self.shared.log_needed_from.store(content.read_from, Ordering::Release);
-                let (counters, seconds) = (content.to.counters, content.begun.elapsed().as_secs_f64());
+                let (counters, seconds) = (content.to.counters, took.as_secs_f64());
                 tracing::info!(%position, counters, seconds, "a checkpoint was taken");
                 Ok(())
             }
             // Whatever was in it has been flushed since.
             Err(tally_storage::store::Error::Abandoned) => Ok(()),
             Err(error) => {
-                tracing::error!(%error, "a checkpoint failed; it will be tried again");
                 self.shared.metrics.checkpoint_failures.inc();
                 self.shared.checkpoint_failing.store(true, Ordering::Release);
                 self.state.table.abort_cut();

@@ -162,6 +162,7 @@ mod tests {
         IpAddr::from([10, 0, 0, n])
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this test ends its tasks itself")]
     fn run(place: Place) -> tokio::task::JoinHandle<()> {
         let ticket = place.ticket();
         let task = tokio::spawn(async move {

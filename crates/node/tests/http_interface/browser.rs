@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use tally_node::worker::Spawner;
 
 const PAGE: &str = include_str!("browser/attack.html");
 
@@ -51,7 +52,7 @@ fn attack(listener: TcpListener, page: String, victim: SocketAddr) {
         let mut to = TcpStream::connect(victim).unwrap();
         to.write_all(head.as_bytes()).unwrap();
         let (mut back_from, mut back_to) = (to.try_clone().unwrap(), stream.try_clone().unwrap());
-        let back = std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
+        let back = Spawner::thread("back", move || std::io::copy(&mut back_from, &mut back_to)).unwrap();
         let _ = std::io::copy(&mut stream, &mut to);
         let _ = to.shutdown(std::net::Shutdown::Write);
         let _ = back.join();
@@ -75,10 +76,10 @@ fn collect(listener: TcpListener, told: SyncSender<Value>) {
 
 /// A thread for each connection, with what came up to the end of the first head.
 fn serve(listener: TcpListener, handle: impl Fn(TcpStream, String) + Clone + Send + 'static) {
-    std::thread::spawn(move || {
+    let accept = move || {
         for stream in listener.incoming().flatten() {
             let handle = handle.clone();
-            std::thread::spawn(move || {
+            let hear = move || {
                 let mut stream = stream;
                 let (mut head, mut piece) = (Vec::new(), [0; 4096]);
                 while !head.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -89,9 +90,11 @@ fn serve(listener: TcpListener, handle: impl Fn(TcpStream, String) + Clone + Sen
                     }
                 }
                 handle(stream, String::from_utf8(head).unwrap());
-            });
+            };
+            Spawner::thread("connection", hear).unwrap();
         }
-    });
+    };
+    Spawner::thread("listener", accept).unwrap();
 }
 
 fn listen() -> (TcpListener, u16) {

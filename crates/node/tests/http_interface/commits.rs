@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tally_core::position::Position;
 use tally_node::engine::Durability;
+use tally_node::worker::Spawner;
 
 /// A client of `GET /v1/commits`.
 struct Subscriber {
@@ -323,7 +324,7 @@ fn a_node_that_stops_ends_its_subscriptions_cleanly() {
     let node = TestNode::start();
     let mut subscriber = Subscriber::open(&node, "", None);
     let mut busy = Subscriber::from_the_beginning(&node);
-    let stopping = std::thread::spawn(move || node.stop());
+    let stopping = Spawner::thread("stop", move || node.stop()).unwrap();
     assert_eq!(subscriber.next(), None);
     while busy.next().is_some() {}
     stopping.join().unwrap();

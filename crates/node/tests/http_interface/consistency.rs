@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tally_core::ledger::{Cause, Delta, Proposal};
 use tally_core::position::Position;
 use tally_node::engine::{CorrectionRequest, Engine};
+use tally_node::worker::Spawner;
 
 const YAML: &str = "
 counters:
@@ -186,14 +187,14 @@ fn whoever_asks_a_node_that_stops_is_told_so_and_does_not_wait_for_ever() {
     let node = start();
     let engine = node.node().engine().clone();
     let (asked, first) = flume::bounded(1);
-    let asking = thread::spawn(move || {
+    let asking = Spawner::thread("asking", move || {
         while pollster::block_on(engine.visit(|_| ())).is_ok() {
             let _ = asked.try_send(());
         }
     });
     first.recv().unwrap();
     node.stop();
-    asking.join().unwrap();
+    asking.unwrap().join().unwrap();
 }
 
 /// Counters on either side, so many that a correction takes its time.

@@ -6,6 +6,7 @@ use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use tally_node::worker::Spawner;
 
 #[tokio::test]
 async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
@@ -15,7 +16,8 @@ async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
         hyper::client::conn::http2::handshake::<_, _, Full<bytes::Bytes>>(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .unwrap();
-    let connection = tokio::spawn(connection);
+    let mut tasks = tokio::task::JoinSet::new();
+    let connection = tasks.spawn(async { drop(connection.await) });
     let request = |n: usize| {
         let mut sender = sender.clone();
         async move {
@@ -36,12 +38,12 @@ async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
     }
     drop(sender);
     connection.abort();
-    tokio::task::spawn_blocking(move || {
+    tasks.join_next().await;
+    tasks.spawn_blocking(move || {
         assert_eq!(node.value("views:v1"), 200);
         assert_eq!(node.value("views:v2"), 100);
-    })
-    .await
-    .unwrap();
+    });
+    tasks.join_next().await.unwrap().unwrap();
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn a_node_that_stops_finishes_the_request_under_way() {
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(first.as_bytes()).unwrap();
     let address = node.address;
-    let stopping = std::thread::spawn(move || node.stop());
+    let stopping = Spawner::thread("stop", move || node.stop()).unwrap();
     // The listener is closed first: from now on the node is stopping.
     while std::net::TcpStream::connect(address).is_ok() {
         std::thread::yield_now();

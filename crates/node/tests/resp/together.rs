@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use tally_core::limits;
 use tally_node::clock::Stopwatch;
+use tally_node::worker::Spawner;
 
 const DECLARATIONS: &str = "
 counters:
@@ -100,12 +101,13 @@ fn http_sees_database_0_only() {
 fn nobody_sees_a_part_of_a_transaction() {
     let tally = start(None, Some(with_http));
     let address = tally.address();
-    let writer = std::thread::spawn(move || {
+    let write = move || {
         let mut wire = Wire::connect(address);
         for _ in 0..300 {
             say(&mut wire, &["MULTI", "INCR left", "INCR x", "INCR y", "INCR right", "EXEC"]);
         }
-    });
+    };
+    let writer = Spawner::thread("writer", write).unwrap();
     let mut wire = Wire::connect(address);
     while !writer.is_finished() {
         let reply = say(&mut wire, &["MGET left right"]).pop().unwrap();

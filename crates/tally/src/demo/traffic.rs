@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tally_node::worker::Spawner;
 
 const EVERY: Duration = Duration::from_millis(100);
 const EVENTS_PER_REQUEST: u64 = 30;
@@ -25,12 +26,10 @@ pub struct Traffic {
 impl Traffic {
     pub fn start(server: SocketAddr, events_max: u64) -> io::Result<Traffic> {
         let (stop, stopped) = sync_channel(1);
-        let thread = thread::Builder::new().name("demo-traffic".to_owned()).spawn(move || {
-            match send_until(&stopped, server, events_max) {
-                Ok(Ended::Enough) => tracing::info!("the sample traffic has ended; the server goes on"),
-                Ok(Ended::Stopped) => {}
-                Err(error) => tracing::warn!("the sample traffic has ended: {error}"),
-            }
+        let thread = Spawner::thread("demo-traffic", move || match send_until(&stopped, server, events_max) {
+            Ok(Ended::Enough) => tracing::info!("the sample traffic has ended; the server goes on"),
+            Ok(Ended::Stopped) => {}
+            Err(error) => tracing::warn!("the sample traffic has ended: {error}"),
         })?;
         Ok(Traffic { stop: Some(stop), thread: Some(thread) })
     }

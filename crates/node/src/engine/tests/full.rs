@@ -23,9 +23,9 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 
 /// A store that takes no cuts for a while.
 #[derive(Default)]
-struct Stubborn {
+pub struct Stubborn {
     store: MemoryStore,
-    refuses: Arc<AtomicBool>,
+    pub refuses: Arc<AtomicBool>,
 }
 
 impl Store for Stubborn {

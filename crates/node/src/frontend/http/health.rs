@@ -55,7 +55,7 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse {
     let balances = api.engine.visit(|state| state.contracts.balances());
     let metrics = Arc::clone(&api.metrics);
-    let measured = tokio::task::spawn_blocking(move || metrics.disk.measure());
+    let measured = api.engine.workers().spawner().blocking(move || metrics.disk.measure());
     let (balances, _) = tokio::join!(timeout(PATIENCE, balances), timeout(PATIENCE, measured));
     if let Ok(Ok(balances)) = balances {
         api.metrics.balances.set(balances);

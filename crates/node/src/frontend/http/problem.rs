@@ -254,6 +254,7 @@ impl From<Refusal> for Problem {
             Refusal::DiskFull(_) => Problem::new(Kind::DiskFull, detail),
             Refusal::TooLarge(_) => Problem::new(Kind::TooLarge, detail),
             Refusal::LogFailed(_) => Problem::new(Kind::LogFailed, detail),
+            Refusal::WorkerFailed(_) => Problem::new(Kind::NotReady, detail),
             Refusal::ShuttingDown => Problem::new(Kind::ShuttingDown, detail).retry_after(1),
             Refusal::StoreFailed(_) => Problem::new(Kind::StoreFailed, detail),
         }

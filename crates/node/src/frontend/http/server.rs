@@ -42,6 +42,7 @@ use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
 use crate::frontend::places::{NoPlace, Place, Places};
 use crate::metrics::Metrics;
+use crate::worker::Spawner;
 
 const BACKLOG: i32 = 1024;
 
@@ -140,7 +141,7 @@ fn start(number: usize, listener: StdListener, shared: Shared) -> io::Result<Joi
         TcpListener::from_std(listener)?
     };
     let name = format!("http-{number}");
-    std::thread::Builder::new().name(name).spawn(move || runtime.block_on(accept(listener, shared)))
+    Spawner::thread(name, move || runtime.block_on(accept(listener, shared)))
 }
 
 async fn accept(listener: TcpListener, shared: Shared) {

@@ -83,7 +83,9 @@ impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Fault {
         let code = match refusal {
             Refusal::Busy { .. } => "BUSY",
-            Refusal::LogFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => "MISCONF",
+            Refusal::LogFailed(_) | Refusal::WorkerFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => {
+                "MISCONF"
+            }
             Refusal::TooLarge(_) => "ERR",
             Refusal::ShuttingDown => "SHUTDOWN",
         };

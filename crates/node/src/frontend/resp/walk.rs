@@ -237,7 +237,8 @@ impl Walk {
             return Ok((Names::matching(&page, self.glob.as_deref()), next));
         }
         let glob = self.glob.clone();
-        let matched = tokio::task::spawn_blocking(move || Names::matching(&page, glob.as_deref())).await;
+        let spawner = server.local.engine().workers().spawner();
+        let matched = spawner.blocking(move || Names::matching(&page, glob.as_deref())).await;
         Ok((matched.expect("matching a pattern does not panic"), next))
     }
 }

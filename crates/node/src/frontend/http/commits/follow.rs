@@ -9,7 +9,6 @@ use bytes::Bytes;
 use tally_core::position::Position;
 use tally_storage::log::{LogError, LogReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
 
 use super::super::problem::{Kind, Problem};
 use super::render;
@@ -31,13 +30,14 @@ impl Follower {
     pub async fn open(engine: &Engine, turn: Arc<Semaphore>, from: Position) -> Result<Follower, Problem> {
         let engine = engine.clone();
         let mine = my(&turn).await;
-        let opened = spawn_blocking(move || {
+        let spawner = engine.workers().spawner();
+        let opened = spawner.blocking(move || {
             let _mine = mine;
             check(&engine, from)?;
             let reader = engine.log().reader(from).map_err(|error| failed(&engine, from.offset, error))?;
             Ok(Follower { engine, turn, reader, reached: from.offset })
         });
-        opened.await.unwrap_or_else(|_| Err(Refusal::ShuttingDown.into()))
+        opened.await.ok_or(Refusal::ShuttingDown)?
     }
 
     pub fn reached(&self) -> u64 {
@@ -47,13 +47,14 @@ impl Follower {
     /// Goes on by some commits and tells them; none at the synced end.
     pub async fn read(mut self) -> Result<(Follower, Bytes), Problem> {
         let mine = my(&self.turn).await;
-        let read = spawn_blocking(move || {
+        let spawner = self.engine.workers().spawner();
+        let read = spawner.blocking(move || {
             let text = self.read_turn();
             self.reader.rest();
             drop(mine);
             Ok((self, text?))
         });
-        read.await.unwrap_or_else(|_| Err(Refusal::ShuttingDown.into()))
+        read.await.ok_or(Refusal::ShuttingDown)?
     }
 
     fn read_turn(&mut self) -> Result<Bytes, Problem> {

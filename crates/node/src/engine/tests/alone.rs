@@ -1,0 +1,113 @@
+//! An engine with all its workers on one thread, in a time that passes only when somebody says so.
+
+use super::ground::Ground;
+use super::*;
+use crate::clock::Hands;
+use crate::worker::{Shown, Spawner, WorkerState};
+
+const START_MS: u64 = 1_800_000_000_000;
+
+/// The hands of the only clock there is.
+struct Time(Arc<Hands>);
+
+impl Time {
+    /// Goes from one moment that somebody waits for to the next, until something holds.
+    async fn until(&self, holds: impl Fn() -> bool) {
+        loop {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            if holds() {
+                return;
+            }
+            self.0.pass(self.0.until_next_ms().expect("somebody waits"));
+        }
+    }
+}
+
+/// Runs `test` beside an engine on `ground`, on a runtime that has no clock and no other threads.
+fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
+    let (clock, hands) = Clock::simulated(START_MS);
+    (ground.options.clock, ground.options.spawner) = (clock, Spawner::Here);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let (thread, _) = ground.open();
+        let engine = thread.engine();
+        engine.start_tending().unwrap();
+        Spawner::task(thread.run(async |_| ()));
+        test(engine, Time(hands)).await;
+    });
+}
+
+fn shown(engine: &Engine, name: &str) -> Shown {
+    let statuses = engine.workers().board().statuses();
+    statuses.iter().find(|status| status.spec.name == name).unwrap().shown()
+}
+
+/// A life with expiries, late entries, checkpoints and cold counters; what it left in the store, and when it ended.
+fn live() -> (Vec<u8>, Position, u64) {
+    let config = "\
+counters:
+  - {counterName: heard, mode: display, dedup: none, lateness: {allowed: 1s, corrected: 1m, every: 1s}, rules: [{on: heard, op: increment}]}
+";
+    let mut ground = Ground { config: Some(config), ..Ground::new(1 << 20) };
+    let ended_ms = std::cell::Cell::new(0);
+    simulated(&mut ground, async |engine, time| {
+        let mut short = numbered(&engine, "short", 10);
+        let id = b"short0".as_slice();
+        short.expire(engine.hasher().key(id), id, START_MS + 60_000, ExpireCondition::Always);
+        engine.submit(short).await.unwrap();
+        let heard = |occurred_ms: u64| {
+            let mut event = Event::new("heard", START_MS);
+            event.occurred_at_ms = Some(occurred_ms as i64);
+            let mut out = Submission::default();
+            let at = out.event(&event);
+            let mut stager = tally_core::counter::Stager::new(engine.declarations(), engine.hasher());
+            stager.stage(&event, at, &mut out, &mut |_, rejection| panic!("{rejection}"));
+            out
+        };
+        engine.submit(heard(START_MS)).await.unwrap();
+        assert_eq!(engine.submit(heard(START_MS - 10_000)).await.unwrap().answers, [Answer::Late]);
+        let heard = engine.hasher().key(b"heard");
+        time.until(|| engine.read(heard) == Hot::Value(2)).await;
+        for part in 0..20 {
+            engine.submit(numbered(&engine, &format!("x{part}-"), 1_000)).await.unwrap();
+        }
+        assert_eq!(contents(&engine).await.len(), 20_011);
+        time.until(|| engine.len() == 20_010).await;
+        ended_ms.set(engine.clock().now_ms());
+        engine.stop().await.unwrap();
+    });
+    let checkpoint = ground.store.checkpoint().unwrap().unwrap();
+    (checkpoint.state, checkpoint.position, ended_ms.get())
+}
+
+#[test]
+fn a_whole_engine_runs_on_one_thread_in_a_time_of_its_own_and_twice_the_same() {
+    let first = live();
+    assert!((START_MS + 60_000..START_MS + 61_000).contains(&first.2), "it took a minute: {}", first.2);
+    assert_eq!(live(), first);
+}
+
+#[test]
+fn a_checkpoint_that_fails_is_tried_again_after_five_seconds_and_its_worker_says_so() {
+    let store = full::Stubborn::default();
+    let refuses = store.refuses.clone();
+    let mut ground = Ground { store: Arc::new(store), ..Ground::new(1 << 20) };
+    ground.options.checkpoint_records = 5;
+    refuses.store(true, Ordering::Release);
+    simulated(&mut ground, async |engine, time| {
+        engine.submit(numbered(&engine, "x", 10)).await.unwrap();
+        time.until(|| shown(&engine, "cut").errors_in_a_row == 3).await;
+        let cut = shown(&engine, "cut");
+        assert_eq!((cut.state, cut.next_at_ms), (WorkerState::Throttled, Some(engine.clock().now_ms() + 5_000)));
+        assert!(cut.last_error.unwrap().text.contains("it is stubborn"));
+        assert_eq!(shown(&engine, "checkpoint").errors, 3);
+        assert!(engine.is_checkpoint_failing() && engine.health().is_ok());
+        refuses.store(false, Ordering::Release);
+        time.until(|| engine.metrics().checkpoints.get() == 1).await;
+        let cut = shown(&engine, "cut");
+        assert_eq!((cut.state, cut.errors_in_a_row), (WorkerState::Idle, 0));
+        assert!((15_000..15_100).contains(&(engine.clock().now_ms() - START_MS)), "three times five seconds");
+    });
+}
