@@ -28,6 +28,7 @@ mod pattern;
 mod problem;
 mod pulse;
 mod server;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;

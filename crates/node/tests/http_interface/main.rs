@@ -18,3 +18,4 @@ mod metrics;
 mod protocol;
 mod scenarios;
 mod support;
+mod workers;

@@ -13,7 +13,9 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::guard::Access;
 use super::problem::ProblemBody;
-use super::{Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, pattern};
+use super::{
+    Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, pattern, workers,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -57,6 +59,7 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(explain::explain))
         .routes(routes!(duplicates::duplicates))
         .routes(routes!(balance::balance))
+        .routes(routes!(workers::workers))
         .routes(routes!(history::history))
         .routes(routes!(corrections::list, corrections::propose))
         .routes(routes!(corrections::get, corrections::withdraw))
