@@ -4,6 +4,7 @@
 //! (`requirement`), and written as one page (`page`) with the machine they were measured on.
 
 mod contracts;
+mod instructions;
 mod load;
 mod machine;
 mod page;
@@ -16,6 +17,7 @@ use crate::install;
 use crate::shell::{self, step};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+pub use instructions::{InstructionsArgs, run as count_instructions};
 use load::Generator;
 use peer::Peers;
 use rows::Results;
@@ -44,6 +46,8 @@ pub enum Row {
     Persistent,
     /// Latency of persistent counters beside a flood of views
     Streams,
+    /// Instructions of the processor for one operation
+    Instructions,
     /// 100 million counters in 1 GiB; takes many minutes
     Huge,
     /// 100 million event ids in 1 GiB; takes many minutes

@@ -45,6 +45,11 @@ pub fn faketime() -> Result<()> {
     install("faketime")
 }
 
+/// Instructions are counted by callgrind.
+pub fn valgrind() -> Result<()> {
+    if succeeds("valgrind", &["--version"]) { Ok(()) } else { install("valgrind") }
+}
+
 /// Redis's own tests are written in Tcl.
 pub fn tcl() -> Result<()> {
     if succeeds("sh", &["-c", "command -v tclsh8.6"]) {

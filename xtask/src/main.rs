@@ -47,6 +47,8 @@ enum Command {
     RedisSuite(redis_suite::RedisSuiteArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
+    /// Counts the instructions that one operation takes: stable where rates are not, so a change can be held against another
+    Instructions(bench::InstructionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -71,5 +73,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Instructions(args) => bench::count_instructions(args),
     }
 }

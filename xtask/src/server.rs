@@ -74,7 +74,11 @@ impl Place {
 
 /// Starts Tally on `data` with ports of the system's choice. `log` takes what it writes to stderr.
 pub fn start_tally(binary: &Path, data: &Path, log: &Path, more: &[&str]) -> Result<Starting> {
-    let mut command = Command::new(binary);
+    start_tally_as(Command::new(binary), data, log, more)
+}
+
+/// The same with the beginning of the command as it is given.
+pub fn start_tally_as(mut command: Command, data: &Path, log: &Path, more: &[&str]) -> Result<Starting> {
     command.args(["serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--data"]).arg(data).args(more);
     spawn(command, log)
 }

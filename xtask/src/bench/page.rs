@@ -15,7 +15,9 @@ pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Resul
             "\nOne generator (`tally bench`, one thread) loads each server alone, over loopback, from the same machine. Every\n\
          figure is the median of {repetitions} runs of {seconds} s, each figure by itself. 50 connections for the Redis protocol, 8 for\n\
          events. A latency is that of a whole question: all commands of a pipeline, all events of a request. Repeat it with\n\
-         `cargo xtask bench` (`--long` for 100 million counters and 100 million event ids; `cargo xtask bench p64 mix` for some rows).\n"
+         `cargo xtask bench` (`--long` for 100 million counters and 100 million event ids; `cargo xtask bench p64 mix` for some rows).\n\n\
+         Rates differ from run to run and from machine to machine; instructions hardly do. `cargo xtask instructions` counts those\n\
+         of an `INCR` and of an event, `--against PATH` beside those of another binary: a change of the hot path is held to that.\n"
         ),
     );
     if !results.lines.is_empty() {

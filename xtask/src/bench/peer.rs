@@ -54,6 +54,10 @@ impl Peers {
         Peers { tally, directory, started: Cell::new(0) }
     }
 
+    pub fn tally(&self) -> &Path {
+        &self.tally
+    }
+
     /// Starts Tally with one declared counter, or a Redis, on an empty directory.
     pub fn start(&self, peer: Peer) -> Result<Server> {
         match peer {

@@ -2,6 +2,7 @@
 
 use super::Row;
 use super::contracts;
+use super::instructions;
 use super::load::{Figure, Generator, Report};
 use super::machine;
 use super::peer::{Peer, Peers};
@@ -61,6 +62,7 @@ impl Row {
             Row::Dedup => "`POST /v1/events`, views of 1 M sessions with consecutive seqs",
             Row::Persistent => "persistent counters, 1,000 events at a time, 100 k keys, 5 % duplicates",
             Row::Streams => "10 impressions (`persistent`) at a time",
+            Row::Instructions => "instructions of one operation",
             Row::Registry => "100 M event ids in 1 GiB",
         }
     }
@@ -77,6 +79,7 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
             Row::Dedup => contracts::measure_dedup(peers, generator, results)?,
             Row::Persistent => contracts::measure_persistent(peers, generator, results)?,
             Row::Streams => contracts::measure_streams(peers, generator, results)?,
+            Row::Instructions => instructions::measure(peers.tally(), results)?,
             Row::Registry => contracts::measure_registry(peers, generator, results)?,
             Row::P64 | Row::P16 | Row::P1 | Row::Hot | Row::Mix => {}
         }
