@@ -136,12 +136,15 @@ impl State {
         let mut stamps = batch.stamps.iter();
         for (index, op) in batch.ops.iter().enumerate() {
             ahead.fetch(self);
+            if op.kind == OpKind::Add {
+                answers.push(self.add_named(op, batch.records));
+                continue;
+            }
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             if op.is_entry() {
                 self.contracts.receive(op.counter);
             }
             answers.push(match (op.kind, stamp) {
-                (OpKind::Add, _) => self.add_named(op, batch.records),
                 (OpKind::Count, _) => self.count(op, batch.records),
                 (OpKind::Entry, Some(stamp)) => self.entry(op, stamp, batch),
                 (OpKind::Claim, Some(stamp)) => self.claim(index, stamp, batch),
@@ -468,7 +471,7 @@ struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, state: &State) {
         let Some((op, ops)) = self.ops.split_first() else { return };
         self.ops = ops;

@@ -19,6 +19,7 @@ mod syntax;
 mod yaml;
 
 use hashbrown::HashMap;
+use resolve::Beginnings;
 
 pub use change::{Changes, listed};
 pub use error::{ConfigError, ConfigErrors};
@@ -139,6 +140,7 @@ pub struct Declarations {
     /// Counters that were declared once and are not any more. Their numbers are behind those of the declared ones.
     removed: Vec<Counter>,
     by_name: HashMap<Box<[u8]>, u16>,
+    beginnings: Beginnings,
     /// By the types of events that fed them.
     removed_by_event_type: HashMap<Box<str>, Vec<u16>>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
@@ -162,11 +164,16 @@ impl Declarations {
 
     fn add(&mut self, counter: Counter) {
         let index = u16::try_from(self.counters.len()).expect("COUNTERS_MAX is below 2^16");
-        self.by_name.insert(counter.name.as_bytes().into(), index);
+        self.name(&counter.name, index);
         for rule in &counter.rules {
             self.by_event_type.entry(rule.on.clone()).or_default().push(Listener { counter: index, op: rule.op });
         }
         self.counters.push(counter);
+    }
+
+    fn name(&mut self, name: &str, index: u16) {
+        self.beginnings.add(name.as_bytes());
+        self.by_name.insert(name.as_bytes().into(), index);
     }
 
     /// The same declarations beside counters that were declared before and are not any more: their names stay theirs.
@@ -174,7 +181,7 @@ impl Declarations {
         for (name, meaning) in removed {
             let index = u16::try_from(self.counters.len() + self.removed.len());
             let index = index.expect("NAMES_EVER_MAX is below 2^16");
-            self.by_name.insert(name.as_bytes().into(), index);
+            self.name(name, index);
             for rule in &meaning.rules {
                 self.removed_by_event_type.entry(rule.on.clone()).or_default().push(index);
             }

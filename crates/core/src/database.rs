@@ -39,10 +39,16 @@ impl Space {
         self.0
     }
 
+    /// Whether a key of database 0 is an id as it is.
+    #[inline]
+    pub fn is_own_id(key: &[u8]) -> bool {
+        !key.starts_with(&MARKER)
+    }
+
     /// The id of a key in this space.
     #[inline]
     pub fn id(self, key: &[u8]) -> Cow<'_, [u8]> {
-        if self == Space::MAIN && !key.starts_with(&MARKER) {
+        if self == Space::MAIN && Space::is_own_id(key) {
             return Cow::Borrowed(key);
         }
         Cow::Owned([&self.prefix()[..], key].concat())

@@ -301,26 +301,29 @@ impl Submission {
         self.op(OpKind::Expiring, CellKey::NONE, database.into(), 0);
     }
 
+    #[inline(always)]
     pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
         self.add_to(&Direct::ad_hoc(cell, name), delta);
     }
 
     /// Adds to a counter that may be declared.
-    #[inline]
+    #[inline(always)]
     pub fn add_to(&mut self, to: &Direct<'_>, delta: i64) {
-        self.direct(OpKind::Add, to, delta, &Record::Add { name: to.name, delta });
+        let record = self.next_record();
+        record::encode_add(to.name, delta, &mut self.records);
+        self.direct(OpKind::Add, to, delta, record);
     }
 
     /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes
     /// nothing about where the counter's changes have to be when they are answered.
     pub fn add_once(&mut self, to: &Direct<'_>, delta: i64, key: CellKey, id: &[u8]) {
-        self.direct(OpKind::AddOnce, to, delta, &Record::AddOnce { name: to.name, id, delta });
+        let record = self.record(&Record::AddOnce { name: to.name, id, delta });
+        self.direct(OpKind::AddOnce, to, delta, record);
         self.stamps.push(Stamp::of_key(key));
     }
 
-    #[inline]
-    fn direct(&mut self, kind: OpKind, to: &Direct<'_>, delta: i64, record: &Record<'_>) {
-        let record = self.record(record);
+    #[inline(always)]
+    fn direct(&mut self, kind: OpKind, to: &Direct<'_>, delta: i64, record: u32) {
         self.ops.push(Op { cell: to.cell, arg: delta, record, counter: to.counter, kind });
         self.needs.entry(Mode::Simple, to.durability);
     }
@@ -372,19 +375,24 @@ impl Submission {
 
     /// Appends a record and answers where it begins; its operations, if any, are added with [`Self::op`].
     pub fn record(&mut self, record: &Record<'_>) -> u32 {
-        let at = u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB");
+        let at = self.next_record();
         record.encode(&mut self.records);
-        self.record_count += 1;
         at
     }
 
     /// Appends an event and answers where its record begins; [`crate::counter::Stager::stage`] adds its operations.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>) -> u32 {
-        let at = u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB");
+        let at = self.next_record();
         record::encode_event(event, &mut self.records);
-        self.record_count += 1;
         at
+    }
+
+    /// Counts the record that is about to be appended, and answers where it begins.
+    #[inline]
+    fn next_record(&mut self) -> u32 {
+        self.record_count += 1;
+        u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB")
     }
 
     pub fn op(&mut self, kind: OpKind, cell: CellKey, arg: i64, record: u32) {

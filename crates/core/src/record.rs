@@ -172,15 +172,7 @@ mod tag {
 impl<'a> Record<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Record::Add { name, delta: 1 } => {
-                out.push(tag::INCREMENT);
-                put_bytes(out, name);
-            }
-            Record::Add { name, delta } => {
-                out.push(tag::ADD);
-                put_bytes(out, name);
-                put_signed(out, delta);
-            }
+            Record::Add { name, delta } => encode_add(name, delta, out),
             Record::Set { name, value, condition, expiry } => {
                 out.push(tag::SET);
                 put_bytes(out, name);
@@ -316,6 +308,32 @@ impl<'a> Record<'a> {
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
+}
+
+/// The bytes of [`Record::Add`].
+#[inline(always)]
+pub(crate) fn encode_add(name: &[u8], delta: i64, out: &mut Vec<u8>) {
+    let is_increment = delta == 1;
+    put_tagged(out, if is_increment { tag::INCREMENT } else { tag::ADD }, name);
+    if !is_increment {
+        put_signed(out, delta);
+    }
+}
+
+/// A tag and a text, which nearly always has a length of one byte.
+#[inline(always)]
+fn put_tagged(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
+    if text.len() >= 0x80 {
+        return put_tagged_long(out, tag, text);
+    }
+    out.extend_from_slice(&[tag, text.len() as u8]);
+    out.extend_from_slice(text);
+}
+
+#[cold]
+fn put_tagged_long(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
+    out.push(tag);
+    put_bytes(out, text);
 }
 
 /// The bytes of [`Record::Event`], for those who have an event and want to keep it.

@@ -1,6 +1,7 @@
 //! What an id means: a cell of a declared counter, or an ad-hoc counter.
 
 use super::{Counter, Declarations};
+use crate::database::Space;
 use crate::event::excerpt;
 use crate::id::{SEPARATOR, decode_part, encode_part};
 use crate::limits::ID_BYTES_MAX;
@@ -41,7 +42,43 @@ pub enum IdError {
     NotUtf8 { id: String },
 }
 
+/// How the names of counters begin, roughly: an id that begins otherwise is ad hoc, without a look at the names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Beginnings([u64; 16]);
+
+impl Beginnings {
+    pub fn add(&mut self, name: &[u8]) {
+        let (word, bit) = match *name {
+            [first, second, ..] => Self::place(first, second),
+            [only] => Self::place(only, SEPARATOR),
+            [] => unreachable!("a counter has a name"),
+        };
+        self.0[word] |= bit;
+    }
+
+    /// Whether `id` may be that of a counter.
+    #[inline]
+    fn may_begin(&self, id: &[u8]) -> bool {
+        let [first, second, ..] = *id else { return true };
+        let (word, bit) = Self::place(first, second);
+        self.0[word] & bit != 0
+    }
+
+    /// By the low five bits of both, which tell letters apart.
+    #[inline]
+    fn place(first: u8, second: u8) -> (usize, u64) {
+        let place = usize::from(first & 31) << 5 | usize::from(second & 31);
+        (place >> 6, 1 << (place & 63))
+    }
+}
+
 impl Declarations {
+    /// Whether `id` names an ad-hoc counter for certain, and is its own canonical form. If not, [`Self::resolve`] knows.
+    #[inline]
+    pub fn is_plainly_ad_hoc(&self, id: &[u8]) -> bool {
+        id.len() <= ID_BYTES_MAX && Space::is_own_id(id) && !self.beginnings.may_begin(id)
+    }
+
     /// Finds what `id` means. Ad-hoc ids are any bytes, even none.
     #[inline]
     pub fn resolve<'a>(&self, id: &'a [u8]) -> Result<Target<'a>, IdError> {

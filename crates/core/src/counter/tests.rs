@@ -4,6 +4,7 @@ mod settings;
 mod wrong;
 
 use super::*;
+use crate::database::Space;
 use crate::event::Event;
 use crate::id::CellHasher;
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX, ID_BYTES_MAX, KEY_DIMENSIONS_MAX, NAME_BYTES_MAX};
@@ -294,7 +295,32 @@ fn an_entry_that_cannot_count_is_rejected_by_name_and_the_others_count() {
     assert_eq!(stage(&event("video.left", &[("video", &longest)])).0.len(), 1);
 }
 
+#[test]
+fn the_names_of_counters_and_of_removed_ones_are_not_plainly_ad_hoc() {
+    let meaning = declarations().counter(0).meaning();
+    let declarations =
+        Declarations::parse("counters: [{counterName: n, mode: simple}, {counterName: stock, mode: simple}]");
+    let declarations = declarations.unwrap().with_removed([("views", &meaning)].into_iter());
+    for id in [&b"n"[..], b"n:", b"stock", b"stock:1", b"views:1", b"", b"x", b"\xff\x00", &[b'a'; ID_BYTES_MAX + 1]] {
+        assert!(!declarations.is_plainly_ad_hoc(id), "{:?}", id.escape_ascii().to_string());
+    }
+    for id in [&b"v:00000042"[..], b"bench:00000042", b"\xff\x01", &[b'a'; ID_BYTES_MAX]] {
+        assert!(declarations.is_plainly_ad_hoc(id), "{:?}", id.escape_ascii().to_string());
+    }
+}
+
 proptest! {
+    #[test]
+    fn what_is_plainly_ad_hoc_resolves_to_itself(id in vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 0..6), name in "[a-z:]{0,7}") {
+        let declarations = declarations();
+        for id in [&id[..], name.as_bytes()] {
+            if declarations.is_plainly_ad_hoc(id) {
+                prop_assert_eq!(declarations.resolve(id), Ok(Target::AdHoc(id)));
+                prop_assert!(matches!(Space::MAIN.id(id), Cow::Borrowed(own) if own == id));
+            }
+        }
+    }
+
     #[test]
     fn the_id_of_an_entry_resolves_to_itself(shop in "[:%a-c25ABé😀\u{0}]{0,8}", item in any::<String>()) {
         let declarations = declarations();

@@ -13,7 +13,7 @@
 use super::client::Client;
 use super::fault::Fault;
 use super::latency::Family;
-use super::parse::{Allowance, Step};
+use super::parse::{Allowance, Args, Step};
 use super::pass::{Flow, Found, Pass};
 use super::server::Server;
 use super::unit::Unit;
@@ -60,6 +60,20 @@ pub enum End {
     Unit(Box<Unit>),
     Watch(Vec<Found>),
     Close,
+}
+
+impl End {
+    /// Whether a slice ends with a command, and why.
+    fn after<'a>(flow: Flow, args: impl FnOnce() -> Args<'a>) -> Option<End> {
+        match flow {
+            Flow::Next => None,
+            Flow::Alone => Some(End::Unit(Box::new(Unit::alone(args())))),
+            Flow::Exec(unit) => Some(End::Unit(unit)),
+            Flow::Watch(keys) => Some(End::Watch(keys)),
+            Flow::Close => Some(End::Close),
+            Flow::Fetch(_) => unreachable!("only a unit fetches names"),
+        }
+    }
 }
 
 impl Connection {
@@ -261,30 +275,25 @@ impl Connection {
         let mut pass = Pass { server, client, declarations, pending, floored, replies, spaces, unit: None };
         let mut commands = 0;
         let end = loop {
+            commands += pass.run_incrs(parser, input, replies_before);
+            if pass.is_full(replies_before) {
+                break End::More;
+            }
             let unread = input.unread();
-            let (flow, len) = match parser.glance(unread) {
-                Some((id, len)) if pass.is_plain() => (pass.incr(id), len),
-                _ => {
-                    client.input_bytes.set((unread.len(), input.free_bytes()));
-                    let allowance = Allowance::new(self.client.authenticated.get());
-                    match parser.step(unread, allowance) {
-                        Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
-                        Ok(Step::Nothing(len)) => (Flow::Next, len),
-                        Ok(Step::Incomplete) if unread.len() <= allowance.query_bytes_max() => break End::Drained,
-                        Ok(Step::Incomplete) => (pass.fail_protocol(allowance.too_big_a_request()), 0),
-                        Err(error) => (pass.fail_protocol(error), 0),
-                    }
-                }
+            client.input_bytes.set((unread.len(), input.free_bytes()));
+            let allowance = Allowance::new(client.authenticated.get());
+            let (flow, len) = match parser.step(unread, allowance) {
+                Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
+                Ok(Step::Nothing(len)) => (Flow::Next, len),
+                Ok(Step::Incomplete) if unread.len() <= allowance.query_bytes_max() => break End::Drained,
+                Ok(Step::Incomplete) => (pass.fail_protocol(allowance.too_big_a_request()), 0),
+                Err(error) => (pass.fail_protocol(error), 0),
             };
-            let alone = matches!(flow, Flow::Alone).then(|| Box::new(Unit::alone(parser.args(unread))));
+            let end = End::after(flow, || parser.args(unread));
             input.consume(len);
             commands += 1;
-            match (flow, alone) {
-                (_, Some(unit)) | (Flow::Exec(unit), None) => break End::Unit(unit),
-                (Flow::Watch(keys), _) => break End::Watch(keys),
-                (Flow::Close, _) => break End::Close,
-                _ if pass.is_full(replies_before) => break End::More,
-                _ => {}
+            if let Some(end) = end {
+                break end;
             }
         };
         self.server.count_commands(commands, &mut work.ran);

@@ -47,6 +47,12 @@ impl Shape {
             (Shape::Incr | Shape::IncrBy | Shape::Decr | Shape::DecrBy | Shape::Integer, Answer::Value(value)) => {
                 encoder.integer(value);
             }
+            _ => self.write_other(encoder, answer),
+        }
+    }
+
+    fn write_other(self, encoder: &mut Encoder<'_>, answer: Answer) {
+        match (self, answer) {
             (_, Answer::Overflow) => encoder.fail(self.adds(), b"ERR increment or decrement would overflow"),
             (Shape::Bulk, _) => encoder.bulk_or_null(value_of(answer)),
             (Shape::Stored, Answer::Set { applied: false, .. }) => encoder.null(),

@@ -66,15 +66,14 @@ fn add(cell: &Cell<u64>, more: u64) {
 }
 
 impl Stats {
-    /// A command was carried out.
-    #[inline]
-    pub fn count_at(&self, slot: usize) {
-        self.calls[slot].set(self.calls[slot].get() + 1);
+    /// A command was carried out so many times.
+    pub fn count_at(&self, slot: usize, calls: u64) {
+        add(&self.calls[slot], calls);
     }
 
     /// The same of one that may have failed.
     pub fn count(&self, slot: usize, fault: Option<&Fault>) {
-        self.count_at(slot);
+        self.count_at(slot, 1);
         self.last.set(slot);
         if let Some(fault) = fault {
             self.fail(slot, fault.code());
@@ -180,7 +179,7 @@ mod tests {
         stats.count(set, None);
         stats.take_ran(4, &mut ran);
         stats.spend(Duration::from_micros(40), 4, &ran);
-        (0..64).for_each(|_| stats.count_at(command::INCR));
+        stats.count_at(command::INCR, 64);
         stats.take_ran(64, &mut ran);
         assert_eq!(ran, [Ran { slot: command::INCR, calls: 64 }]);
         stats.spend(Duration::from_micros(64), 64, &ran);
