@@ -133,13 +133,32 @@ impl Watches {
         for (op, answer) in ops.iter().zip(answers) {
             if op.kind == OpKind::FlushDatabase {
                 self.follow(records, op, state);
-            } else if is_change(op, answer)
-                && let Some(numbers) = self.by_cell.get(&op.cell)
-            {
-                for number in numbers {
-                    self.entries.get_mut(number).expect("a watched cell has its entry").changed = true;
-                }
+            } else if is_change(op, answer) {
+                self.mark_all(op, records, state.hasher());
             }
+        }
+    }
+
+    /// Marks every counter that an operation has changed: most have one, but some name several.
+    fn mark_all(&mut self, op: &Op, records: &[u8], hasher: CellHasher) {
+        if !matches!(op.kind, OpKind::Copy | OpKind::SetNew) {
+            return self.mark(op.cell);
+        }
+        match Record::decode(&mut &records[op.record as usize..]) {
+            // To be called what one is called already is no change.
+            Ok(Record::Copy { from, to, .. }) if from == to => {}
+            Ok(Record::Copy { from, to, manner }) => {
+                let changed = [Some(to), manner.moves().then_some(from)];
+                changed.into_iter().flatten().for_each(|name| self.mark(hasher.key(name)));
+            }
+            Ok(record) => record.names().into_iter().for_each(|name| self.mark(hasher.key(name))),
+            Err(_) => unreachable!("the log has checked the record"),
+        }
+    }
+
+    fn mark(&mut self, cell: CellKey) {
+        for number in self.by_cell.get(&cell).into_iter().flatten() {
+            self.entries.get_mut(number).expect("a watched cell has its entry").changed = true;
         }
     }
 
