@@ -18,6 +18,7 @@ pub use lag::Lag;
 pub use timings::Timings;
 pub use unmatched::Unmatched;
 
+use crate::clock::Clock;
 use crate::engine::Trouble;
 use crate::worker::Board;
 use disk::Disk;
@@ -145,7 +146,7 @@ pub struct HttpRequest {
 
 impl Metrics {
     pub fn new() -> Metrics {
-        Metrics::with_lag(Arc::default())
+        Metrics::with_lag(Arc::new(Lag::new(Clock::system())))
     }
 
     /// With the lag of queues that are there already.

@@ -62,17 +62,18 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// The next unit has nothing to do with the one that failed.
-    pub const AT_ONCE: Retry = Retry::every(Duration::ZERO);
+    /// It is not tried again: whoever asked for it was told, and the next one is another's.
+    pub const NEVER: Retry = Retry::every(Duration::ZERO);
 
     pub const fn every(time: Duration) -> Retry {
         Retry { first: time, most: time }
     }
 
-    /// How long to wait after so many errors in a row.
-    fn pause(self, errors_in_a_row: u64) -> Duration {
+    /// How long to wait after so many errors in a row; `None` if there is nothing to wait for.
+    fn pause(self, errors_in_a_row: u64) -> Option<Duration> {
         let doubled = errors_in_a_row.saturating_sub(1).min(16) as u32;
-        self.first.saturating_mul(1 << doubled).min(self.most)
+        let time = self.first.saturating_mul(1 << doubled).min(self.most);
+        (!time.is_zero()).then_some(time)
     }
 }
 

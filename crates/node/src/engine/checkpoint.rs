@@ -68,7 +68,7 @@ type Chunks<'a> = &'a mut dyn FnMut() -> Result<Option<Collected>, Abandoned>;
 impl Checkpointer {
     /// Whether a cut is tried again is for those to say who asked for it.
     pub fn spec() -> Spec {
-        let spec = Spec::new("checkpoint", "writes checkpoints to the store", Retry::AT_ONCE);
+        let spec = Spec::new("checkpoint", "writes checkpoints to the store", Retry::NEVER);
         spec.waits_for("a checkpoint to be written").vital()
     }
 

@@ -115,7 +115,7 @@ impl Reader {
     /// Whoever asked is told of an error, and the next one has nothing to do with it.
     pub fn spec(number: usize) -> Spec {
         let does = "reads from the store what memory does not know";
-        Spec::new(format!("lookup-{number}"), does, Retry::AT_ONCE).waits_for("somebody who asks")
+        Spec::new(format!("lookup-{number}"), does, Retry::NEVER).waits_for("somebody who asks")
     }
 
     pub fn new(shared: Weak<Shared>, lookups: Receiver<Lookup>) -> Reader {

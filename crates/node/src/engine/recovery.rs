@@ -8,6 +8,7 @@ use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
 use super::writer::Writer;
 use crate::clock::ClockError;
+use crate::metrics::Lag;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -264,7 +265,7 @@ fn start<L: Log + 'static>(
     let (send_message, messages) = mpsc::channel(QUEUE_SUBMISSIONS_MAX);
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
-    let (queues, waiting) = queues(Arc::default());
+    let (queues, waiting) = queues(Arc::new(Lag::new(options.clock.clone())));
     let shared = Arc::new(Shared::new(Parts {
         cells: state.table.cells().clone(),
         hasher: state.hasher(),

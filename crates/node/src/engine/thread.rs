@@ -257,13 +257,13 @@ impl<L: Log + 'static> Desk<L> {
 
     /// Answers once the store has what is wanted.
     fn request_cut(&self, wanted: Wanted, done: Done) {
-        if let Err(refusal) = self.shared.log_health() {
+        if !self.writer.borrow().is_cut_useful(wanted) {
+            let _ = done.send(Ok(()));
+        } else if let Err(refusal) = self.shared.log_health() {
             let _ = done.send(Err(refusal));
-        } else if self.writer.borrow().is_cut_useful(wanted) {
+        } else {
             self.cut_waiters.borrow_mut().push(done);
             self.cut_due.wake();
-        } else {
-            let _ = done.send(Ok(()));
         }
     }
 

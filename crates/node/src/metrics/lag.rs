@@ -4,7 +4,7 @@
 //! oldest in it waits. A scrape compares the marks with the clock, so the lag grows while a disk hangs and is 0 when
 //! nothing waits.
 
-use crate::clock::Stopwatch;
+use crate::clock::Clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tally_core::op::Stream;
@@ -14,21 +14,19 @@ const COMMIT: usize = Stream::ALL.len();
 
 #[derive(Debug)]
 pub struct Lag {
-    clock: Stopwatch,
+    clock: Clock,
     /// In microseconds of `clock`; 0 if nothing waits there.
     since_us: [AtomicU64; COMMIT + 1],
 }
 
-impl Default for Lag {
-    fn default() -> Lag {
-        Lag { clock: Stopwatch::start(), since_us: Default::default() }
-    }
-}
-
 impl Lag {
+    pub fn new(clock: Clock) -> Lag {
+        Lag { clock, since_us: Default::default() }
+    }
+
     /// The moment, never 0.
     pub fn now_us(&self) -> u64 {
-        self.clock.elapsed().as_micros() as u64 + 1
+        self.clock.passed().as_micros() as u64 + 1
     }
 
     pub fn since(&self, at_us: u64) -> Duration {
@@ -67,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_oldest_that_waits_is_the_lag_and_nobody_is_none() {
-        let lag = Lag { clock: Stopwatch::start(), since_us: Default::default() };
+        let lag = Lag::new(Clock::system());
         assert_eq!(lag.seconds(), 0.0);
         lag.enqueued(0, 1);
         lag.enqueued(0, u64::MAX);

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// How a unit of work ended.
 enum Ended {
     Well(Next),
-    /// To be tried again after this time.
-    Badly(Duration),
+    /// To be tried again after this time, if at all.
+    Badly(Option<Duration>),
     /// In its middle, and nobody knows what it left behind.
     Broken,
 }
@@ -26,7 +26,8 @@ pub(super) async fn run(mut work: impl Work, context: Context, troubles: &Troubl
         context.status.enters(WorkerState::Busy);
         let goes_on = match unit(&mut work, &context).await {
             Ended::Well(next) => pause(&mut work, &context, next).await,
-            Ended::Badly(time) => back_off(&context, time).await,
+            Ended::Badly(Some(time)) => back_off(&context, time).await,
+            Ended::Badly(None) => pause(&mut work, &context, Next::WhenWoken).await,
             Ended::Broken => return fail(&context, troubles),
         };
         if goes_on.is_break() {
@@ -55,13 +56,8 @@ async fn unit(work: &mut impl Work, context: &Context) -> Ended {
     let time = spec.retry.pause(in_a_row);
     // What asked for the unit may be gone because the node stops. Of many errors in a row the first says it.
     if in_a_row == 1 && !context.is_stopping() {
-        let seconds = time.as_secs_f64();
-        tracing::warn!(
-            worker = spec.name,
-            error = text,
-            seconds,
-            "it cannot be done; it is tried again after these seconds"
-        );
+        let again = time.map_or("with the next one".to_owned(), |time| format!("in {} s", time.as_secs_f64()));
+        tracing::warn!(worker = spec.name, error = text, again, "this work cannot be done");
     }
     Ended::Badly(time)
 }
@@ -94,10 +90,6 @@ async fn pause(work: &mut impl Work, context: &Context, next: Next) -> ControlFl
 
 /// Only time and the stop end this: who asks again and again is not to be answered by errors as often.
 async fn back_off(context: &Context, time: Duration) -> ControlFlow<()> {
-    if time.is_zero() {
-        tokio::task::yield_now().await;
-        return ControlFlow::Continue(());
-    }
     context.status.pauses(WorkerState::Throttled, context.clock.now_ms(), Some(time));
     tokio::select! {
         biased;

@@ -267,6 +267,23 @@ fn a_worker_of_a_queue_is_done_when_nobody_can_ask_any_more() {
 }
 
 #[test]
+fn what_is_not_tried_again_waits_for_the_next_who_asks() {
+    simulated(async |stage| {
+        let wake = Wake::default();
+        let (work, begun) = script(&[|| Err("no".into()), || Err("nor this".into())]);
+        stage.workers.beside(Spec { retry: Retry::NEVER, ..spec().woken_by(&wake) }, work);
+        for failed in 1..=2 {
+            settle().await;
+            let shown = stage.shown("x");
+            assert_eq!((shown.state, shown.units, shown.errors_in_a_row), (WorkerState::Idle, 0, failed));
+            wake.wake();
+        }
+        settle().await;
+        assert_eq!((begun.get(), stage.shown("x").units, stage.shown("x").errors_in_a_row), (3, 1, 0));
+    });
+}
+
+#[test]
 fn a_worker_on_a_thread_of_its_own_is_woken_and_stopped_in_the_middle_of_a_long_wait() {
     struct Told(flume::Sender<&'static str>);
     impl Work for Told {

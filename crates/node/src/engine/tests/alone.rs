@@ -111,3 +111,24 @@ fn a_checkpoint_that_fails_is_tried_again_after_five_seconds_and_its_worker_says
         assert!((15_000..15_100).contains(&(engine.clock().now_ms() - START_MS)), "three times five seconds");
     });
 }
+
+#[test]
+fn after_a_worker_has_broken_counters_are_read_and_nothing_is_written_down_any_more() {
+    let mut ground = Ground::new(1 << 20);
+    simulated(&mut ground, async |engine, _| {
+        engine.submit(numbered(&engine, "x", 3)).await.unwrap();
+        assert_eq!(contents(&engine).await.len(), 3);
+        engine.submit(numbered(&engine, "x", 3)).await.unwrap();
+        engine.troubles().fail_worker("late", "it panicked");
+        let refused = |refusal: Refusal| assert!(matches!(refusal, Refusal::WorkerFailed(_)), "{refusal}");
+        refused(engine.submit(numbered(&engine, "x", 3)).await.unwrap_err());
+        let twice = |n| (format!("x{n}").into_bytes(), 2);
+        assert_eq!(contents(&engine).await, [0, 1, 2].map(twice), "the store has all names");
+        refused(engine.stop().await.unwrap_err());
+    });
+    assert_eq!(
+        ground.store.checkpoint().unwrap().unwrap().position.offset,
+        3,
+        "what memory has may be half of something"
+    );
+}
