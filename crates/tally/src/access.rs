@@ -26,32 +26,76 @@ pub struct AccessArgs {
     /// An origin, such as https://app.example.com, whose pages may use HTTP from a browser
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
-    /// Serve HTTP to other machines without a token
+    /// Serve other machines without a token or a password
     #[arg(long)]
     insecure: bool,
 }
 
 impl AccessArgs {
-    pub fn password(&self) -> Result<Option<Password>> {
-        secret(self.password.as_deref(), self.password_file.as_deref())
+    /// What the Redis protocol asks for on this address.
+    pub fn resp(&self, address: SocketAddr) -> Result<Option<Password>> {
+        let password = secret(self.password.as_deref(), self.password_file.as_deref())?;
+        Door::Resp.check(address, password.is_some(), self.insecure)?;
+        Ok(password)
     }
 
     /// Who may use HTTP on this address.
     pub fn http(&self, address: SocketAddr) -> Result<Access> {
         let token = self.http_token_file.as_deref().map(token).transpose()?;
-        check_public(address, token.is_some(), self.insecure)?;
+        Door::Http.check(address, token.is_some(), self.insecure)?;
         Ok(Access { token, hosts: self.allow_host.clone(), origins: self.allow_origin.clone() })
     }
 }
 
-/// Refuses to serve HTTP to other machines without a token, unless somebody says so.
-pub fn check_public(address: SocketAddr, has_token: bool, insecure: bool) -> Result<()> {
-    if address.ip().is_loopback() || has_token || insecure {
-        return Ok(());
+/// A way to change counters, which is open to whoever reaches it unless something guards it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    Http,
+    Resp,
+}
+
+impl Door {
+    fn name(self) -> &'static str {
+        match self {
+            Door::Http => "HTTP",
+            Door::Resp => "the Redis protocol",
+        }
     }
-    Err(Failure::new(format!("HTTP on {address} would be open to other machines"))
-        .why("whoever reaches it may read, count, correct and delete every counter")
-        .remedy("Give it a token with --http-token-file, listen on 127.0.0.1, or say --insecure."))
+
+    /// What whoever comes in may do.
+    pub fn offers(self) -> &'static str {
+        match self {
+            Door::Http => "read, count, correct and delete every counter",
+            Door::Resp => "do everything that Redis commands do, FLUSHALL included",
+        }
+    }
+
+    /// What guards it, in the words of the start.
+    pub fn guard(self, is_guarded: bool) -> &'static str {
+        match (self, is_guarded) {
+            (Door::Http, true) => "asks for a token",
+            (Door::Http, false) => "no token",
+            (Door::Resp, true) => "asks for a password",
+            (Door::Resp, false) => "no password",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Door::Http => "Give it a token with --http-token-file, listen on 127.0.0.1, or say --insecure.",
+            Door::Resp => "Give it a password with --password-file, listen on 127.0.0.1, or say --insecure.",
+        }
+    }
+
+    /// Refuses to serve other machines without a guard, unless somebody says so.
+    pub fn check(self, address: SocketAddr, is_guarded: bool, insecure: bool) -> Result<()> {
+        if address.ip().is_loopback() || is_guarded || insecure {
+            return Ok(());
+        }
+        Err(Failure::new(format!("{} on {address} would be open to other machines", self.name()))
+            .why(format!("whoever reaches it may {}", self.offers()))
+            .remedy(self.remedy()))
+    }
 }
 
 /// Who may use the address for machines that watch. There is nothing to change there and no secret to tell, but a page in a
@@ -138,12 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_need_a_token_unless_somebody_says_otherwise() {
+    fn other_machines_need_a_secret_at_every_door_unless_somebody_says_otherwise() {
         let (local, public) = ("127.0.0.1:7070".parse().unwrap(), "0.0.0.0:7070".parse().unwrap());
-        check_public(local, false, false).unwrap();
-        check_public(public, true, false).unwrap();
-        check_public(public, false, true).unwrap();
-        let refused = check_public(public, false, false).unwrap_err().to_string();
-        assert!(refused.contains("correct and delete") && refused.contains("--http-token-file"), "{refused}");
+        for (door, what, fix) in [
+            (Door::Http, "correct and delete", "--http-token-file"),
+            (Door::Resp, "FLUSHALL included", "--password-file"),
+        ] {
+            door.check(local, false, false).unwrap();
+            door.check("[::1]:7070".parse().unwrap(), false, false).unwrap();
+            door.check(public, true, false).unwrap();
+            door.check(public, false, true).unwrap();
+            for address in [public, "[::]:7070".parse().unwrap(), "192.168.1.7:7070".parse().unwrap()] {
+                let refused = door.check(address, false, false).unwrap_err().to_string();
+                assert!(refused.contains(what) && refused.contains(fix), "{refused}");
+            }
+        }
     }
 }

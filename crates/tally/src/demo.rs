@@ -2,7 +2,7 @@
 
 mod traffic;
 
-use crate::access;
+use crate::access::Door;
 use crate::address;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
@@ -27,7 +27,7 @@ pub struct DemoArgs {
     /// Where to listen for the Redis protocol
     #[arg(long, value_name = "ADDR", default_value = serve::RESP, value_parser = address::listening)]
     resp: SocketAddr,
-    /// Serve HTTP to other machines: it has no token here
+    /// Serve other machines: there is neither a token nor a password here
     #[arg(long)]
     insecure: bool,
     /// End the sample traffic after this many events; the server goes on
@@ -39,7 +39,8 @@ pub struct DemoArgs {
 }
 
 pub fn run(args: DemoArgs) -> Result<()> {
-    access::check_public(args.http, false, args.insecure)?;
+    Door::Http.check(args.http, false, args.insecure)?;
+    Door::Resp.check(args.resp, false, args.insecure)?;
     let directory = tempfile::Builder::new()
         .prefix("tally-demo-")
         .tempdir()

@@ -1,6 +1,6 @@
 //! `tally serve`: runs a node until it is told to stop.
 
-use crate::access::{self, AccessArgs};
+use crate::access::{self, AccessArgs, Door};
 use crate::address;
 use crate::check;
 use crate::failure::{Failure, Result};
@@ -138,7 +138,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
-        resp_options: RespOptions { password: args.access.password()?, ..RespOptions::default() },
+        resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
         http_options: http::Options { access: args.access.http(args.http)?, ..http::Options::default() },
         watch_access: args.metrics.map(access::watch).unwrap_or_default(),
         log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
@@ -205,17 +205,16 @@ fn say_what_is_there(node: &Node, guards: Guards) {
         say(&format!("  declared    {changes}"));
     }
     if let Some(address) = node.http_addr() {
-        let guard = if has_token { "asks for a token" } else { "no token" };
+        let guard = Door::Http.guard(has_token);
         say(&format!("  HTTP        http://{address}  {guard} (what it offers: http://{address}/docs)"));
         if !has_token {
-            warn_if_public(address, "read, count, correct and delete every counter over HTTP, which has no token");
+            warn_if_public(address, Door::Http.offers());
         }
     }
     if let Some(address) = node.resp_addr() {
-        let guard = if has_password { "asks for a password" } else { "no password" };
-        say(&format!("  Redis       redis://{address}  {guard}"));
+        say(&format!("  Redis       redis://{address}  {}", Door::Resp.guard(has_password)));
         if !has_password {
-            warn_if_public(address, "do everything that Redis commands do, FLUSHALL included: there is no password");
+            warn_if_public(address, Door::Resp.offers());
         }
     }
     if let Some(address) = node.watch_addr() {

@@ -38,15 +38,28 @@ fn a_second_process_on_the_same_directory_is_refused() {
 }
 
 #[test]
-fn http_for_other_machines_needs_a_token_or_a_word() {
+fn every_door_for_other_machines_needs_a_secret_or_a_word() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let public = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap(), "--resp", "127.0.0.1:0", "--http"];
-    let refused = tally(&[&public[..], &["0.0.0.0:0"]].concat());
-    assert_eq!(refused.status.code(), Some(1));
-    let text = stderr(&refused);
-    assert!(text.contains("correct and delete") && text.contains("--http-token-file"), "{text}");
+    let base = ["--memory", "256MiB", "--data", data.to_str().unwrap()];
+    for command in ["serve", "demo"] {
+        for (public, other, what, fix) in [
+            ("--http", "--resp", "correct and delete", "--http-token-file"),
+            ("--resp", "--http", "FLUSHALL included", "--password-file"),
+        ] {
+            let addresses = [command, public, "0.0.0.0:0", other, "127.0.0.1:0"];
+            let refused = tally(&[&addresses[..], if command == "serve" { &base } else { &[] }].concat());
+            let text = stderr(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{text}");
+            assert!(text.contains(what) && text.contains(fix) && text.contains("--insecure"), "{text}");
+        }
+    }
     assert!(!data.exists(), "nothing was begun");
+    let mut insecure = Command::new(env!("CARGO_BIN_EXE_tally"));
+    insecure.args(["serve", "--insecure", "--resp", "0.0.0.0:0", "--http", "0.0.0.0:0"]).args(base);
+    let open = Served::run(&mut insecure, Stdio::null());
+    assert!(open.banner.contains("no password") && open.banner.contains("no token"), "{}", open.banner);
+    open.stop(Signal::TERM);
 
     let token = dir.path().join("token");
     std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
