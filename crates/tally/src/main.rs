@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod client;
 mod completions;
+mod container;
 mod demo;
 mod failure;
 mod get;

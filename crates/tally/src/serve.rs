@@ -3,6 +3,7 @@
 use crate::access::{self, AccessArgs, Door};
 use crate::address;
 use crate::check;
+use crate::container;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::signals::Signals;
@@ -150,8 +151,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram as u64 * u64::from(info.mem_unit.max(1));
-    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    (container.unwrap_or(u64::MAX).min(machine) / 2).max(MEMORY_BYTES_MIN)
+    (container::memory_bytes().unwrap_or(u64::MAX).min(machine) / 2).max(MEMORY_BYTES_MIN)
 }
 
 fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
