@@ -127,3 +127,21 @@ fn which_way_money_goes_cannot_be_turned_round() {
     }
     start(dir.path(), &[MONEY], &[]).unwrap().stop().unwrap();
 }
+
+#[test]
+fn a_counter_that_was_removed_keeps_its_floor() {
+    let dir = tempfile::tempdir().unwrap();
+    let watching = "  - {counterName: watching, mode: simple, floorAtZero: true}\n";
+    let node = start(dir.path(), &[watching, STOCK], &[]).unwrap();
+    assert_eq!(redis(&node, "DECRBY watching 3"), ":0");
+    node.stop().unwrap();
+    for _ in 0..2 {
+        let node = start(dir.path(), &[STOCK], &["watching"]).unwrap();
+        assert_eq!(redis(&node, "GET watching"), "0");
+        assert!(http(&node, "GET /v1/counters/watching", "").contains(r#""value":0"#));
+        node.stop().unwrap();
+    }
+    let node = start(dir.path(), &[&watching.replace("true", "false"), STOCK], &[]).unwrap();
+    assert_eq!(redis(&node, "GET watching"), "-3", "the sum was kept");
+    node.stop().unwrap();
+}

@@ -18,8 +18,8 @@ use crate::record::{
 };
 
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
-/// behind the number of audited rows.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=2;
+/// behind the number of audited rows. The second had no floors in meanings.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=3;
 
 impl State {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -170,7 +170,7 @@ fn put_kept(out: &mut Vec<u8>, (name, kept): &(&str, &Kept)) {
 
 fn take_kept(bytes: &mut &[u8], version: u8) -> Result<(Box<str>, Kept), DecodeError> {
     let name = take_str(bytes)?.into();
-    let (meaning, received) = (Meaning::decode(bytes, version >= 2)?, take_varint(bytes)?);
+    let (meaning, received) = (Meaning::decode(bytes, version)?, take_varint(bytes)?);
     let boxes = Boxes::decode(take_bytes(bytes)?)?;
     let watermark_ms = take_signed(bytes)?;
     let has_sums = version >= 2 && take_byte(bytes)? != 0;

@@ -113,7 +113,7 @@ impl Contracts {
                 watermark_ms: i64::MIN,
                 sums: Some(Sums::default()),
             });
-            kept.meaning.learn(&counter.rules);
+            kept.meaning.learn(counter);
             let memory = counter.dedup.as_ref().map(|dedup| self.resting.wake(&counter.name, dedup));
             let (name, mode, lateness, moves) = (counter.name.clone(), counter.mode, counter.lateness, moves(counter));
             self.active.push(Contract { name, mode, lateness, memory, moves, kept });

@@ -18,10 +18,12 @@ pub struct Meaning {
     pub entity: Box<[Field]>,
     /// The events that ever fed it, and how they did last.
     pub rules: Vec<Rule>,
+    /// Whether reads show 0 for a sum below it, as it was declared last. It may change: the sum itself is kept.
+    pub floor_at_zero: bool,
 }
 
 impl Meaning {
-    /// The mode's number, the dimensions, the fields of the entity, the rules; each list with its length before it.
+    /// The mode's number, the dimensions, the fields of the entity, the rules, each list with its length before it; the floor.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.mode as u8);
         put_varint(out, self.dimensions.len() as u64);
@@ -37,23 +39,27 @@ impl Meaning {
             put_bytes(out, rule.on.as_bytes());
             out.push(rule.op as u8);
         }
+        out.push(self.floor_at_zero.into());
     }
 
-    /// Decodes the meaning at the front of `bytes` and moves past it. Without rules, it is as it was written once.
-    pub fn decode(bytes: &mut &[u8], has_rules: bool) -> Result<Meaning, DecodeError> {
+    /// Decodes the meaning at the front of `bytes` and moves past it. `version` is that of the state in which it stands: the first
+    /// had no rules in it, the second no floor.
+    pub fn decode(bytes: &mut &[u8], version: u8) -> Result<Meaning, DecodeError> {
         let mode = take_mode(bytes)?;
         let dimensions = take_length(bytes, "dimensions", KEY_DIMENSIONS_MAX)?;
         let dimensions = (0..dimensions).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
         let entity = take_length(bytes, "entity", IDENTITY_FIELDS_MAX)?;
         let entity = (0..entity).map(|_| take_field(bytes)).collect::<Result<_, _>>()?;
-        let rules = if has_rules { take_varint(bytes)? } else { 0 };
+        let rules = if version >= 2 { take_varint(bytes)? } else { 0 };
         let rules = (0..rules).map(|_| take_rule(bytes)).collect::<Result<_, _>>()?;
-        Ok(Meaning { mode, dimensions, entity, rules })
+        let floor_at_zero = version >= 3 && take_byte(bytes)? != 0;
+        Ok(Meaning { mode, dimensions, entity, rules, floor_at_zero })
     }
 
-    /// Takes note of the events that feed the counter now.
-    pub fn learn(&mut self, rules: &[Rule]) {
-        for rule in rules {
+    /// Takes note of the events that feed the counter now, and of its floor.
+    pub fn learn(&mut self, counter: &Counter) {
+        self.floor_at_zero = counter.floor_at_zero;
+        for rule in &counter.rules {
             match self.rules.iter_mut().find(|known| known.on == rule.on) {
                 Some(known) => known.op = rule.op,
                 None => self.rules.push(rule.clone()),
@@ -71,7 +77,7 @@ impl Meaning {
             description: None,
             dedup: None,
             entity: self.entity.clone(),
-            floor_at_zero: false,
+            floor_at_zero: self.floor_at_zero,
             lateness: None,
             durability: None,
         }
@@ -132,6 +138,7 @@ impl Counter {
             dimensions: self.dimensions.clone(),
             entity: self.entity.clone(),
             rules: self.rules.clone(),
+            floor_at_zero: self.floor_at_zero,
         }
     }
 }
@@ -330,7 +337,9 @@ counters:
     fn a_rule_that_was_left_out_is_remembered() {
         let rule = |on: &str, op| Rule { on: on.into(), op };
         let mut meaning = every_part();
-        meaning.learn(&[rule("f", Direction::Increment), rule("g", Direction::Decrement)]);
+        let rules = vec![rule("f", Direction::Increment), rule("g", Direction::Decrement)];
+        meaning.learn(&Meaning { rules, floor_at_zero: false, ..every_part() }.counter("c"));
+        assert!(!meaning.floor_at_zero, "the floor is as it was declared last");
         let learnt = [("e", Direction::Increment), ("f", Direction::Increment), ("g", Direction::Decrement)];
         assert_eq!(meaning.rules, learnt.map(|(on, op)| rule(on, op)));
     }
@@ -344,6 +353,7 @@ counters:
                 Rule { on: "e".into(), op: Direction::Increment },
                 Rule { on: "f".into(), op: Direction::Decrement },
             ],
+            floor_at_zero: true,
         }
     }
 
@@ -351,7 +361,7 @@ counters:
     fn the_bytes_of_a_meaning_are_pinned() {
         let mut bytes = Vec::new();
         every_part().encode(&mut bytes);
-        assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d\x02\x01e\x00\x01f\x01");
+        assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d\x02\x01e\x00\x01f\x01\x01");
         let numbers = Mode::ALL.map(|mode| (mode.name(), mode as u8));
         assert_eq!(numbers, [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
     }
@@ -361,18 +371,20 @@ counters:
         let mut bytes = Vec::new();
         every_part().encode(&mut bytes);
         let mut rest = &[&bytes[..], b"rest"].concat()[..];
-        assert_eq!(Meaning::decode(&mut rest, true), Ok(every_part()));
+        assert_eq!(Meaning::decode(&mut rest, 3), Ok(every_part()));
         assert_eq!(rest, b"rest");
         for cut in 0..bytes.len() {
-            assert_eq!(Meaning::decode(&mut &bytes[..cut], true), Err(DecodeError::Truncated), "{cut}");
+            assert_eq!(Meaning::decode(&mut &bytes[..cut], 3), Err(DecodeError::Truncated), "{cut}");
         }
-        let before_rules = &bytes[..bytes.len() - 7];
-        let without = Meaning { rules: Vec::new(), ..every_part() };
-        assert_eq!(Meaning::decode(&mut &before_rules[..], false), Ok(without), "as it was written once");
+        let (before_floor, before_rules) = (&bytes[..bytes.len() - 1], &bytes[..bytes.len() - 8]);
+        let without_floor = Meaning { floor_at_zero: false, ..every_part() };
+        let without_rules = Meaning { rules: Vec::new(), ..without_floor.clone() };
+        assert_eq!(Meaning::decode(&mut &before_floor[..], 2), Ok(without_floor), "as it was written once");
+        assert_eq!(Meaning::decode(&mut &before_rules[..], 1), Ok(without_rules), "and before that");
         let bad = |field, value| Err(DecodeError::BadValue { field, value });
-        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..], true), bad("mode", 4));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..], true), bad("dimensions", 17));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..], true), bad("entity", 5));
-        assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..], true), Err(DecodeError::NotUtf8));
+        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..], 3), bad("mode", 4));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..], 3), bad("dimensions", 17));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..], 3), bad("entity", 5));
+        assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..], 3), Err(DecodeError::NotUtf8));
     }
 }
