@@ -70,6 +70,11 @@ impl<K: Ord + Copy, T: Row> Journal<K, T> {
         pages.flat_map(move |page| page.rows.range(keys.clone())).map(|(key, row)| (*key, decode(row)))
     }
 
+    /// The greatest key below `end`; nothing is decoded for it.
+    pub fn last_below(&self, end: K) -> Option<K> {
+        self.pages.newest_first().filter_map(|page| page.rows.range(..end).next_back()).map(|(key, _)| *key).max()
+    }
+
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (K, T)> {
         self.range(..)
     }

@@ -60,6 +60,11 @@ impl Proposals {
         self.open.range(numbers).map(|(_, row)| row)
     }
 
+    /// The greatest number below `end` that is open.
+    pub fn last_below(&self, end: u64) -> Option<u64> {
+        self.open.range(..end).next_back().map(|(number, _)| *number)
+    }
+
     pub fn len(&self) -> usize {
         self.open.len()
     }

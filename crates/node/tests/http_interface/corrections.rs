@@ -187,6 +187,27 @@ fn open_proposals_are_bounded() {
 }
 
 #[test]
+fn a_page_of_corrections_has_a_next_only_if_there_is_one() {
+    let node = TestNode::start();
+    let withdraw = |number: u64| drop(delete(&node, &format!("/v1/corrections/{number}")).ok());
+    let pages = |limit: usize| {
+        let page = node.get(&format!("/v1/corrections?limit={limit}")).ok();
+        (numbers(&page), page["next"].as_u64())
+    };
+    withdraw(propose(&node, "the first", &[("a", 1)]));
+    let kept = correct(&node, "kept", &[("a", 1)]);
+    assert_eq!(pages(1), (vec![kept], None), "below it there is only what was withdrawn");
+    // A gap that is longer than what is looked at in one turn.
+    let gap: Vec<u64> = (0..40).map(|_| propose(&node, "gone", &[("a", 1)])).collect();
+    gap.into_iter().for_each(withdraw);
+    let young = correct(&node, "young", &[("a", 1)]);
+    assert_eq!(pages(1), (vec![young], Some(young)));
+    assert_eq!(pages(2), (vec![young, kept], None));
+    let behind = node.get(&format!("/v1/corrections?limit=1&before={young}")).ok();
+    assert_eq!((numbers(&behind), &behind["next"]), (vec![kept], &Value::Null));
+}
+
+#[test]
 fn corrections_are_listed_newest_first_from_memory_and_store_alike() {
     let node = TestNode::start();
     for n in 1..=20 {
@@ -213,6 +234,7 @@ fn corrections_are_listed_newest_first_from_memory_and_store_alike() {
             next = format!("&before={}", page["next"]);
         }
         assert_eq!(seen, expected, "{limit} at a time");
+        assert_eq!(next, "&before=null", "there is a next only if there is something left for it");
     }
     let by_number = |number: u64| {
         let found = all["corrections"].as_array().unwrap().iter().find(|correction| correction["number"] == number);

@@ -14,8 +14,6 @@ use crate::engine::{Engine, Refusal};
 
 /// Numbers that are looked at in one turn: each may be a correction of many deltas, and the writer waits meanwhile.
 const TURN_NUMBERS: u64 = 16;
-/// Turns that may find nothing, because all their proposals were withdrawn, before a page ends early.
-const EMPTY_TURNS_MAX: usize = 64;
 
 pub enum Found {
     Proposed(Proposal),
@@ -62,25 +60,38 @@ pub fn decode<T: Row>(row: &[u8]) -> Result<T, Refusal> {
     T::decode(row).map_err(|error| Refusal::StoreFailed(format!("a row of the ledger is damaged: {error}").into()))
 }
 
-/// A page of corrections and open proposals. Numbers have no gaps but those of proposals that were withdrawn, so they are
-/// simply counted down.
+/// A page of corrections and open proposals. Numbers have gaps where proposals were withdrawn, which may be long; so each turn
+/// begins where there is something, and there is a `next` only if there is something left for it.
 pub async fn page(engine: &Engine, paging: Paging) -> Result<CorrectionPage, Refusal> {
-    let last = engine.visit(|state| state.corrections.last_number()).await?;
-    let mut end = paging.before.min(last + 1);
+    let mut end = paging.before;
     let mut corrections = Vec::new();
-    let mut empty_turns = 0;
-    while end > 1 && corrections.len() < paging.limit && empty_turns < EMPTY_TURNS_MAX {
-        let start = end.saturating_sub(TURN_NUMBERS).max(1);
-        let turn = turn(engine, start, end).await?;
-        empty_turns += usize::from(turn.is_empty());
-        corrections.extend(turn);
+    while corrections.len() <= paging.limit
+        && let Some(newest) = newest_below(engine, end).await?
+    {
+        let start = (newest + 1).saturating_sub(TURN_NUMBERS).max(1);
+        corrections.extend(turn(engine, start, newest + 1).await?);
         end = start;
     }
-    if corrections.len() > paging.limit {
-        corrections.truncate(paging.limit);
-        end = corrections.last().map_or(end, |last| last.number);
+    let has_more = corrections.len() > paging.limit;
+    corrections.truncate(paging.limit);
+    let next = corrections.last().filter(|_| has_more).map(|last: &CorrectionView| last.number);
+    Ok(CorrectionPage { corrections, next })
+}
+
+/// The greatest number below `end` that a correction or an open proposal has.
+async fn newest_below(engine: &Engine, end: u64) -> Result<Option<u64>, Refusal> {
+    let look = move |state: &mut State| {
+        let open = state.ledger.proposals.last_below(end);
+        (open.max(state.ledger.corrections.last_below(end)), state.store_is_void)
+    };
+    let (newest, store_is_void) = engine.visit(look).await?;
+    if store_is_void {
+        return Ok(newest);
     }
-    Ok(CorrectionPage { corrections, next: (end > 1).then_some(end) })
+    let range = LedgerKey::Correction(0).encode()..LedgerKey::Correction(end).encode();
+    let stored = engine.ledger_rows(range, 1, true).await?;
+    let stored = stored.first().map(|(_, row)| decode::<Correction>(row)).transpose()?;
+    Ok(newest.max(stored.map(|correction| correction.number)))
 }
 
 /// The corrections with `start` ≤ number < `end`, newest first.
