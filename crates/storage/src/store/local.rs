@@ -2,7 +2,8 @@
 //!
 //! A cut is written as one sorted bulk load (checkpoint, identity, cells, names, ledger), which fjall makes visible and
 //! durable in one step; so position and state cannot part. Nothing goes through fjall's journal. A cut that replaces
-//! everything goes to a database of its own, the next generation; the file `CURRENT` names the one in force. Nothing is
+//! everything goes to a database of its own, the next generation; the file `CURRENT` names the one in force. What a cut has
+//! written is read back before it is final; if it cannot be, the store goes back to where it was. Nothing is
 //! opened before its files were looked at, and nothing is removed before somebody says that all is well.
 
 mod carry;
@@ -18,8 +19,8 @@ mod view;
 use super::key::Key;
 use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
 use current::Named;
-use fjall::Keyspace;
-use generation::{Generation, Opening};
+use fjall::{Keyspace, Readable};
+use generation::{Before, Generation, Opening};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -139,8 +140,21 @@ impl LocalStore {
         let named = Named::generation(current::unused_number(&self.dir)?, &self.identity);
         // Nobody has written to it yet, so merges find nothing there.
         let next = Generation::create(&self.dir, &named, self.opening)?;
-        let written = write_cut(&next.keyspace, &self.identity, cut).and_then(|()| current::write(&self.dir, &named));
-        if let Err(error) = written {
+        let before = next.before()?;
+        let to = cut.to;
+        let written = write_cut(&next.keyspace, &self.identity, cut).and_then(|()| next.read_back(&before, to));
+        self.put_in_force(old, next, named, written)
+    }
+
+    /// Names a new generation in `CURRENT`, if it was `written`.
+    fn put_in_force(
+        &self,
+        old: &Generation,
+        next: Generation,
+        named: Named,
+        written: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if let Err(error) = written.and_then(|()| current::write(&self.dir, &named)) {
             next.forget();
             return Err(error);
         }
@@ -148,6 +162,38 @@ impl LocalStore {
         old.forget();
         Ok(())
     }
+}
+
+impl LocalStore {
+    /// Adds a cut to a generation and reads it back; if that fails, the store is as it was before.
+    fn add(&self, generation: &Generation, cut: Cut<'_>) -> Result<(), Error> {
+        let (before, to) = (generation.before()?, cut.to);
+        write_cut(&generation.keyspace, &self.identity, cut)?;
+        self.make_final(generation, &before, to)
+    }
+
+    fn make_final(&self, generation: &Generation, before: &Before, to: &Checkpoint) -> Result<(), Error> {
+        let Err(error) = generation.read_back(before, to) else { return Ok(()) };
+        self.go_back(generation, before)?;
+        Err(error)
+    }
+
+    /// Copies what was in force before a cut to a database of its own and puts that in force.
+    fn go_back(&self, old: &Generation, before: &Before) -> Result<(), Error> {
+        let named = Named::generation(current::unused_number(&self.dir)?, &self.identity);
+        let next = Generation::create(&self.dir, &named, self.opening)?;
+        let written = copy(before.snapshot.iter(&old.keyspace), &next.keyspace);
+        self.put_in_force(old, next, named, written)
+    }
+}
+
+fn copy(from: impl Iterator<Item = fjall::Guard>, to: &Keyspace) -> Result<(), Error> {
+    let mut ingestion = to.start_ingestion()?;
+    for entry in from {
+        let (key, value) = entry.into_inner()?;
+        ingestion.write(key, value)?;
+    }
+    Ok(ingestion.finish()?)
 }
 
 impl Store for LocalStore {
@@ -219,7 +265,7 @@ impl Store for LocalStore {
         }
         let result = match cut.replace {
             true => self.replace(&generation, cut),
-            false => write_cut(&generation.keyspace, &self.identity, cut),
+            false => self.add(&generation, cut),
         };
         drop(generation);
         if let Err(Error::Io(_)) = result {

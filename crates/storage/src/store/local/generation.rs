@@ -2,13 +2,13 @@
 
 use super::current::{self, Named, UNFINISHED};
 use super::{Identity, verify};
-use crate::store::Error;
 use crate::store::key::Key;
+use crate::store::{Checkpoint, Error};
 use fjall::compaction::Leveled;
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
 };
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Snapshot};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +38,12 @@ pub(super) struct Generation {
     pub keyspace: Keyspace,
     pub(super) db: Database,
     remains: Remains,
+}
+
+/// A generation as it was before a cut.
+pub(super) struct Before {
+    tables: verify::Tables,
+    pub snapshot: Snapshot,
 }
 
 /// The directory of a generation, which goes with it if it is void.
@@ -82,6 +88,21 @@ impl Generation {
     /// From here on its directory is removed when nobody reads it any more.
     pub fn forget(&self) {
         self.remains.void.store(true, Ordering::Release);
+    }
+
+    /// What is in force, to tell it from what a cut adds, and to go back to.
+    pub fn before(&self) -> Result<Before, Error> {
+        Ok(Before { tables: verify::tables(&self.remains.directory)?, snapshot: self.db.snapshot() })
+    }
+
+    /// Reads back what was written since, and the checkpoint `to` as its readers would.
+    pub fn read_back(&self, before: &Before, to: &Checkpoint) -> Result<(), Error> {
+        verify::read_back(&self.remains.directory, &before.tables)?;
+        let found = self.keyspace.get(Key::Checkpoint.encode())?.map(|bytes| Checkpoint::decode(&bytes)).transpose()?;
+        match found.is_some_and(|found| found == *to) {
+            true => Ok(()),
+            false => Err(Error::Io("the checkpoint that was written is not the one that is read back".to_owned())),
+        }
     }
 
     /// Whether the thread that merges tables has given up, as it does for ever when the disk is full once.

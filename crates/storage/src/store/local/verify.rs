@@ -1,25 +1,35 @@
 //! Looks at a database's own files before fjall opens them. Pure reading.
 //!
 //! fjall trusts some of its files: a flipped bit in one makes it panic, a missing one makes it delete what it takes for
-//! unfinished. All of them have checksums that it does not look at. So this does, and refuses in words:
+//! unfinished. All of them have checksums that it does not look at. So this does, and refuses in words. Before a cut is final
+//! it also reads the tables back that the cut has written, every byte of them.
 //!
 //! ```text
 //! version                   four bytes
 //! keyspaces/N/current       number of a version, xxh3 of its file, 00
 //! keyspaces/N/vNUMBER       sections, a table of them (TOC), a trailer with the place and the xxh3 of the TOC
-//! keyspaces/N/tables/ID     the same; the version names those that belong to it. Their blocks have checksums that fjall checks
+//! keyspaces/N/tables/ID     the same; the version names those that belong to it, with the xxh3 of each file. Their blocks have checksums that fjall checks
 //! ```
 
 use crate::store::Error;
+use rustix::fs::{Advice, fadvise};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use xxhash_rust::xxh3::xxh3_128;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 const VERSION: [u8; 4] = *b"FJL\x03";
 const TRAILER_BYTES: usize = 38;
 const TRAILER_MAGIC: [u8; 6] = *b"SFA!\x01\x00";
+/// What is read at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Looks at a version that merges replace meanwhile.
+const LOOKS_MAX: usize = 100;
+
+/// The tables that are in force, by path, and the checksum of each file.
+pub(super) type Tables = BTreeMap<PathBuf, u128>;
 
 /// Refuses a database that fjall could not open, or would open as another than it was.
 pub(super) fn check(database: &Path) -> Result<(), Error> {
@@ -27,8 +37,69 @@ pub(super) fn check(database: &Path) -> Result<(), Error> {
     if read(&version)? != VERSION {
         return Err(damaged(&version, "it does not say that this is a database of a version that is known here"));
     }
+    for keyspace in keyspaces(database)? {
+        for table in tables_of(&keyspace)?.keys() {
+            check_table(table)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads every table back that was written since `before`. Others may merge tables meanwhile: those that are gone by then were
+/// read by them.
+pub(super) fn read_back(database: &Path, before: &Tables) -> Result<(), Error> {
+    for (table, checksum) in tables(database)?.iter().filter(|(table, _)| !before.contains_key(*table)) {
+        match whole_checksum(table) {
+            Ok(found) if found == *checksum => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !tables(database)?.contains_key(table) => {}
+            Ok(_) => return Err(Error::Io(format!("{}: what was written is not what is read back", table.display()))),
+            Err(error) => return Err(Error::Io(format!("{}: it cannot be read back: {error}", table.display()))),
+        }
+    }
+    Ok(())
+}
+
+/// The checksum of a file as the disk has it, and not as the system remembers it where that can be helped.
+fn whole_checksum(path: &Path) -> io::Result<u128> {
+    let mut file = File::open(path)?;
+    // Only advice: where it is not taken, what is read is what would be written.
+    let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    let mut hash = Xxh3::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hash.digest128()),
+            bytes => hash.update(&piece[..bytes]),
+        }
+    }
+}
+
+/// The tables of all keyspaces of a database that may be in use.
+pub(super) fn tables(database: &Path) -> Result<Tables, Error> {
+    let mut tables = Tables::new();
+    for keyspace in keyspaces(database)? {
+        tables.extend(tables_in_use(&keyspace)?);
+    }
+    Ok(tables)
+}
+
+/// A merge puts a new version in force and removes the one before: then it is looked at again.
+fn tables_in_use(keyspace: &Path) -> Result<Tables, Error> {
+    let current = keyspace.join("current");
+    let mut looks = 1..LOOKS_MAX;
+    loop {
+        let before = read(&current)?;
+        match tables_of(keyspace) {
+            Err(_) if read(&current)? != before && looks.next().is_some() => {}
+            tables => return tables,
+        }
+    }
+}
+
+fn keyspaces(database: &Path) -> Result<Vec<PathBuf>, Error> {
     let keyspaces = database.join("keyspaces");
     let entries = fs::read_dir(&keyspaces).map_err(|error| unreadable(&keyspaces, &error))?;
+    let mut found = Vec::new();
     for entry in entries {
         let keyspace = entry.map_err(|error| unreadable(&keyspaces, &error))?.path();
         let is_numbered =
@@ -36,12 +107,12 @@ pub(super) fn check(database: &Path) -> Result<(), Error> {
         if !is_numbered || !keyspace.is_dir() {
             return Err(damaged(&keyspace, "this is none of the database's files; move it away"));
         }
-        check_keyspace(&keyspace)?;
+        found.push(keyspace);
     }
-    Ok(())
+    Ok(found)
 }
 
-fn check_keyspace(keyspace: &Path) -> Result<(), Error> {
+fn tables_of(keyspace: &Path) -> Result<Tables, Error> {
     let current = keyspace.join("current");
     let bytes = read(&current)?;
     let (Some((number, checksum)), 25, Some(0)) = (split_current(&bytes), bytes.len(), bytes.last()) else {
@@ -52,12 +123,9 @@ fn check_keyspace(keyspace: &Path) -> Result<(), Error> {
     if xxh3_128(&image) != checksum {
         return Err(damaged(&version, "its checksum does not match"));
     }
-    let tables = tables(&image).ok_or_else(|| damaged(&version, "it has no list of tables"))?;
-    for id in tables {
-        let table = keyspace.join("tables").join(id.to_string());
-        check_table(&table)?;
-    }
-    Ok(())
+    let listed = listed(&image).ok_or_else(|| damaged(&version, "it has no list of tables"))?;
+    let folder = keyspace.join("tables");
+    Ok(listed.into_iter().map(|(id, checksum)| (folder.join(id.to_string()), checksum)).collect())
 }
 
 fn split_current(bytes: &[u8]) -> Option<(u64, u128)> {
@@ -105,8 +173,8 @@ impl Toc {
     }
 }
 
-/// The ids of the tables that a version is made of.
-fn tables(version: &[u8]) -> Option<Vec<u64>> {
+/// The tables that a version is made of: their ids and checksums.
+fn listed(version: &[u8]) -> Option<Vec<(u64, u128)>> {
     let (body, trailer) = version.split_at_checked(version.len().checked_sub(TRAILER_BYTES)?)?;
     let toc = Toc::from_trailer(trailer)?;
     let mut toc = Bytes(body.get(usize::try_from(toc.at).ok()?..)?.strip_prefix(b"TOC!")?);
@@ -115,24 +183,25 @@ fn tables(version: &[u8]) -> Option<Vec<u64>> {
         let name_bytes = toc.u16()?;
         if toc.take(name_bytes.into())? == b"tables" {
             let section = body.get(usize::try_from(at).ok()?..usize::try_from(at + bytes).ok()?)?;
-            return table_ids(Bytes(section));
+            return listed_in(Bytes(section));
         }
     }
     None
 }
 
 /// Levels of runs of tables, each with its id, kind of checksum, checksum and sequence number.
-fn table_ids(mut section: Bytes<'_>) -> Option<Vec<u64>> {
-    let mut ids = Vec::new();
+fn listed_in(mut section: Bytes<'_>) -> Option<Vec<(u64, u128)>> {
+    let mut listed = Vec::new();
     for _level in 0..section.u8()? {
         for _run in 0..section.u8()? {
             for _table in 0..section.u32()? {
-                ids.push(section.u64()?);
-                section.take(1 + 16 + 8)?;
+                let (id, _kind) = (section.u64()?, section.u8()?);
+                listed.push((id, u128::from_le_bytes(*section.take(16)?.first_chunk()?)));
+                section.take(8)?;
             }
         }
     }
-    Some(ids)
+    Some(listed)
 }
 
 /// Takes numbers from the front.
