@@ -5,6 +5,7 @@
 //! ([`balance`]), so it is of one moment and survives a restart.
 
 mod balance;
+mod cut;
 mod disk;
 mod lag;
 mod process;
@@ -14,6 +15,7 @@ mod unmatched;
 mod workers;
 
 pub use balance::{Balances, Sum, Sums};
+pub use cut::{Cut, Cuts};
 pub use lag::Lag;
 pub use timings::Timings;
 pub use unmatched::Unmatched;
@@ -42,6 +44,7 @@ pub struct Metrics {
     pub http_request_seconds: Family<HttpRoute, Timings>,
     resp_command_seconds: Family<CommandFamily, Timings>,
     clients: Family<ClientKind, Gauge>,
+    pub cuts: Cuts,
     /// Passwords that were not the password.
     pub auth_failures: Counter,
     /// Changes of counters that were made: entries that counted, and writes by name.
@@ -178,6 +181,7 @@ impl Metrics {
         r.register_with_unit("resp_command", help, Unit::Seconds, resp_command_seconds.clone());
         let clients = Family::default();
         r.register("clients", "Clients that are connected", clients.clone());
+        let cuts = Cuts::register(r);
         let checkpoint_timestamp_seconds = Gauge::default();
         let help = "When the last checkpoint was finished, since 1970; 0 if none was since the start";
         r.register_with_unit("checkpoint_timestamp", help, Unit::Seconds, checkpoint_timestamp_seconds.clone());
@@ -193,6 +197,7 @@ impl Metrics {
             http_request_seconds,
             resp_command_seconds,
             clients,
+            cuts,
             updates,
             duplicate_events,
             lookup_retries: counter(r, "lookup_retries", "Look-ups made again because the store had moved on"),

@@ -51,6 +51,9 @@ use crate::frontend::budget::Budget;
 use crate::metrics::{HttpRequest, HttpRoute, Metrics};
 use problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
 
+/// How metrics call it.
+const PROTOCOL: &str = "http";
+
 /// Cold counters that one request reads at the same time.
 const READS_AT_ONCE: usize = 32;
 

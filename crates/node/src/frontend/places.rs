@@ -4,6 +4,7 @@
 //! has done it). When all places are taken, a newcomer gets the place of the stranger who has been there longest. So
 //! connections that say nothing, or say it very slowly, keep nobody out, and one that is in use never loses its place.
 
+use prometheus_client::metrics::counter::Counter;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ pub struct Places {
     /// `None`: three quarters for one address, all of them for this machine.
     per_address_max: Option<usize>,
     taken: Mutex<Taken>,
+    /// Strangers who had to go.
+    displaced: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +45,8 @@ pub enum NoPlace {
 }
 
 impl Places {
-    pub fn new(max: usize, per_address_max: Option<usize>) -> Arc<Places> {
-        Arc::new(Places { max, per_address_max, taken: Mutex::default() })
+    pub fn new(max: usize, per_address_max: Option<usize>, displaced: Counter) -> Arc<Places> {
+        Arc::new(Places { max, per_address_max, taken: Mutex::default(), displaced })
     }
 
     /// Takes a place, if need be that of a stranger.
@@ -51,10 +54,10 @@ impl Places {
         let address = address.to_canonical();
         let mut taken = self.lock();
         let too_many = self.max_for(address).is_some_and(|max| taken.of(address) >= max);
-        if too_many && !taken.displace(|stranger| stranger.address == address) {
+        if too_many && !self.displace(&mut taken, |stranger| stranger.address == address) {
             return Err(NoPlace::TooManyFromThere);
         }
-        if taken.count >= self.max && !taken.displace(|_| true) {
+        if taken.count >= self.max && !self.displace(&mut taken, |_| true) {
             return Err(NoPlace::Full);
         }
         taken.count += 1;
@@ -63,6 +66,12 @@ impl Places {
         let ticket = taken.last_ticket;
         taken.strangers.insert(ticket, Stranger { address, task: None });
         Ok(Place { places: self.clone(), address, ticket, is_settled: AtomicBool::new(false) })
+    }
+
+    fn displace(&self, taken: &mut Taken, is_meant: impl Fn(&Stranger) -> bool) -> bool {
+        let has_gone = taken.displace(is_meant);
+        self.displaced.inc_by(has_gone.into());
+        has_gone
     }
 
     fn max_for(&self, address: IpAddr) -> Option<usize> {
@@ -175,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_newcomer_gets_the_place_of_the_oldest_stranger() {
-        let places = Places::new(3, None);
+        let places = Places::new(3, None, Counter::default());
         let settled = places.take(HERE).unwrap();
         settled.settle();
         let (first, second) = (run(places.take(HERE).unwrap()), run(places.take(HERE).unwrap()));
@@ -194,7 +203,7 @@ mod tests {
 
     #[test]
     fn one_address_leaves_places_to_the_others() {
-        let places = Places::new(8, None);
+        let places = Places::new(8, None, Counter::default());
         let mut held: Vec<Place> = (0..6).map(|_| places.take(there(1)).unwrap()).collect();
         held.iter().for_each(Place::settle);
         assert_eq!(places.take(there(1)).unwrap_err(), NoPlace::TooManyFromThere);
@@ -207,10 +216,10 @@ mod tests {
 
     #[test]
     fn this_machine_may_have_every_place_unless_it_is_told_otherwise() {
-        let places = Places::new(4, None);
+        let places = Places::new(4, None, Counter::default());
         let held: Vec<Place> = (0..4).map(|_| places.take(HERE).unwrap()).collect();
         assert_eq!(held.len(), 4);
-        let places = Places::new(4, Some(2));
+        let places = Places::new(4, Some(2), Counter::default());
         let held: Vec<Place> = (0..2).map(|_| places.take(HERE).unwrap()).collect();
         held.iter().for_each(Place::settle);
         assert_eq!(places.take(HERE).unwrap_err(), NoPlace::TooManyFromThere);

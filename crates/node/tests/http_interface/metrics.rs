@@ -3,6 +3,7 @@
 use super::support::{Answer, TestNode};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.2";
 
@@ -138,4 +139,59 @@ fn disk_checkpoints_and_the_process_are_told() {
     assert!(sample(&text, "process_resident_memory_bytes") > 1e6 && sample(&text, "process_open_fds") > 3.0);
     let version = format!("tally_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     assert_eq!(sample(&text, &version), 1.0);
+}
+
+fn cut(node: &TestNode, protocol: &str, reason: &str) -> f64 {
+    let name = format!("tally_connections_cut_total{{protocol=\"{protocol}\",reason=\"{reason}\"}}");
+    // Not by a request: it would be cut off as well, if it were slow.
+    sample(&node.node().engine().metrics().encode(), &name)
+}
+
+/// Reads until the node has closed the connection.
+fn until_closed(stream: &mut TcpStream) {
+    // A reset closes it as well.
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn connections_that_are_cut_off_are_counted_by_reason() {
+    let node = TestNode::start_with(|options| {
+        options.resp = Some("127.0.0.1:0".parse().unwrap());
+        options.resp_options.clients_max = 1;
+        options.resp_options.stall_timeout = Duration::from_millis(100);
+        options.http_options.head_timeout = Duration::from_millis(100);
+    });
+    let resp = || TcpStream::connect(node.node().resp_addr().unwrap()).unwrap();
+    for (protocol, reason) in [("http", "memory"), ("http", "no_place"), ("http", "displaced"), ("resp", "silent")] {
+        assert_eq!(cut(&node, protocol, reason), 0.0, "there was none");
+    }
+    let mut stranger = resp();
+    let mut known = resp();
+    known.write_all(b"PING\r\n").unwrap();
+    known.read_exact(&mut [0; 7]).unwrap();
+    until_closed(&mut stranger);
+    assert_eq!(cut(&node, "resp", "displaced"), 1.0);
+    until_closed(&mut resp());
+    assert_eq!(cut(&node, "resp", "no_place"), 1.0);
+    known.write_all(&[&b"*2\r\n$4\r\nECHO\r\n$100000\r\n"[..], &[b'x'; 50_000]].concat()).unwrap();
+    until_closed(&mut known);
+    assert_eq!(cut(&node, "resp", "stalled"), 1.0);
+    let mut slow = node.connect();
+    slow.write_all(b"GET /healthz HT").unwrap();
+    until_closed(&mut slow);
+    assert_eq!(cut(&node, "http", "silent"), 1.0);
+}
+
+#[test]
+fn connections_that_find_no_memory_are_counted() {
+    let node = TestNode::start_with(|options| {
+        options.resp = Some("127.0.0.1:0".parse().unwrap());
+        options.client_bytes = Some(4 << 20);
+    });
+    let mut greedy = TcpStream::connect(node.node().resp_addr().unwrap()).unwrap();
+    let argument = [&b"$1000000\r\n"[..], &vec![b'x'; 1_000_000], b"\r\n"].concat();
+    // The node may have closed before it has read all of it.
+    let _ = greedy.write_all(&[&b"*40\r\n$4\r\nMGET\r\n"[..], &argument.repeat(8)].concat());
+    until_closed(&mut greedy);
+    assert_eq!(cut(&node, "resp", "memory"), 1.0);
 }

@@ -89,8 +89,17 @@ impl Logged {
         exchange(&self.server.resp, &format!("{lines}QUIT\r\n"))
     }
 
+    fn http(&self) -> &str {
+        self.server.banner.split("http://").nth(1).unwrap().split_whitespace().next().unwrap()
+    }
+
+    /// A request with these fields in its head.
+    fn get(&self, path: &str, fields: &str) -> String {
+        exchange(self.http(), &format!("GET {path} HTTP/1.1\r\n{fields}connection: close\r\n\r\n"))
+    }
+
     fn post(&self, path: &str, body: &str) -> String {
-        let address = self.server.banner.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+        let address = self.http();
         let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
         exchange(address, &format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
     }
@@ -169,4 +178,34 @@ counters:
     let again: Vec<_> =
         again.map(|line| (line["counterName"].as_str().unwrap(), line["op"].as_str().unwrap())).collect();
     assert_eq!(again, [("paid", "DEC"), ("sold,left", "INC,DEC")], "{lines:#?}");
+}
+
+#[test]
+fn whoever_is_not_let_in_over_http_is_in_the_log_with_where_they_come_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let (open, guarded) = (dir.path().join("open"), dir.path().join("guarded"));
+    let open = Logged::start(&["--data", open.to_str().unwrap()]);
+    let guarded = Logged::start(&["--data", guarded.to_str().unwrap(), "--http-token-file", token.to_str().unwrap()]);
+    for _ in 0..50 {
+        assert!(guarded.get("/v1/counters/a", "host: x\r\nauthorization: Bearer guess\r\n").contains(" 401 "));
+        assert!(open.get("/v1/counters/a", "host: evil.example\r\n").contains(" 421 "));
+        assert!(open.get("/v1/counters/b", "host: localhost\r\norigin: https://evil.example\r\n").contains(" 403 "));
+    }
+    assert!(guarded.get("/v1/counters/a", "host: x\r\n").contains(" 401 "));
+    let (open, guarded) = (open.stop(), guarded.stop());
+    let check = |lines: &[serde_json::Value], message: &str, path: &str| {
+        let line = said(lines, message).clone();
+        assert!(line["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert_eq!((&line["path"], &line["level"], &line["method"]), (&path.into(), &"WARN".into(), &"GET".into()));
+        let times = lines.iter().filter(|line| line["message"] == message).count();
+        assert!(times < 50, "a page in a loop cannot fill a disk with lines");
+        line
+    };
+    check(&guarded, "a client has given a wrong token", "/v1/counters/a");
+    let host = check(&open, "a request under a foreign name was refused", "/v1/counters/a");
+    assert_eq!(host["host"], "evil.example");
+    let page = check(&open, "a page of another site was refused", "/v1/counters/b");
+    assert_eq!(page["origin"], "https://evil.example");
 }

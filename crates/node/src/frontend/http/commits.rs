@@ -20,11 +20,12 @@ use tally_core::position::Position;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::Api;
 use super::parameters::{Parameters, refused};
 use super::problem::{Kind, Problem};
+use super::{Api, PROTOCOL};
 use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::Charge;
+use crate::metrics::Cut;
 use follow::Follower;
 
 mod follow;
@@ -130,6 +131,7 @@ impl Subscription {
             if !text.is_empty() {
                 if let Err(full) = self.charge.set(text.len()) {
                     self.follower = None;
+                    self.engine.metrics().cuts.of(PROTOCOL, Cut::Memory).inc();
                     return Some(render::problem(&full.into()));
                 }
                 self.engine.wait_for(reached).await;

@@ -9,11 +9,12 @@ mod cors;
 mod host;
 mod media;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -41,11 +42,18 @@ pub struct Access {
     pub origins: Vec<Origin>,
 }
 
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
 /// Lets a request in, or says why not.
 pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let page = access.origins.iter().find(|allowed| allowed.is_of(request.headers())).cloned();
     let mut response = match access.check(&request, page.is_some()) {
-        Err(problem) => refusal(problem),
+        Err(problem) => {
+            tell(&problem, &request);
+            refusal(problem)
+        }
         Ok(()) if page.is_some() && cors::is_preflight(&request) => cors::preflight(&request),
         Ok(()) => match access.check_content(&request) {
             Err(problem) => refusal(problem),
@@ -56,6 +64,32 @@ pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Ne
         page.may_read(response.headers_mut());
     }
     response
+}
+
+/// How often the log tells of each kind of refusal: a page in a loop is not brief, and neither is whoever tries all tokens.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+static WRONG_TOKENS: Seldom = Seldom::new(TELL_EVERY);
+static FOREIGN_PAGES: Seldom = Seldom::new(TELL_EVERY);
+static UNKNOWN_HOSTS: Seldom = Seldom::new(TELL_EVERY);
+
+/// Says that somebody was not let in; who has forgotten the token is told, and nobody else.
+fn tell(problem: &Problem, request: &Request) {
+    let (seldom, what) = match problem.kind {
+        Kind::Unauthorized if request.headers().contains_key(AUTHORIZATION) => {
+            (&WRONG_TOKENS, "a client has given a wrong token")
+        }
+        Kind::ForeignOrigin => (&FOREIGN_PAGES, "a page of another site was refused"),
+        Kind::UnknownHost => (&UNKNOWN_HOSTS, "a request under a foreign name was refused"),
+        _ => return,
+    };
+    if !seldom.is_due() {
+        return;
+    }
+    let client = request.extensions().get::<Peer>().map_or_else(|| "unknown".to_owned(), |peer| peer.0.to_string());
+    let field = |name: &HeaderName| quoted(text(request.headers(), name).unwrap_or("none"));
+    let path = quoted(request.uri().path());
+    tracing::warn!(%client, method = %request.method(), path, host = field(&HOST), origin = field(&ORIGIN), "{what}");
 }
 
 fn refusal(problem: Problem) -> Response {
@@ -122,9 +156,6 @@ fn is_visit(request: &Request) -> bool {
         && text(headers, &SEC_FETCH_DEST) == Some("document")
 }
 
-/// Says that somebody may be trying them all.
-static WRONG_TOKENS: Seldom = Seldom::new(Duration::from_secs(1));
-
 fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
     let given = text(request.headers(), &AUTHORIZATION);
     let bearer = given.and_then(|given| {
@@ -133,12 +164,7 @@ fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
     });
     let detail = match bearer {
         Some(bearer) if token.is(bearer.as_bytes()) => return Ok(()),
-        Some(_) => {
-            if WRONG_TOKENS.is_due() {
-                tracing::warn!(path = request.uri().path(), "a client has given a wrong token");
-            }
-            "the token is not the server's; send the one in the file that --http-token-file names"
-        }
+        Some(_) => "the token is not the server's; send the one in the file that --http-token-file names",
         None => "this server asks for a token; send the header Authorization: Bearer and the token",
     };
     Err(Problem::new(Kind::Unauthorized, detail))
@@ -167,7 +193,7 @@ mod tests {
         access.check(request, allowed).err().map(|problem| problem.kind)
     }
 
-    const HOST: (&str, &str) = ("host", "localhost:7070");
+    const OWN_HOST: (&str, &str) = ("host", "localhost:7070");
 
     #[test]
     fn a_foreign_page_is_refused_and_the_own_one_is_not() {
@@ -187,7 +213,7 @@ mod tests {
             (&[("origin", "http://localhost:7070"), ("sec-fetch-site", "cross-site")], foreign),
         ] {
             for method in ["GET", "POST", "DELETE", "OPTIONS"] {
-                let request = request(method, "/v1/counters/a", &[&[HOST], headers].concat());
+                let request = request(method, "/v1/counters/a", &[&[OWN_HOST], headers].concat());
                 assert_eq!(verdict(&Access::default(), &request), expected, "{method} {headers:?}");
             }
         }
@@ -195,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_link_may_be_followed_but_nothing_may_be_embedded_or_posted() {
-        let site = [HOST, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        let site = [OWN_HOST, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
         let verdict = |method, dest| {
             let headers = [&site[..], &[("sec-fetch-dest", dest)]].concat();
             verdict(&Access::default(), &request(method, "/docs/", &headers))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Options;
 use super::pulse::Pulse;
 use crate::clock::Stopwatch;
+use crate::metrics::Cut;
 
 pub struct Patience {
     pub look_every: Duration,
@@ -23,8 +24,8 @@ pub enum Verdict {
     Stay,
     /// It may be ended in good order.
     Idle,
-    /// There is nobody to wait for.
-    Gone,
+    /// There is nobody to wait for, and why.
+    Gone(Cut),
 }
 
 impl Patience {
@@ -54,11 +55,11 @@ impl Patience {
             self.since_sent = Stopwatch::start();
         }
         if self.since_sent.elapsed() >= self.write_timeout {
-            return Verdict::Gone;
+            return Verdict::Gone(Cut::Stalled);
         }
         // hyper has the same patience with a head and says so; this is for those who do not even begin.
         if !pulse.has_begun() && self.connected.elapsed() >= self.head_timeout + self.look_every {
-            return Verdict::Gone;
+            return Verdict::Gone(Cut::Silent);
         }
         if self.since_move.elapsed() >= self.idle_timeout { Verdict::Idle } else { Verdict::Stay }
     }

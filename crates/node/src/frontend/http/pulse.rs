@@ -38,6 +38,8 @@ pub struct Pulse {
     head: Mutex<Charge>,
     /// hyper refused a head by itself, and was not let to say so.
     refused: AtomicBool,
+    /// The connection ends for want of memory for clients.
+    crowded_out: AtomicBool,
 }
 
 impl Pulse {
@@ -52,6 +54,7 @@ impl Pulse {
             head_has_line: AtomicBool::new(false),
             head: Mutex::new(Charge::new(budget)),
             refused: AtomicBool::new(false),
+            crowded_out: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +84,10 @@ impl Pulse {
     /// Whether the sender of a head is still to be told why it was refused.
     pub fn owes_reason(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    pub fn is_crowded_out(&self) -> bool {
+        self.crowded_out.load(Ordering::Relaxed)
     }
 
     /// Whether a part of a head has come.
@@ -173,11 +180,11 @@ impl Watched {
         if self.protocol == Protocol::Unknown && !bytes.is_empty() {
             self.protocol = if bytes.starts_with(PREFACE) { Protocol::Http2 } else { Protocol::Http1 };
             if self.protocol == Protocol::Http2 {
-                self.window.set(HTTP_WINDOW_BYTES as usize).map_err(no_room)?;
+                self.window.set(HTTP_WINDOW_BYTES as usize).map_err(|full| self.no_room(full))?;
             }
         }
         match self.protocol == Protocol::Http1 && !self.pulse.is_working() {
-            true => self.pulse.read_head(bytes).map_err(no_room),
+            true => self.pulse.read_head(bytes).map_err(|full| self.no_room(full)),
             false => Ok(()),
         }
     }
@@ -195,12 +202,17 @@ impl Watched {
             Poll::Pending => {
                 self.pulse.blocked.store(true, Ordering::Relaxed);
                 if let Err(full) = self.unsent.set(bytes) {
-                    return Poll::Ready(Err(no_room(full)));
+                    return Poll::Ready(Err(self.no_room(full)));
                 }
             }
             Poll::Ready(Err(_)) => {}
         }
         polled
+    }
+
+    fn no_room(&self, _: Full) -> io::Error {
+        self.pulse.crowded_out.store(true, Ordering::Relaxed);
+        io::Error::new(io::ErrorKind::OutOfMemory, "the memory for clients is in use")
     }
 
     /// Whether this is an answer that somebody else is going to give in more words.
@@ -211,10 +223,6 @@ impl Watched {
         }
         bare
     }
-}
-
-fn no_room(_: Full) -> io::Error {
-    io::Error::new(io::ErrorKind::OutOfMemory, "the memory for clients is in use")
 }
 
 impl Drop for Watched {

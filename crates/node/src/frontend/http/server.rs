@@ -6,6 +6,7 @@
 //! gets to read the answer before the connection is closed ([`super::linger`]).
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
@@ -33,15 +34,16 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::answer::charged;
+use super::guard::Peer;
 use super::linger::linger;
 use super::patience::{Patience, Verdict};
 use super::problem::{Kind, Problem};
 use super::pulse::{Pulse, Watched};
-use super::{Api, Options, head, router};
+use super::{Api, Options, PROTOCOL, head, router};
 use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
 use crate::frontend::places::{NoPlace, Place, Places};
-use crate::metrics::Metrics;
+use crate::metrics::{Cut, Metrics};
 use crate::worker::Spawner;
 
 const BACKLOG: i32 = 1024;
@@ -86,7 +88,11 @@ pub fn serve(
     let api = Api::new(engine, options, Arc::clone(&budget), shutdown.clone());
     let shared = Shared {
         budget,
-        places: Places::new(api.options.connections_max, api.options.connections_per_address_max),
+        places: Places::new(
+            api.options.connections_max,
+            api.options.connections_per_address_max,
+            api.metrics.cuts.of(PROTOCOL, Cut::Displaced),
+        ),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
         metrics: Arc::clone(&api.metrics),
@@ -183,15 +189,18 @@ fn admit(
     connections: &mut JoinSet<()>,
 ) {
     let mut charge = Charge::new(&shared.budget);
-    let admitted = charge.set(HTTP_CONNECTION_BYTES).map_err(Problem::from);
-    let admitted = admitted.and_then(|()| shared.places.take(peer.ip()).map_err(no_place));
+    let admitted = charge.set(HTTP_CONNECTION_BYTES).map_err(|full| (Cut::Memory, Problem::from(full)));
+    let place = || shared.places.take(peer.ip()).map_err(|why| (Cut::NoPlace, no_place(why)));
+    let admitted = admitted.and_then(|()| place());
     match admitted {
         Ok(place) => {
             let ticket = place.ticket();
-            let task = connections.spawn(connection(stream, shared.clone(), Arc::clone(protocols), place, charge));
+            let task =
+                connections.spawn(connection(stream, peer, shared.clone(), Arc::clone(protocols), place, charge));
             ticket.belongs_to(task);
         }
-        Err(problem) => {
+        Err((cut, problem)) => {
+            shared.metrics.cuts.of(PROTOCOL, cut).inc();
             // Best effort, and never a wait for room to write: whoever reads it knows, the others see a closed connection.
             let _ = stream.try_write(&problem.raw());
             if let Ok(permit) = Arc::clone(&shared.turned_away).try_acquire_owned() {
@@ -235,16 +244,23 @@ fn protocols(options: &Options) -> Protocols {
     builder
 }
 
-async fn connection(stream: TcpStream, shared: Shared, protocols: Arc<Protocols>, place: Place, _charge: Charge) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: Shared,
+    protocols: Arc<Protocols>,
+    place: Place,
+    _charge: Charge,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection ended before it began");
         return;
     }
-    let _connected = shared.metrics.connected("http");
+    let _connected = shared.metrics.connected(PROTOCOL);
     let patience = shared.options.linger;
     let pulse = Arc::new(Pulse::new(&shared.budget));
     let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse), &shared.budget);
-    let ended = converse(stream, pulse, shared, &protocols, Arc::new(place)).await;
+    let ended = converse(stream, Peer(peer), pulse, shared, &protocols, Arc::new(place)).await;
     if !ended.may_be_sending && ended.owed.is_none() {
         return;
     }
@@ -267,13 +283,15 @@ struct Ended {
 /// Answers requests until the connection ends.
 async fn converse(
     stream: Watched,
+    peer: Peer,
     pulse: Arc<Pulse>,
     shared: Shared,
     protocols: &Protocols,
     place: Arc<Place>,
 ) -> Ended {
     let service = TowerToHyperService::new(shared.router);
-    let service = service_fn(|request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let working = pulse.work();
         let (place, budget) = (Arc::clone(&place), Arc::clone(&shared.budget));
         let charge = head_charge(&request, &budget);
@@ -298,6 +316,7 @@ async fn converse(
             ended = connection.as_mut() => {
                 let owed = ended.err().and_then(|error| {
                     tracing::debug!(%error, "an HTTP connection ended early");
+                    count_early_end(&*error, &pulse, &shared.metrics);
                     let is_due = pulse.owes_reason() || (pulse.has_head() && !pulse.is_working());
                     head::explain(&*error, pulse.head_has_line()).filter(|_| is_due)
                 });
@@ -315,10 +334,26 @@ async fn converse(
                     may_be_sending = false;
                     connection.as_mut().graceful_shutdown();
                 }
-                Verdict::Idle | Verdict::Gone => return Ended { may_be_sending: false, owed: None },
+                Verdict::Gone(cut) => {
+                    shared.metrics.cuts.of(PROTOCOL, cut).inc();
+                    return Ended { may_be_sending: false, owed: None };
+                }
+                Verdict::Idle => return Ended { may_be_sending: false, owed: None },
             }
         }
     }
+}
+
+/// Counts a connection that ended by an error, if it is one of ours.
+fn count_early_end(error: &(dyn Error + 'static), pulse: &Pulse, metrics: &Metrics) {
+    let is_slow = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout);
+    let cut = match pulse.is_crowded_out() {
+        true => Cut::Memory,
+        // Between requests it is no more than a client that has nothing to say.
+        false if is_slow && (pulse.has_head() || !pulse.has_begun()) => Cut::Silent,
+        false => return,
+    };
+    metrics.cuts.of(PROTOCOL, cut).inc();
 }
 
 /// What the head of a request takes while it is worked on.

@@ -21,7 +21,7 @@ use super::work::Work;
 use crate::clock::{self, Stopwatch};
 use crate::engine::Watched;
 use crate::frontend::places::Place;
-use crate::metrics::Connected;
+use crate::metrics::{Connected, Cut};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -117,24 +117,28 @@ impl Connection {
     /// Waits for something to do, but not for ever for whom there is no reason to.
     async fn ready(&mut self) -> io::Result<Option<Work>> {
         loop {
-            let Some((patience, why)) = self.patience() else { return self.ready_at_last().await };
+            let Some((patience, cut, why)) = self.patience() else { return self.ready_at_last().await };
             let sent_bytes = self.sent_bytes;
             match tokio::time::timeout(patience, self.ready_at_last()).await {
                 Ok(ready) => return ready,
                 Err(_) if self.sent_bytes > sent_bytes => {}
-                Err(_) => return Err(io::Error::new(ErrorKind::TimedOut, why)),
+                Err(_) => {
+                    self.server.count_cut(cut);
+                    return Err(io::Error::new(ErrorKind::TimedOut, why));
+                }
             }
         }
     }
 
     /// How long to wait for a client that may do nothing yet, or that has left much in the server's memory.
-    fn patience(&self) -> Option<(Duration, &'static str)> {
+    fn patience(&self) -> Option<(Duration, Cut, &'static str)> {
         let options = &self.server.options;
         if !self.client.authenticated.get() {
             let left = options.stranger_timeout.saturating_sub(self.connected.elapsed());
-            return Some((left, "the client did not say AUTH in time"));
+            return Some((left, Cut::Silent, "the client did not say AUTH in time"));
         }
-        self.work.as_ref().map(|_| (options.stall_timeout, "the client neither went on sending nor read its replies"))
+        let why = "the client neither went on sending nor read its replies";
+        self.work.as_ref().map(|_| (options.stall_timeout, Cut::Stalled, why))
     }
 
     async fn ready_at_last(&mut self) -> io::Result<Option<Work>> {
@@ -341,7 +345,10 @@ impl Connection {
         out.drain(..sent);
         match out.len() <= limits::RESP_OUTPUT_BYTES_MAX {
             true => Ok(()),
-            false => Err(io::Error::other("the client does not read its replies")),
+            false => {
+                self.server.count_cut(Cut::Stalled);
+                Err(io::Error::other("the client does not read its replies"))
+            }
         }
     }
 

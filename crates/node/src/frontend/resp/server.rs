@@ -14,6 +14,7 @@ use crate::engine::{Durability, LocalEngine};
 use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::places::Places;
+use crate::metrics::Cut;
 use crate::seldom::Seldom;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
@@ -140,7 +141,11 @@ impl Server {
             pool: Pool::default(),
             walks: Semaphore::new(limits::RESP_WALKS_MAX),
             budget,
-            places: Places::new(options.clients_max, options.clients_per_address_max),
+            places: Places::new(
+                options.clients_max,
+                options.clients_per_address_max,
+                local.engine().metrics().cuts.of("resp", Cut::Displaced),
+            ),
             draining: Cell::new(false),
             draws: Cell::default(),
             options,
@@ -159,11 +164,17 @@ impl Server {
     pub fn hold(&self, client: &Client, bytes: usize) -> bool {
         let bytes = if bytes <= limits::RESP_HELD_BYTES_FREE { 0 } else { bytes };
         while client.charge.borrow_mut().set(bytes).is_err() {
+            // One has to go: another one, or this.
+            self.count_cut(Cut::Memory);
             if !self.clients.end_largest(bytes) {
                 return false;
             }
         }
         true
+    }
+
+    pub fn count_cut(&self, reason: Cut) {
+        self.local.engine().metrics().cuts.of("resp", reason).inc();
     }
 
     /// What all clients hold.
@@ -200,6 +211,7 @@ impl Server {
         self.stats.connections.set(self.stats.connections.get() + 1);
         let Ok(place) = self.places.take(address.ip()) else {
             self.stats.connections_refused.set(self.stats.connections_refused.get() + 1);
+            self.count_cut(Cut::NoPlace);
             turn_away(stream);
             return;
         };
