@@ -13,13 +13,15 @@ mod process;
 mod report;
 mod resp;
 
+use crate::access::first_line;
 use crate::address;
+use crate::client::SecretArgs;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::signals::Signals;
 use clap::{Args, ValueEnum};
 use driver::{Limit, Measured};
-use events::{EventsArgs, EventsLane};
+use events::{EventsArgs, EventsLane, EventsShape};
 use indicatif::{ProgressBar, ProgressStyle};
 use keys::{Distribution, KeyPattern, Picker};
 use lane::Group;
@@ -27,6 +29,7 @@ use report::Report;
 use resp::RespLane;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -113,6 +116,11 @@ pub struct BenchArgs {
     /// Where the server is [default: 127.0.0.1:7379; 127.0.0.1:7070 for events]
     #[arg(long, value_name = "ADDR", help_heading = "Server and report")]
     server: Option<String>,
+    /// The first line of this file is the token that the server asks for (--op events)
+    #[arg(long, value_name = "FILE", help_heading = "Server and report")]
+    http_token_file: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Server and report")]
+    secret: SecretArgs,
     /// Also report CPU and memory of the server's process on this machine
     #[arg(long, value_name = "PID", help_heading = "Server and report")]
     server_pid: Option<u32>,
@@ -127,6 +135,7 @@ struct Run {
     server: SocketAddr,
     key: KeyPattern,
     limit: Limit,
+    password: Option<String>,
     /// Turns true when somebody presses Ctrl-C.
     interrupted: Arc<AtomicBool>,
 }
@@ -135,7 +144,7 @@ pub fn run(args: BenchArgs, out: &mut Output) -> Result<()> {
     let run = Run::new(args)?;
     let measured = run.phases(out);
     // What was made is removed however the run ended.
-    let cleaned = if run.cleans_up() { cleanup::run(run.server, &run.key, run.args.keys) } else { Ok(()) };
+    let cleaned = if run.cleans_up() { run.clean_up() } else { Ok(()) };
     measured.and(cleaned)?;
     if run.interrupted.load(Ordering::Acquire) { Err(Failure::interrupted()) } else { Ok(()) }
 }
@@ -158,7 +167,9 @@ impl Run {
             (None, None) => Duration::from_secs(10),
         };
         let limit = Limit { operations: args.requests.unwrap_or(u64::MAX), time };
-        Ok(Run { args, server, key, limit, interrupted: Signals::catch()?.into_flag()? })
+        // HTTP has no password; one may be in the environment for the sake of others.
+        let password = if args.op == Op::Events { None } else { args.secret.password()? };
+        Ok(Run { args, server, key, limit, password, interrupted: Signals::catch()?.into_flag()? })
     }
 
     fn phases(&self, out: &mut Output) -> Result<()> {
@@ -175,6 +186,10 @@ impl Run {
     fn cleans_up(&self) -> bool {
         let writes = self.args.preload || matches!(self.args.op, Op::Incr | Op::Mix);
         writes && !self.args.keep && self.args.key_pattern.is_none() && self.args.op != Op::Events
+    }
+
+    fn clean_up(&self) -> Result<()> {
+        cleanup::run(self.server, self.password.as_deref(), &self.key, self.args.keys)
     }
 
     fn preload_limit(&self) -> Limit {
@@ -207,14 +222,16 @@ impl Run {
 
     fn events_lanes(&self) -> Result<Vec<EventsLane>> {
         let Run { args, server, key, .. } = self;
+        let token = args.http_token_file.as_deref().map(first_line).transpose()?;
         let shape = args.events.shape(server.to_string(), key.clone(), args.seed, SystemTime::now());
+        let shape = EventsShape { token, ..shape };
         events::lanes(shape, args.connections)
             .map_err(|why| Failure::new("these events cannot be built").why(why).remedy("Raise --event-bytes."))
     }
 
     fn drive<L: lane::Lane>(&self, lanes: Vec<L>, picker: Picker, limit: Limit) -> Result<Measured> {
         let bar = progress_bar(&limit);
-        let measured = driver::run(self.server, lanes, picker, limit, |done, elapsed| {
+        let measured = driver::run(self.server, self.password.as_deref(), lanes, picker, limit, |done, elapsed| {
             bar.set_position(if limit.operations < u64::MAX { done } else { elapsed.as_millis() as u64 });
             bar.set_message(format!("{:.0} k/s", done as f64 / elapsed.as_secs_f64() / 1000.0));
             if self.interrupted.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -223,7 +240,7 @@ impl Run {
         measured.map_err(|error| {
             Failure::new(format!("the load on {} could not be run", self.server))
                 .why(error)
-                .remedy("Start the server (tally serve), or name another with --server.")
+                .remedy("Start the server (tally serve), name another with --server, or give its password with --password-file.")
         })
     }
 

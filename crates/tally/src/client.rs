@@ -22,12 +22,26 @@ pub struct ServerArgs {
     /// Where the server listens for the Redis protocol
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_SERVER, env = "TALLY_SERVER")]
     pub server: String,
+    #[command(flatten)]
+    pub secret: SecretArgs,
+}
+
+/// What the server asks for over the Redis protocol.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SecretArgs {
     /// The server's password, if it has one
     #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true)]
-    pub password: Option<String>,
+    password: Option<String>,
     /// The same, from the first line of a file
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
-    pub password_file: Option<PathBuf>,
+    password_file: Option<PathBuf>,
+}
+
+impl SecretArgs {
+    pub fn password(&self) -> Result<Option<String>> {
+        let from_file = self.password_file.as_deref().map(first_line).transpose()?;
+        Ok(self.password.clone().or(from_file))
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -60,15 +74,18 @@ pub struct Client {
 
 impl Client {
     pub fn connect(args: &ServerArgs) -> Result<Client> {
-        let server = args.server.clone();
+        Client::connect_to(&args.server, args.secret.password()?.as_deref())
+    }
+
+    pub fn connect_to(server: &str, password: Option<&str>) -> Result<Client> {
+        let server = server.to_owned();
         let stream = connect(&server).map_err(|error| {
             Failure::new(format!("no server answers at {server}"))
                 .why(error)
                 .remedy("Start one with: tally serve, or name another with --server.")
         })?;
         let mut client = Client { server, stream: BufReader::new(stream) };
-        let from_file = args.password_file.as_deref().map(first_line).transpose()?;
-        if let Some(password) = args.password.as_ref().or(from_file.as_ref()) {
+        if let Some(password) = password {
             client.call(&["AUTH", password])?;
         }
         Ok(client)

@@ -1,15 +1,15 @@
 //! After a run: removes the counters that it has made, so that a server is as it was.
 
 use super::keys::{KeyPattern, write_digits};
-use crate::client::{Client, ServerArgs};
+use crate::client::Client;
 use crate::failure::{Failure, Result};
 use std::net::SocketAddr;
 
 /// Keys of one `DEL`.
 const KEYS_PER_CALL: u64 = 4096;
 
-pub fn run(server: SocketAddr, pattern: &KeyPattern, keys: u64) -> Result<()> {
-    let mut client = Client::connect(&ServerArgs { server: server.to_string(), password: None, password_file: None })?;
+pub fn run(server: SocketAddr, password: Option<&str>, pattern: &KeyPattern, keys: u64) -> Result<()> {
+    let mut client = Client::connect_to(&server.to_string(), password)?;
     let left = |failure: Failure| {
         let names = format!("{} to {}", pattern.zero(), keys - 1);
         failure.remedy(format!("Counters of this run may be left: {names}."))

@@ -8,12 +8,14 @@ use super::lane::{Errors, Group, Lane};
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// Of the answer to `AUTH`.
+const ANSWER_BYTES_MAX: u64 = 4096;
 const TICK: Duration = Duration::from_millis(100);
 /// A server that has answered nobody for this long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -54,10 +56,11 @@ enum Step {
     Answered,
 }
 
-/// Runs `lanes`, a connection each, until `limit`; calls `progress` now and then with operations done and time
+/// Runs `lanes`, a connection each (which says `AUTH` first if there is a password), until `limit`; calls `progress` now and then with operations done and time
 /// passed, which may break the run off: then what was asked is still answered.
 pub fn run<L: Lane>(
     server: SocketAddr,
+    password: Option<&str>,
     lanes: Vec<L>,
     picker: Picker,
     limit: Limit,
@@ -66,18 +69,33 @@ pub fn run<L: Lane>(
     let poll = Poll::new()?;
     let mut connections = Vec::with_capacity(lanes.len());
     for (n, lane) in lanes.into_iter().enumerate() {
-        let mut socket = connect(server)?;
+        let mut socket = connect(server, password)?;
         poll.registry().register(&mut socket, Token(n), Interest::READABLE | Interest::WRITABLE)?;
         connections.push(Connection { socket, lane, sent_bytes: 0, operations: 0, asked_at: Instant::now() });
     }
     Driver::new(connections, picker, limit).run(poll, progress)
 }
 
-fn connect(server: SocketAddr) -> io::Result<TcpStream> {
-    let socket = std::net::TcpStream::connect(server)?;
+fn connect(server: SocketAddr, password: Option<&str>) -> io::Result<TcpStream> {
+    let mut socket = std::net::TcpStream::connect(server)?;
     socket.set_nodelay(true)?;
+    if let Some(password) = password {
+        log_in(&mut socket, password)?;
+    }
     socket.set_nonblocking(true)?;
     Ok(TcpStream::from_std(socket))
+}
+
+/// Says `AUTH` and waits for the answer; nothing else is under way.
+fn log_in(socket: &mut std::net::TcpStream, password: &str) -> io::Result<()> {
+    socket.set_read_timeout(Some(SILENCE_MAX))?;
+    write!(socket, "*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n", password.len())?;
+    let mut answer = String::new();
+    BufReader::new(socket).take(ANSWER_BYTES_MAX).read_line(&mut answer)?;
+    match answer.trim_end() {
+        "+OK" => Ok(()),
+        refused => Err(io::Error::new(ErrorKind::PermissionDenied, format!("the server refused AUTH: {refused}"))),
+    }
 }
 
 struct Driver<L> {

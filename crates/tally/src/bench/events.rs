@@ -53,8 +53,9 @@ impl EventsLane {
         for n in 0..shape.events_per_request {
             line = Some(LineShape::push(&mut body, &shape, n)?);
         }
+        let token = shape.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let head = format!(
-            "POST /v1/events HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+            "POST /v1/events HTTP/1.1\r\nHost: {}\r\n{token}Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
             shape.host,
             body.len()
         );

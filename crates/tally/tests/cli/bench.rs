@@ -73,3 +73,32 @@ fn a_run_that_is_interrupted_cleans_up_and_says_what_it_measured() {
     assert!(report["groups"][0]["operations"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(server.client(&["get", "bench:*"]).status.code(), Some(3), "nothing is left");
 }
+
+#[test]
+fn a_guarded_server_is_measured_with_its_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let (secret, token) = (dir.path().join("password"), dir.path().join("token"));
+    std::fs::write(&secret, "sesame\n").unwrap();
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let (secret, token) = (secret.to_str().unwrap(), token.to_str().unwrap());
+    let config = dir.path().join("counters.yaml");
+    let views = "{counterName: views, mode: display, dimensions: [video], rules: [{on: video.viewed, op: increment}]}";
+    std::fs::write(&config, format!("counters:\n  - {views}\n")).unwrap();
+    let data = dir.path().join("data");
+    let server = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap(), "--password-file", secret];
+    let more = ["--http-token-file", token, "--config", config.to_str().unwrap()];
+    let server = Served::start(&[&server[..], &more].concat());
+    let run = ["bench", "--requests", "500", "--keys", "50", "--connections", "3"];
+    let resp = [&run[..], &["--server", &server.resp]].concat();
+    let http = server.banner.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+    let events = [&run[..], &["--op", "events", "--server", http]].concat();
+    for (run, flag, file) in [(resp, "--password-file", secret), (events, "--http-token-file", token)] {
+        assert_eq!(tally(&run).status.code(), Some(1), "without the secret nobody is let in");
+        let output = tally(&[&run[..], &[flag, file]].concat());
+        assert!(output.status.success(), "{flag}: {}", stderr(&output));
+    }
+    let wrong = tally(&["bench", "--requests", "1", "--server", &server.resp, "--password", "wrong"]);
+    assert!(stderr(&wrong).contains("WRONGPASS"), "{}", stderr(&wrong));
+    let left = server.client(&["get", "bench:*", "--password-file", secret]);
+    assert_eq!(left.status.code(), Some(3), "nothing is left");
+}

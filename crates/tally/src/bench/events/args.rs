@@ -71,6 +71,7 @@ impl EventsArgs {
         let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         EventsShape {
             host,
+            token: None,
             key,
             event_type: self.event_type.clone(),
             dimension: self.dimension.clone(),

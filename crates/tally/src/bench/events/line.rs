@@ -13,6 +13,8 @@ const DEVICES: [&str; 4] = ["tv", "phone", "tablet", "web"];
 #[derive(Clone, Debug)]
 pub struct EventsShape {
     pub host: String,
+    /// What the server asks for.
+    pub token: Option<String>,
     pub event_type: String,
     pub dimension: String,
     pub key: KeyPattern,

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 fn shape() -> EventsShape {
     EventsShape {
+        token: None,
         host: "h".to_owned(),
         event_type: "ad.shown".to_owned(),
         dimension: "ad".to_owned(),
