@@ -125,6 +125,36 @@ fn a_start_on_a_full_disk_serves_reads_says_so_and_takes_writes_once_there_is_ro
     node.stop();
 }
 
+#[test]
+fn readiness_is_a_503_that_names_the_full_disk_and_a_200_again_when_it_has_passed() {
+    let Some(disk) = SmallDisk::mount(&format!("size={DISK_BYTES}")) else { return };
+    let mut counting = Counting { values: vec![0; COUNTERS], next: 0 };
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let mut node = start_with(Options { http, ..small(&disk.data()) }).unwrap();
+    assert_eq!(readiness(&node), (200, "ready\n".to_owned()));
+    for _ in 0..2 {
+        let began = Stopwatch::start();
+        // A checkpoint that is under way may give some room back in between: then it is filled again.
+        loop {
+            disk.fill();
+            while counting.count(&mut node) && !counting.next.is_multiple_of(100) {}
+            let (status, body) = readiness(&node);
+            if status == 503 && body.contains("\"trouble\":\"disk_full\"") {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "it says {status} {body}");
+        }
+        disk.free();
+        wait_until(|| readiness(&node) == (200, "ready\n".to_owned()));
+        counting.until_counted(&mut node);
+    }
+    node.stop();
+}
+
+fn readiness(node: &Running) -> (u16, String) {
+    node.http("GET", "/readyz", "")
+}
+
 fn troubles(node: &Running) -> Vec<&'static str> {
     node.node.engine().troubles().lasting().into_iter().map(|(trouble, _)| trouble.name()).collect()
 }

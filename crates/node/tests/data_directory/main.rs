@@ -4,6 +4,7 @@
 
 mod creation;
 mod full;
+mod http;
 mod parts;
 mod small_disk;
 mod support;

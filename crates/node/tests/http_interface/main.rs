@@ -12,6 +12,7 @@ mod counters;
 mod duplicates;
 mod events;
 mod explain;
+mod full;
 mod honesty;
 mod hostile;
 mod metrics;

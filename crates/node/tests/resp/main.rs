@@ -7,6 +7,7 @@
 mod bounds;
 mod differential;
 mod documents;
+mod durable;
 mod robustness;
 mod scenario;
 mod servers;
