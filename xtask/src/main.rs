@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "these commands measure time and choose moments; they count nothing")]
 
+mod attack;
 mod bench;
 mod check;
 mod client;
@@ -35,6 +36,8 @@ enum Command {
     Test,
     /// Kills a loaded server again and again, and checks what it remembers
     Crash(crash::CrashArgs),
+    /// Does to a server, at full size, what has ever made one take gigabytes, and checks what it takes
+    Attack(attack::AttackArgs),
     /// Sends millions of events, many of them twice, through restarts, and checks every number against a naive model
     Exact(exact::ExactArgs),
     /// Checks the description of the HTTP interface with the tools that people use on it
@@ -67,6 +70,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Check => check::run(),
         Command::Test => test::run(),
         Command::Crash(args) => crash::run(args),
+        Command::Attack(args) => attack::run(args),
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
         Command::Clients => clients::run(),

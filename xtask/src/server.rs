@@ -91,7 +91,8 @@ pub fn start_redis(data: &Path, log: &Path, more: &[&str]) -> Result<Server> {
     spawn(command, log)?.wait_for_redis(&port)
 }
 
-fn spawn(mut command: Command, log: &Path) -> Result<Starting> {
+/// Starts a server. `log` takes what it writes to stderr.
+pub fn spawn(mut command: Command, log: &Path) -> Result<Starting> {
     let since = Instant::now();
     let stderr = File::options().create(true).append(true).open(log).context("a server's log cannot be written")?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
