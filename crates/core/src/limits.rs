@@ -132,6 +132,12 @@ pub const RESP_SCANS_MAX: usize = 1024;
 /// Names that one step of `SCAN` looks at.
 pub const RESP_SCAN_COUNT_MAX: usize = 4096;
 
+/// Threads for HTTP.
+pub const HTTP_THREADS_MAX: usize = 256;
+
+/// The least log after which a checkpoint is taken, in bytes.
+pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 4096;
+
 /// HTTP connections, unless the configuration says otherwise.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
 

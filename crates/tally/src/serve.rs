@@ -14,6 +14,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX};
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::{Durability, RecoveryError};
@@ -64,10 +65,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
     durability: Durability,
     /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", help_heading = "Tuning")]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_checkpoint_log, help_heading = "Tuning")]
     checkpoint_log: ByteSize,
     /// Threads for HTTP [default: as many as there are cores]
-    #[arg(long, value_name = "N", help_heading = "Tuning")]
+    #[arg(long, value_name = "N", value_parser = parse_threads, help_heading = "Tuning")]
     http_threads: Option<usize>,
     /// How log lines are written; they go to stderr
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t, env = "TALLY_LOG_FORMAT", help_heading = "Tuning")]
@@ -131,7 +132,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         http: Some(args.http),
         resp: Some(args.resp),
         watch: args.metrics,
-        http_threads: args.http_threads.unwrap_or(defaults.http_threads).max(1),
+        http_threads: args.http_threads.unwrap_or(defaults.http_threads),
         config,
         memory_bytes: args.memory.map_or_else(half_of_memory, |size| size.as_u64()),
         table_bytes: args.table_memory.map(|size| size.as_u64() as usize),
@@ -165,6 +166,21 @@ fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
         },
         _ => Err("choose sync, interval, interval:200ms or none".to_owned()),
     }
+}
+
+/// With none at all, checkpoints would follow each other without an end.
+fn parse_checkpoint_log(text: &str) -> std::result::Result<ByteSize, String> {
+    match text.parse::<ByteSize>().map_err(|error| error.to_string())? {
+        size if size.as_u64() < CHECKPOINT_LOG_BYTES_MIN => {
+            Err(format!("give at least {}", ByteSize::b(CHECKPOINT_LOG_BYTES_MIN).display().iec()))
+        }
+        size => Ok(size),
+    }
+}
+
+fn parse_threads(text: &str) -> std::result::Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=HTTP_THREADS_MAX).contains(threads));
+    threads.ok_or_else(|| format!("give a number from 1 to {HTTP_THREADS_MAX}"))
 }
 
 /// Printed first, because a start may take a while.
@@ -293,6 +309,18 @@ mod tests {
         assert_eq!(parse_durability("interval:200ms"), Ok(Durability::Interval(Duration::from_millis(200))));
         for bad in ["", "always", "interval:", "interval:0s", "sync:1s"] {
             assert!(parse_durability(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_server_could_do_with_are_refused() {
+        assert_eq!(parse_checkpoint_log("32KiB"), Ok(ByteSize::kib(32)));
+        for bad in ["0", "1B", "4095", "", "much"] {
+            assert!(parse_checkpoint_log(bad).is_err(), "{bad}");
+        }
+        assert_eq!((parse_threads("1"), parse_threads("256")), (Ok(1), Ok(256)));
+        for bad in ["0", "257", "20000", "-1", ""] {
+            assert!(parse_threads(bad).is_err(), "{bad}");
         }
     }
 
