@@ -33,6 +33,11 @@ const UNITS: [&str; 15] = [
     "unit/other",
 ];
 
+/// Files whose tests look at the clock, some of them for a tenth of a second. On a machine that is busy they may come too late, so they get
+/// more than one chance: as a whole, since their tests build on each other.
+const TIMED: [&str; 2] = ["unit/expire", "unit/multi"];
+const CHANCES: usize = 3;
+
 /// Tests that cannot pass, each under a line with the reason. Where only the scenery is something that Tally has not, an arrow leads to the
 /// scenario of `crates/node/tests/resp` that says the same of counters.
 const EXPECTED: &str = include_str!("../redis-suite.txt");
@@ -77,8 +82,25 @@ struct Suite {
 }
 
 impl Suite {
-    /// Runs a unit on a server of its own, so that it finds nothing that another has left behind.
     fn run(&self, unit: &str, outcome: &mut Outcome) -> Result<()> {
+        let expected = expected();
+        let chances = if TIMED.contains(&unit) { CHANCES } else { 1 };
+        let mut found = self.run_once(unit)?;
+        for _ in 1..chances {
+            if found.failed.iter().all(|test| expected.contains_key(test)) {
+                break;
+            }
+            found = self.run_once(unit)?;
+        }
+        println!("  {} passed, {} failed", found.passed.len(), found.failed.len());
+        outcome.passed.extend(found.passed);
+        outcome.failed.extend(found.failed);
+        outcome.said += &found.said;
+        Ok(())
+    }
+
+    /// Runs a unit on a server of its own, so that it finds nothing that another has left behind.
+    fn run_once(&self, unit: &str) -> Result<Outcome> {
         let data = tempfile::tempdir_in(self.scratch.path())?;
         let log = self.scratch.path().join("stderr");
         let place = data.path().join("data");
@@ -87,11 +109,7 @@ impl Suite {
         server.stop()?;
         let mut found = Outcome::default();
         found.add(unit, &output)?;
-        println!("  {} passed, {} failed", found.passed.len(), found.failed.len());
-        outcome.passed.extend(found.passed);
-        outcome.failed.extend(found.failed);
-        outcome.said += &found.said;
-        Ok(())
+        Ok(found)
     }
 }
 
