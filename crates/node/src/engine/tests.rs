@@ -6,6 +6,7 @@ mod cold;
 mod corrections;
 mod full;
 mod ground;
+mod tend;
 
 use super::*;
 use crate::engine::recovery;

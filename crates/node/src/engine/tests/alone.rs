@@ -5,28 +5,31 @@ use super::*;
 use crate::clock::Hands;
 use crate::worker::{Shown, Spawner, WorkerState};
 
-const START_MS: u64 = 1_800_000_000_000;
+pub const START_MS: u64 = 1_800_000_000_000;
 
 /// The hands of the only clock there is.
-struct Time(Arc<Hands>);
+pub struct Time(Arc<Hands>);
 
 impl Time {
     /// Goes from one moment that somebody waits for to the next, until something holds.
-    async fn until(&self, holds: impl Fn() -> bool) {
-        loop {
-            for _ in 0..1000 {
-                tokio::task::yield_now().await;
-            }
-            if holds() {
-                return;
-            }
-            self.0.pass(self.0.until_next_ms().expect("somebody waits"));
+    pub async fn until(&self, holds: impl Fn() -> bool) {
+        self.pass(0).await;
+        while !holds() {
+            self.pass(self.0.until_next_ms().expect("somebody waits")).await;
+        }
+    }
+
+    /// Time passes, and everybody does what there is to do.
+    pub async fn pass(&self, ms: u64) {
+        self.0.pass(ms);
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
         }
     }
 }
 
 /// Runs `test` beside an engine on `ground`, on a runtime that has no clock and no other threads.
-fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
+pub fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
     let (clock, hands) = Clock::simulated(START_MS);
     (ground.options.clock, ground.options.spawner) = (clock, Spawner::Here);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -39,7 +42,7 @@ fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
     });
 }
 
-fn shown(engine: &Engine, name: &str) -> Shown {
+pub fn shown(engine: &Engine, name: &str) -> Shown {
     let statuses = engine.workers().board().statuses();
     statuses.iter().find(|status| status.spec.name == name).unwrap().shown()
 }

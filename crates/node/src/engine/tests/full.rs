@@ -26,6 +26,8 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 pub struct Stubborn {
     store: MemoryStore,
     pub refuses: Arc<AtomicBool>,
+    /// Nor can its ledger be read.
+    pub is_unreadable: Arc<AtomicBool>,
 }
 
 impl Store for Stubborn {
@@ -50,7 +52,10 @@ impl Store for Stubborn {
     }
 
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        self.store.ledger_rows(from, to, visit)
+        match self.is_unreadable.load(Ordering::Acquire) {
+            true => Err(Error::Io("it cannot be read".into())),
+            false => self.store.ledger_rows(from, to, visit),
+        }
     }
 
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
