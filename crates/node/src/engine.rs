@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod correction;
+mod cut;
 mod explain;
 mod lookup;
 mod options;
@@ -17,6 +18,7 @@ mod tend;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod tick;
 mod trouble;
 mod watch;
 mod writer;

@@ -6,20 +6,21 @@
 
 use super::checkpoint::Job;
 use super::correction::LateRuns;
+use super::cut::Cutter;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::shared::{Done, Message, Reply, Shared};
 use super::sweep::Sweeper;
+use super::tick::Ticker;
 use super::watch::{Terms, Verdict, Watch, Watched};
 use super::writer::Writer;
 use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
-use crate::worker::{Context, Failure, Next, Retry, Spawner, Spec, Wake, Work};
+use crate::worker::{Spawner, Wake};
 use flume::Sender;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tally_core::aggregate::{RunLimits, State};
 use tally_core::cell::SEGMENTS;
 use tally_core::database::{DATABASES, Space};
@@ -30,14 +31,8 @@ use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How often the writer looks at the clock when nothing else wakes it.
-const TICK: Duration = Duration::from_millis(50);
-/// Segments of the memory of repeats that are swept with each look at the clock: all of them in some seconds.
-const SWEEP_PER_TICK: usize = 4;
 /// Segments thinned out at once while writes wait for room.
-const THIN_OUT_PER_TURN: usize = 4;
-/// Segments of a cut that are collected between two words about its progress.
-const SEGMENTS_PER_WORD: usize = 16;
+pub(super) const THIN_OUT_PER_TURN: usize = 4;
 
 /// Everything the writer's thread is started with.
 pub struct EngineThread<L: Log = LocalLog> {
@@ -70,13 +65,13 @@ pub(super) struct Desk<L: Log> {
     pub shared: Arc<Shared>,
     waiting: Waiting,
     commit_due: Notify,
-    cut_due: Wake,
+    pub cut_due: Wake,
     /// So many late entries wait that their run comes early.
     late_due: Wake,
-    cut_ended: Notify,
+    pub cut_ended: Notify,
     /// Who waits for the next cut to begin and end.
-    cut_waiters: RefCell<Vec<Done>>,
-    options: EngineOptions,
+    pub cut_waiters: RefCell<Vec<Done>>,
+    pub options: EngineOptions,
 }
 
 impl<L: Log + 'static> EngineThread<L> {
@@ -116,12 +111,8 @@ impl<L: Log + 'static> EngineThread<L> {
 impl<L: Log + 'static> Desk<L> {
     fn start_workers(self: &Rc<Self>, engine: &Engine, jobs: Sender<Job>) {
         let workers = &self.shared.workers;
-        workers.beside(Ticker::<L>::spec(), Ticker { desk: self.clone(), synced: self.shared.clock.passed() });
-        let cuts = Spec::new("cut", "takes checkpoints when they are due", Retry::every(self.options.checkpoint_retry))
-            .waits_for("a checkpoint to be due")
-            .woken_by(&self.cut_due)
-            .vital();
-        workers.beside(cuts, Cutter { desk: self.clone(), jobs });
+        workers.beside(Ticker::<L>::spec(), Ticker::new(self.clone()));
+        workers.beside(Cutter::spec(self), Cutter { desk: self.clone(), jobs });
         workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
         workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));
     }
@@ -220,41 +211,6 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    /// Keeps log time near the wall clock, and tells when they are far apart.
-    fn steer(&self) {
-        let standing = self.shared.clock.steer();
-        self.shared.metrics.clock_ahead_seconds.set(standing.ahead_ms as f64 / 1000.0);
-        match standing.trouble() {
-            Some(what) => self.shared.troubles.raise(Trouble::Clock, &what),
-            None => self.shared.troubles.clear(Trouble::Clock),
-        }
-    }
-
-    /// One cut, from its beginning until the store has it.
-    async fn cut(&self, jobs: &Sender<Job>, context: &Context) -> Result<(), Refusal> {
-        let (job, handover) = self.writer.borrow_mut().begin_cut()?;
-        jobs.send_async(job).await.map_err(|_| Refusal::ShuttingDown)?;
-        for segment in 1.. {
-            let Some(rows) = self.writer.borrow_mut().collect() else { break };
-            if segment % SEGMENTS_PER_WORD == 0 {
-                context.progress(format!("{segment} of {SEGMENTS} segments collected"));
-            }
-            if !rows.is_empty() {
-                // If the store gives up it stops listening, and says so below.
-                let _ = handover.chunks.send_async(Some(rows)).await;
-            }
-            // Commits come first; a cut takes what time they leave.
-            tokio::task::yield_now().await;
-        }
-        if !self.writer.borrow().is_cut_abandoned() {
-            let _ = handover.chunks.send_async(None).await;
-        }
-        drop(handover.chunks);
-        context.progress("all segments collected; the store writes them".to_owned());
-        let written = handover.written.await.map_err(|_| Refusal::ShuttingDown)?;
-        self.writer.borrow_mut().finish_cut(written)
-    }
-
     /// Answers once the store has what is wanted.
     fn request_cut(&self, wanted: Wanted, done: Done) {
         if !self.writer.borrow().is_cut_useful(wanted) {
@@ -290,76 +246,6 @@ impl<L: Log + 'static> Desk<L> {
             Ok(missing)
         };
         lookup::find(missing, async |needs| self.shared.lookup(needs).await).await
-    }
-}
-
-/// Looks at the clock: lets time pass in the log, and everything that depends on it.
-struct Ticker<L: Log> {
-    desk: Rc<Desk<L>>,
-    /// When the log was last synced for those who were promised it.
-    synced: Duration,
-}
-
-impl<L: Log> Ticker<L> {
-    fn spec() -> Spec {
-        let does =
-            "lets time pass when nobody writes, syncs what is to be durable soon, sweeps repeats, measures memory";
-        Spec::new("tick", does, Retry::every(TICK)).vital()
-    }
-}
-
-impl<L: Log + 'static> Work for Ticker<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
-        let desk = &self.desk;
-        desk.steer();
-        let mut writer = desk.writer.borrow_mut();
-        writer.tick(desk.shared.clock.now_ms());
-        writer.state_mut().contracts.sweep(SWEEP_PER_TICK);
-        writer.observe();
-        // Also for those who are not there, because they were told that there is no room.
-        writer.make_room(THIN_OUT_PER_TURN);
-        if !writer.is_crowded() {
-            desk.shared.troubles.clear(Trouble::Crowded);
-        }
-        if writer.is_cut_due() {
-            desk.cut_due.wake();
-        }
-        let now = context.clock().passed();
-        if writer.is_sync_promised() && now - self.synced + TICK > desk.options.durability.interval() {
-            self.synced = now;
-            // A failure is remembered, and every later write is told.
-            writer.sync()?;
-        }
-        Ok(Next::After(TICK))
-    }
-}
-
-/// Takes a cut whenever one is due or wanted.
-struct Cutter<L: Log> {
-    desk: Rc<Desk<L>>,
-    jobs: Sender<Job>,
-}
-
-impl<L: Log + 'static> Work for Cutter<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
-        let waiters = self.desk.cut_waiters.take();
-        if waiters.is_empty() && !self.desk.writer.borrow().is_cut_due() {
-            return Ok(Next::WhenWoken);
-        }
-        let result = self.desk.cut(&self.jobs, context).await;
-        self.desk.cut_ended.notify_waiters();
-        for waiter in waiters {
-            let _ = waiter.send(result.clone());
-        }
-        result?;
-        Ok(Next::WhenWoken)
-    }
-}
-
-impl<L: Log> Drop for Cutter<L> {
-    /// Nobody is to wait for a cut that does not come.
-    fn drop(&mut self) {
-        self.desk.cut_waiters.take();
     }
 }
 
