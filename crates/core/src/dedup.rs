@@ -1,5 +1,5 @@
 //! The display rule: an entry is a repeat if the same (group, seq) stood earlier in the current or the previous tumbling
-//! window of log time and was not rejected.
+//! window of log time. One that is rejected is not noted, so it never stood.
 //!
 //! A group is the hash of a counter and a session, or of whatever else a declaration's `dedup.by` names. Per group and window
 //! the seqs are kept as runs: a session of consecutive seqs costs one run, however many events it sends and in whatever
@@ -18,8 +18,6 @@ mod table;
 mod tests;
 
 use crate::id::CellKey;
-use crate::limits::REJECTED_KEPT_MAX;
-use hashbrown::HashMap;
 use slot::Fingerprint;
 use table::Table;
 
@@ -40,12 +38,7 @@ pub struct Dedup {
     /// Segments to sweep in this window, and the calls until the next of them.
     unswept: usize,
     calls_to_sweep: u32,
-    /// Entries that were noted and then rejected, with the number of their window: they did not stand. Hardly ever any.
-    rejected: HashMap<(CellKey, u64), u64>,
 }
-
-/// An entry that was noted and then rejected: group, seq and the number of its window.
-pub type RejectedEntry = (CellKey, u64, u64);
 
 /// The first log time that still matters for a window of this length at this log time: the beginning of the previous
 /// window.
@@ -57,15 +50,7 @@ impl Dedup {
     /// Nothing is allocated before the first entry.
     pub fn new(window_ms: u64) -> Dedup {
         assert!(window_ms > 0, "a window of dedup has a length");
-        Dedup {
-            window_ms,
-            number: 0,
-            end_ms: window_ms,
-            table: Table::default(),
-            unswept: 0,
-            calls_to_sweep: 0,
-            rejected: HashMap::new(),
-        }
+        Dedup { window_ms, number: 0, end_ms: window_ms, table: Table::default(), unswept: 0, calls_to_sweep: 0 }
     }
 
     pub fn window_ms(&self) -> u64 {
@@ -73,39 +58,9 @@ impl Dedup {
     }
 
     /// Notes (group, seq) in the window of this log time and answers whether it stood before, in this window or in the one
-    /// before, and was not rejected. A repeat is noted again. Log time never runs backwards.
+    /// before. A repeat is noted again. Log time never runs backwards.
     #[inline]
     pub fn is_repeat(&mut self, group: CellKey, seq: u64, log_time_ms: u64) -> bool {
-        self.note(group, seq, log_time_ms) && (self.rejected.is_empty() || !self.was_rejected(group, seq))
-    }
-
-    /// What was noted last came to nothing: the next one is no repeat of it.
-    #[cold]
-    pub fn reject(&mut self, group: CellKey, seq: u64) {
-        if self.rejected.len() < REJECTED_KEPT_MAX {
-            self.rejected.insert((group, seq), self.number);
-        }
-    }
-
-    /// What a rebuild from the log cannot know, in no order.
-    pub fn rejected(&self) -> impl Iterator<Item = RejectedEntry> {
-        self.rejected.iter().map(|((group, seq), window)| (*group, *seq, *window))
-    }
-
-    /// Takes in what a checkpoint knows, once the log before it was noted.
-    pub fn resume_rejected(&mut self, rejected: impl IntoIterator<Item = RejectedEntry>) {
-        self.rejected.extend(rejected.into_iter().map(|(group, seq, window)| ((group, seq), window)));
-    }
-
-    /// Whether the entry that was just noted again had been rejected; it stands from now on.
-    #[cold]
-    fn was_rejected(&mut self, group: CellKey, seq: u64) -> bool {
-        self.rejected.remove(&(group, seq)).is_some_and(|window| self.number - window <= 1)
-    }
-
-    /// Notes (group, seq) and answers whether it was noted before, whatever became of it.
-    #[inline]
-    pub fn note(&mut self, group: CellKey, seq: u64, log_time_ms: u64) -> bool {
         if log_time_ms >= self.end_ms {
             self.enter(log_time_ms / self.window_ms);
         }
@@ -159,7 +114,7 @@ impl Dedup {
 
     /// Memory in use.
     pub fn bytes(&self) -> usize {
-        size_of::<Dedup>() + self.table.bytes() + self.rejected.allocation_size()
+        size_of::<Dedup>() + self.table.bytes()
     }
 
     /// Enters the window of this number, unless it is the one of the last entry.
@@ -174,14 +129,12 @@ impl Dedup {
             }
             _ => self.forget(),
         }
-        self.rejected.retain(|_, window| number - *window <= 1);
         self.number = number;
         self.end_ms = number.saturating_add(1).saturating_mul(self.window_ms);
     }
 
     fn forget(&mut self) {
         self.table = Table::default();
-        self.rejected = HashMap::new();
         self.unswept = 0;
     }
 

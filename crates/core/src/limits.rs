@@ -276,9 +276,11 @@ pub const CORRECTION_DELTAS_MAX: usize = 100_000;
 /// Clears of one key that can still be reverted, about: beyond it the oldest are joined.
 pub const SPANS_MAX: usize = 64;
 
-/// Rejected `display` entries of a counter's two windows of which it is remembered that they claimed nothing; beyond it a
-/// rejected entry counts as seen.
-pub const REJECTED_KEPT_MAX: usize = 65_536;
+/// How far from 0 a declared counter goes by anything but events, so that an entry always has room.
+pub const DECLARED_MAX: i64 = 1 << 62;
+
+/// The `delta` of an event, either way: so a counter stays within 64 bits whatever is sent.
+pub const EVENT_DELTA_MAX: i64 = 1 << 31;
 
 /// The reason of a correction, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;

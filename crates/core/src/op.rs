@@ -62,7 +62,7 @@ impl OpKind {
     /// Whether a value in its answer means that a counter was changed.
     #[inline]
     pub fn is_update(self) -> bool {
-        matches!(self, OpKind::Add | OpKind::AddOnce | OpKind::Count | OpKind::Entry | OpKind::Delete)
+        matches!(self, OpKind::Add | OpKind::AddOnce | OpKind::Delete)
     }
 }
 
@@ -120,6 +120,23 @@ impl Stamp {
     }
 }
 
+/// Operations that become part of the state together.
+pub struct Batch<'a> {
+    pub records: &'a [u8],
+    pub ops: &'a [Op],
+    pub stamps: &'a [Stamp],
+    pub log_time_ms: u64,
+    /// Where its first record stands in the log.
+    pub offset: u64,
+}
+
+impl<'a> Batch<'a> {
+    /// The record of an operation; the log has checked the bytes, and whoever staged the operation encoded or decoded it.
+    pub fn record(&self, op: &Op) -> Record<'a> {
+        Record::decode(&mut &self.records[op.record as usize..]).expect("an operation points to its record")
+    }
+}
+
 /// A counter that a client adds to by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct<'a> {
@@ -140,7 +157,9 @@ impl<'a> Direct<'a> {
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The new value of an addition, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, those
+    /// The entry has counted.
+    Counted,
+    /// The new value of an addition by name, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, those
     /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal.
     Value(i64),
     /// There was no such counter.

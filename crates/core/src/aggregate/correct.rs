@@ -4,29 +4,21 @@
 //! exactly what it does, and is in force from its place in the log on. For each cell that it touches the value before is
 //! kept, which is what the generation before last said.
 
-use super::{Batch, ParkedEntry, State, record_at};
+use super::State;
 use crate::cell::Added;
 use crate::counter::Mode;
 use crate::fact::Request;
+use crate::fates::Counts;
 use crate::id::CellKey;
-use crate::ledger::{Answered, BoxKind, Cause, Correction, Delta, Proposal, Row, Step};
-use crate::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX, PROPOSALS_OPEN_BYTES_MAX, PROPOSALS_OPEN_MAX};
-use crate::op::{Answer, Op, Stamp};
-use crate::record::Record;
+use crate::ledger::{Cause, Correction, Delta, Kind, Row, Step};
+use crate::limits::{
+    CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX, DECLARED_MAX, PROPOSALS_OPEN_BYTES_MAX, PROPOSALS_OPEN_MAX,
+};
+use crate::op::Answer;
 use std::collections::BTreeMap;
 
 /// What a delta takes in a record beside its id, at most.
 const DELTA_BYTES_MAX: usize = 32;
-
-#[derive(Clone, Debug, Default)]
-pub struct Corrections {
-    /// The number of the correction that became visible last, of all kinds.
-    pub generation: u64,
-    /// The last number given to a proposal or correction.
-    pub(super) number: u64,
-    /// Which corrections were reverted, and by which.
-    pub(super) reverted: BTreeMap<u64, u64>,
-}
 
 /// What is to be corrected, and why.
 #[derive(Clone, Debug)]
@@ -65,7 +57,7 @@ pub enum Unfit {
     NotOpen(u64),
     #[error("correction {number} was reverted by correction {by} already")]
     Reverted { number: u64, by: u64 },
-    #[error("{id:?} would not fit into 64 bits; correct it by less")]
+    #[error("{id:?} would go beyond its bounds, 2⁶² for a declared counter and 64 bits for others; correct it by less")]
     Overflow { id: String },
     #[error(
         "{id:?} was corrected meanwhile: its generation is {is}, and at most {asked} was asked for; look at it again"
@@ -97,22 +89,10 @@ pub enum Unfit {
     TooLarge { bytes: usize },
 }
 
-impl Corrections {
-    /// The last number given to a proposal or correction.
-    pub fn last_number(&self) -> u64 {
-        self.number
-    }
-
-    /// Which correction reverted this one.
-    pub fn reverted_by(&self, number: u64) -> Option<u64> {
-        self.reverted.get(&number).copied()
-    }
-}
-
 impl State {
     /// Whether another proposal of so many bytes may be made.
     pub fn check_room(&self, bytes: usize) -> Result<(), Unfit> {
-        let proposals = &self.ledger.proposals;
+        let proposals = &self.values.proposals;
         if bytes > CORRECTION_BYTES_MAX {
             return Err(Unfit::TooLarge { bytes });
         }
@@ -126,12 +106,12 @@ impl State {
     /// Writes a correction in full. The cells it touches must be known. For [`Cause::Clear`] the deltas follow from the
     /// values, for [`Cause::Late`] from what waits, for [`Cause::Proposal`] everything follows from the proposal.
     pub fn draft(&self, request: &CorrectionRequest) -> Result<Correction, Unfit> {
-        let corrections = &self.corrections;
+        let generations = &self.values.generations;
         let deltas = &request.deltas;
         let mut if_generation = request.if_generation;
         let mut correction = Correction {
-            number: corrections.number + 1,
-            generation: corrections.generation + 1,
+            number: generations.number + 1,
+            generation: generations.current + 1,
             reason: request.reason.clone(),
             author: request.author.clone(),
             at_ms: 0,
@@ -143,7 +123,7 @@ impl State {
         };
         match correction.cause {
             Cause::Proposal(number) => {
-                let proposal = self.ledger.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
+                let proposal = self.values.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
                 correction.number = number;
                 correction.reason = proposal.reason;
                 correction.author = proposal.author;
@@ -152,7 +132,7 @@ impl State {
                 if_generation = [if_generation, proposal.if_generation].into_iter().flatten().min();
             }
             Cause::Revert(number) => {
-                if let Some(by) = corrections.reverted_by(number) {
+                if let Some(by) = generations.reverted_by(number) {
                     return Err(Unfit::Reverted { number, by });
                 }
                 if let Some(reverted) = request.reverted {
@@ -172,7 +152,7 @@ impl State {
     /// Whether no counter was touched by a generation later than the one asked for. They must be known.
     pub fn check_generation<'i>(&self, asked: u64, ids: impl Iterator<Item = &'i [u8]>) -> Result<(), Unfit> {
         for id in ids {
-            let is = self.table.mark(self.hasher.key(id)).generation;
+            let is = self.values.table.mark(self.hasher.key(id)).generation;
             if is > asked {
                 return Err(Unfit::Moved { id: shown(id), asked, is });
             }
@@ -183,7 +163,7 @@ impl State {
     /// What was undone since a clear does not come back with it, and the other way round.
     fn leave_out_undone(&self, number: u64, reverted: Reverted, deltas: &mut [Delta]) -> Result<(), Unfit> {
         for delta in deltas.iter_mut().filter(|delta| self.keeps_entities(&delta.id)) {
-            let spans = self.table.mark(self.hasher.key(&delta.id)).spans;
+            let spans = self.values.table.mark(self.hasher.key(&delta.id)).spans;
             if reverted.cause == Cause::Clear && !spans.has(reverted.generation) {
                 return Err(Unfit::TooLongAgo { id: shown(&delta.id), number });
             }
@@ -200,7 +180,7 @@ impl State {
     }
 
     fn clearing(&self, deltas: &[Delta]) -> Vec<Delta> {
-        let value = |delta: &Delta| self.table.get(self.hasher.key(&delta.id)).filter(|value| *value != 0);
+        let value = |delta: &Delta| self.values.table.get(self.hasher.key(&delta.id)).filter(|value| *value != 0);
         let cleared = deltas.iter().filter_map(|delta| Some((delta, value(delta)?)));
         cleared.map(|(delta, value)| Delta { delta: value.wrapping_neg(), ..delta.clone() }).collect()
     }
@@ -208,7 +188,7 @@ impl State {
     /// The sums that a run names, as they are now: entries may have joined them since the run was planned, and all that is in
     /// a sum leaves with it.
     fn waiting(&self, deltas: &[Delta]) -> Vec<Delta> {
-        let sum = |delta: &Delta| self.contracts.parked.get(self.hasher.key(&delta.id), delta.bucket_ms?);
+        let sum = |delta: &Delta| self.fates.contracts.parked.get(self.hasher.key(&delta.id), delta.bucket_ms?);
         let waiting = deltas.iter().filter_map(|delta| Some((delta, sum(delta)?)));
         waiting.map(|(delta, sum)| Delta { delta: sum.delta, ..delta.clone() }).collect()
     }
@@ -231,59 +211,45 @@ impl State {
         let mut sums = BTreeMap::<CellKey, (i64, i64)>::new();
         for delta in &correction.deltas {
             let cell = self.hasher.key(&delta.id);
-            let (value, change) = sums.entry(cell).or_insert_with(|| (self.table.get(cell).unwrap_or(0), 0));
+            let (value, change) = sums.entry(cell).or_insert_with(|| (self.values.table.get(cell).unwrap_or(0), 0));
             let overflow = || Unfit::Overflow { id: shown(&delta.id) };
-            *value = value.checked_add(delta.delta).ok_or_else(overflow)?;
+            let bound = self.bound_of(&delta.id).unsigned_abs();
+            let sum = value.checked_add(delta.delta).filter(|sum| sum.unsigned_abs() <= bound);
+            *value = sum.ok_or_else(overflow)?;
             // The history has one number for all of them, and a revert takes its opposite.
             *change = change.checked_add(delta.delta).filter(|change| *change != i64::MIN).ok_or_else(overflow)?;
         }
         Ok(())
     }
 
+    /// How far from 0 people may bring a counter.
+    fn bound_of(&self, id: &[u8]) -> i64 {
+        if self.declarations().index_of(id).is_some() { DECLARED_MAX } else { i64::MAX }
+    }
+
     /// Whether something may be asked for under this id at this log time. Its answer must be known.
     pub fn check_once(&mut self, request: &Request, log_time_ms: u64) -> Result<(), Unfit> {
         let keys_max = self.declarations().idempotency().keys_max;
-        match self.answered_before(request.key, log_time_ms) {
+        match self.values.answered_before(request.key, log_time_ms) {
             Some(known) if known.delta == request.content as i64 => Err(Unfit::Repeated(known.value as u64)),
             Some(_) => Err(Unfit::OtherRequest),
-            None if !self.has_room_for_a_key(log_time_ms) => Err(Unfit::KeysFull(keys_max)),
+            None if !self.values.has_room_for_a_key(log_time_ms) => Err(Unfit::KeysFull(keys_max)),
             None => Ok(()),
         }
-    }
-
-    /// What was asked for under an id is in this batch, or nothing had to be done.
-    pub(super) fn remember_request(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
-        let Record::Once { number, .. } = record_at(batch.records, op) else { unreachable!("it is an id") };
-        let delta = stamp.number as i64;
-        self.remember_answer(stamp.key, Answered { delta, value: number as i64, at_ms: batch.log_time_ms });
-        Answer::Yes
-    }
-
-    pub(super) fn propose(&mut self, proposal: &[u8]) -> Answer {
-        let mut proposal = Proposal::decode(proposal).expect("whoever staged or decoded it has read it before");
-        self.corrections.number += 1;
-        proposal.number = self.corrections.number;
-        proposal.at_ms = self.log_time_ms;
-        self.ledger.proposals.insert(&proposal);
-        Answer::Value(self.corrections.number as i64)
-    }
-
-    pub(super) fn withdraw(&mut self, number: u64) -> Answer {
-        if self.ledger.proposals.remove(number) { Answer::Yes } else { Answer::No }
     }
 
     /// Makes a correction visible. A generation that is in force already changes nothing.
     pub(super) fn correct(&mut self, correction: &[u8]) -> Answer {
         let mut correction = Correction::decode(correction).expect("whoever staged or decoded it has read it before");
-        if correction.generation <= self.corrections.generation {
+        if correction.generation <= self.values.generations.current {
             return Answer::No;
         }
-        correction.at_ms = self.log_time_ms;
-        self.corrections.generation = correction.generation;
-        self.corrections.number = self.corrections.number.max(correction.number);
+        correction.at_ms = self.values.log_time_ms;
+        self.values.generations.current = correction.generation;
+        self.values.generations.number = self.values.generations.number.max(correction.number);
         match correction.cause {
-            Cause::Proposal(number) => _ = self.ledger.proposals.remove(number),
-            Cause::Revert(number) => drop(self.corrections.reverted.insert(number, correction.number)),
+            Cause::Proposal(number) => _ = self.values.proposals.remove(number),
+            Cause::Revert(number) => drop(self.values.generations.reverted.insert(number, correction.number)),
             Cause::Clear | Cause::Late { .. } => {}
         }
         let mut steps = BTreeMap::<CellKey, Step>::new();
@@ -292,9 +258,9 @@ impl State {
         deltas.retain(|delta| self.correct_cell(&correction, delta, &mut steps));
         correction.deltas = deltas;
         for (cell, step) in steps {
-            self.ledger.steps.push(cell, correction.generation, step);
+            self.values.steps.push(cell, correction.generation, step);
         }
-        self.ledger.corrections.push(correction);
+        self.values.corrections.push(correction);
         Answer::Yes
     }
 
@@ -302,32 +268,24 @@ impl State {
     fn correct_cell(&mut self, correction: &Correction, delta: &Delta, steps: &mut BTreeMap<CellKey, Step>) -> bool {
         let cell = self.hasher.key(&delta.id);
         let is_late = matches!(correction.cause, Cause::Late { .. });
-        let mut parked = None;
-        if is_late {
-            parked = self.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
-            if parked.is_none() {
-                // It does not wait any more.
-                return false;
-            }
+        if is_late && !self.let_count(cell, delta) {
+            return false;
         }
-        let before = self.table.get(cell).unwrap_or(0);
-        // The history has one number for all of them, and a revert takes its opposite.
-        let change = steps.get(&cell).map_or(Some(delta.delta), |step| step.delta.checked_add(delta.delta));
-        let is_too_much = is_late && change.is_none_or(|change| change == i64::MIN);
-        let added = if is_too_much { Added::Overflow } else { self.table.add(cell, delta.delta) };
-        if let Some(parked) = parked {
-            self.settle(cell, &parked, if added == Added::Overflow { BoxKind::Rejected } else { BoxKind::Counted });
-        }
+        let table = &mut self.values.table;
+        let before = table.get(cell).unwrap_or(0);
+        let added = if is_late { table.count(cell, delta.delta) } else { table.add(cell, delta.delta) };
         match added {
-            Added::Created(_) => self.note_created(&delta.id),
+            Added::Created(_) => self.values.note_created(&delta.id),
             Added::Value(_) => {}
             // Drafting has checked what people ask for; a record that says otherwise changes nothing.
             Added::Overflow => return false,
         }
-        if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &delta.id) {
-            if is_late { kept.add_counted(delta.delta) } else { kept.add_corrected(delta.delta) }
+        if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), &delta.id) {
+            let sum = if is_late { &mut sums.counted } else { &mut sums.corrected };
+            *sum += i128::from(delta.delta);
         }
         if let Some(step) = steps.get_mut(&cell) {
+            // The history has one number for all of them, and a revert takes its opposite.
             step.delta = step.delta.wrapping_add(delta.delta);
             return true;
         }
@@ -338,9 +296,18 @@ impl State {
         true
     }
 
+    /// Late entries leave their box; `false` if they do not wait any more.
+    fn let_count(&mut self, cell: CellKey, delta: &Delta) -> bool {
+        let parked = self.fates.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
+        let Some(parked) = parked else { return false };
+        self.values.wait(cell, -(parked.entries as i64));
+        self.fates.settle(cell, &parked, self.stager.declarations());
+        true
+    }
+
     fn mark_corrected(&mut self, correction: &Correction, cell: CellKey, id: &[u8]) {
         let generation = correction.generation;
-        let mut mark = self.table.mark(cell);
+        let mut mark = self.values.table.mark(cell);
         mark.generation = generation;
         if self.keeps_entities(id) {
             match (correction.cause, correction.reverted_generation) {
@@ -349,21 +316,7 @@ impl State {
                 _ => {}
             }
         }
-        self.table.set_mark(cell, mark);
-    }
-
-    /// Late entries leave their box for another.
-    fn settle(&mut self, cell: CellKey, parked: &ParkedEntry, to: BoxKind) {
-        let entries = parked.entries as i64;
-        self.table.add_pending(cell, -entries);
-        self.ledger.boxes.add(cell, BoxKind::Late, -entries);
-        if to != BoxKind::Counted {
-            self.ledger.boxes.add(cell, to, entries);
-        }
-        if let Some(kept) = self.contracts.kept_of(self.stager.declarations(), &parked.id) {
-            kept.boxes.bump(BoxKind::Late, -entries);
-            kept.boxes.bump(to, entries);
-        }
+        self.values.table.set_mark(cell, mark);
     }
 }
 

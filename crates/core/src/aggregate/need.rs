@@ -54,11 +54,11 @@ impl Need {
 impl State {
     /// Whether memory knows everything, whatever is asked.
     pub fn knows_all(&self) -> bool {
-        let ledger = &self.ledger;
-        self.table.cells().cold() == 0
-            && ledger.claims.is_empty()
-            && ledger.entities.is_empty()
-            && ledger.answers.is_empty()
+        let State { fates, values, .. } = self;
+        values.table.cells().cold() == 0
+            && fates.claims.is_empty()
+            && fates.entities.is_empty()
+            && values.answers.is_empty()
     }
 
     /// What memory does not know of what these operations need. `found` is what was looked up already.
@@ -69,7 +69,7 @@ impl State {
         }
         let mut stamps = stamps.iter();
         for op in ops {
-            if op.cell != CellKey::NONE && !self.table.knows(op.cell) {
+            if op.cell != CellKey::NONE && !self.values.table.knows(op.cell) {
                 needs.push(Need::Cell(op.cell));
             }
             if let Some(stamp) = op.has_stamp().then(|| stamps.next()).flatten() {
@@ -89,21 +89,21 @@ impl State {
         found: &impl Fn(Need) -> Option<&'f Stored>,
         needs: &mut Vec<Need>,
     ) {
-        let ledger = &self.ledger;
+        let State { fates, values, .. } = self;
         match op.kind {
-            OpKind::Claim if !ledger.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
-            OpKind::AddOnce | OpKind::Once if !ledger.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
-            OpKind::Entry if stamp.key != CellKey::NONE && self.contracts.mode(op.counter) == Mode::Transition => {
-                if !ledger.entities.knows(stamp.key) {
+            OpKind::Claim if !fates.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
+            OpKind::AddOnce | OpKind::Once if !values.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
+            OpKind::Entry if stamp.key != CellKey::NONE && fates.contracts.mode(op.counter) == Mode::Transition => {
+                if !fates.entities.knows(stamp.key) {
                     needs.push(Need::Entity(stamp.key));
                 }
                 // Undoing changes the cell that was counted then, which need not be the one of this entry.
-                let entity = ledger.entities.get(stamp.key).or(match found(Need::Entity(stamp.key)) {
+                let entity = fates.entities.get(stamp.key).or(match found(Need::Entity(stamp.key)) {
                     Some(Stored::Entity(entity)) => entity.as_ref(),
                     _ => None,
                 });
                 if let Some(entity) = entity
-                    && !self.table.knows(entity.cell)
+                    && !self.values.table.knows(entity.cell)
                 {
                     needs.push(Need::Cell(entity.cell));
                 }
@@ -115,11 +115,11 @@ impl State {
     /// Takes in what the store has, unless memory knows better.
     pub fn load(&mut self, need: Need, stored: Stored) {
         match (need, stored) {
-            (Need::Cell(key), Stored::Cell(Some(row))) => self.table.load(key, row),
+            (Need::Cell(key), Stored::Cell(Some(row))) => self.values.table.load(key, row),
             (Need::Cell(_), Stored::Cell(None)) => {}
-            (Need::Claim(key), Stored::Claim(claim)) => self.ledger.claims.load(key, claim),
-            (Need::Entity(key), Stored::Entity(entity)) => self.ledger.entities.load(key, entity),
-            (Need::Answer(key), Stored::Answer(answer)) => self.ledger.answers.load(key, answer),
+            (Need::Claim(key), Stored::Claim(claim)) => self.fates.claims.load(key, claim),
+            (Need::Entity(key), Stored::Entity(entity)) => self.fates.entities.load(key, entity),
+            (Need::Answer(key), Stored::Answer(answer)) => self.values.answers.load(key, answer),
             (need, stored) => unreachable!("{stored:?} does not answer {need:?}"),
         }
     }

@@ -1,9 +1,9 @@
 //! From the records of the log back to operations, and to what the state remembers of repeats.
 
-use super::{Batch, State};
+use super::State;
 use crate::counter::{ConfigErrors, Mode};
 use crate::ledger::{Correction, Proposal, Row};
-use crate::op::{Op, OpKind, Stamp, Submission};
+use crate::op::{Batch, Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record};
 
 /// What a batch of the log says.
@@ -104,15 +104,15 @@ impl State {
     pub fn remember(&mut self, batch: &Batch<'_>) {
         self.timeline.passed(batch.log_time_ms, batch.offset);
         let mut stamps = batch.stamps.iter();
-        self.contracts.repeats_are_full = false;
+        self.fates.contracts.repeats_are_full = false;
         for op in batch.ops {
-            self.contracts.repeats_are_full |= op.kind == OpKind::RepeatsFull;
+            self.fates.contracts.repeats_are_full |= op.kind == OpKind::RepeatsFull;
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             if let (OpKind::Entry, Some(stamp)) = (op.kind, stamp)
-                && self.contracts.mode(op.counter) == Mode::Display
-                && self.contracts.has_room(op.counter, stamp, batch.log_time_ms)
+                && self.fates.contracts.mode(op.counter) == Mode::Display
+                && self.fates.contracts.has_room(op.counter, stamp, batch.log_time_ms)
             {
-                self.contracts.note(op.counter, stamp, batch.log_time_ms);
+                self.fates.contracts.note(op.counter, stamp, batch.log_time_ms);
             }
         }
     }

@@ -7,8 +7,10 @@ mod repeats;
 mod transitions;
 
 use super::*;
+use crate::id::CellKey;
 use crate::ledger::{Delta, Proposal, Row};
 use crate::op::Submission;
+use crate::record::{CopyManner, ExpireCondition, Expiry, SetCondition};
 use proptest::prelude::*;
 
 const CONFIG: &str = "\
@@ -108,11 +110,12 @@ fn seen(state: &mut State) -> impl PartialEq + std::fmt::Debug + use<> {
         .chain([b"total".to_vec(), b"late".to_vec()])
         .chain((0..6).flat_map(|n| [format!("likes:p{n}").into_bytes(), format!("paid:p{n}").into_bytes()]));
     let keys = ids.map(|id| CellHasher::new(7).key(&id));
-    let cells =
-        keys.map(|key| state.table.get(key).map(|value| (value, state.table.deadline(key)))).collect::<Vec<_>>();
-    let names = state.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect::<Vec<_>>();
+    let cells = keys
+        .map(|key| state.values.table.get(key).map(|value| (value, state.values.table.deadline(key))))
+        .collect::<Vec<_>>();
+    let names = state.values.names.sorted().map(|(id, exists)| (id.to_vec(), exists)).collect::<Vec<_>>();
     let checkpoint = state.checkpoint(0).0;
-    (cells, names, state.table.cells().len(), checkpoint)
+    (cells, names, state.values.table.cells().len(), checkpoint)
 }
 
 proptest! {
@@ -152,7 +155,7 @@ fn a_counter_expires_when_the_log_reaches_its_time_and_not_before() {
     submission.ttl(key(1));
     let mut apply = |submission: &Submission, log_time_ms| {
         state.apply(&batch(submission, log_time_ms), &mut answers);
-        (answers.clone(), state.names.sorted().last().map(|(id, exists)| (id.to_vec(), exists)))
+        (answers.clone(), state.values.names.sorted().last().map(|(id, exists)| (id.to_vec(), exists)))
     };
     let set = Answer::Set { previous: None, applied: true };
     assert_eq!(apply(&submission, 60), (vec![set, Answer::Value(40)], Some((id(1), true))));
@@ -177,7 +180,7 @@ fn a_read_between_commits_does_not_move_the_logs_time() {
     state.apply(&batch(&read, 200), &mut answers);
     assert_eq!(answers, [Answer::Absent], "the reader's clock says that it has expired");
     assert_eq!(state.log_time_ms(), 10);
-    assert_eq!(state.table.get(key(1)), Some(5), "it goes when the log's time says so");
+    assert_eq!(state.values.table.get(key(1)), Some(5), "it goes when the log's time says so");
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn a_checkpoint_of_the_first_version_is_carried_over_with_its_proposals_and_idem
     [0, 1, 1, 7, 0, 0].iter().for_each(|n| put_varint(&mut bytes, *n));
     let mut resumed = State::new(CellHasher::new(7));
     assert_eq!(resumed.resume(&bytes).expect("the first version is read"), 0);
-    assert_eq!(resumed.ledger.proposals.get(3), Some(proposal.clone()));
-    assert_eq!(resumed.ledger.changed(), 1, "the next cut makes a row of it");
-    assert_eq!((resumed.answered.used(2 * hour_ms), resumed.answered.used(2 * hour_ms + 1)), (7, 0));
+    assert_eq!(resumed.values.proposals.get(3), Some(proposal.clone()));
+    assert_eq!(resumed.facts_changed(), 1, "the next cut makes a row of it");
+    assert_eq!((resumed.values.answered.used(2 * hour_ms), resumed.values.answered.used(2 * hour_ms + 1)), (7, 0));
 }

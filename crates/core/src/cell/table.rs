@@ -130,8 +130,20 @@ impl Table {
         if slot.low() & flag::EXPIRES == 0 { None } else { Expiries::deadline(&self.cells, key) }
     }
 
+    /// Adds, unless the sum does not fit into 64 bits.
     #[inline]
     pub fn add(&mut self, key: CellKey, delta: i64) -> Added {
+        self.add_by(key, delta, i64::checked_add)
+    }
+
+    /// Adds what has counted. That is bounded elsewhere; a sum that is beyond 64 bits all the same stays at their end.
+    #[inline]
+    pub fn count(&mut self, key: CellKey, delta: i64) -> Added {
+        self.add_by(key, delta, |value, delta| Some(value.saturating_add(delta)))
+    }
+
+    #[inline]
+    fn add_by(&mut self, key: CellKey, delta: i64, sum: impl FnOnce(i64, i64) -> Option<i64>) -> Added {
         let segment = segment_of(key);
         let index = match self.segments[segment].place(key, SEGMENT_BITS) {
             Place::Found(index) => index,
@@ -147,7 +159,7 @@ impl Table {
             return Added::Created(delta);
         }
         let value = slot.value();
-        let Some(sum) = value.checked_add(delta) else {
+        let Some(sum) = sum(value, delta) else {
             return Added::Overflow;
         };
         if self.changes.is_touched(low) {

@@ -4,12 +4,12 @@
 //! each counter of a commit.
 
 use super::codec::Deltas;
-use crate::aggregate::Batch;
 use crate::cell::ValueChanges;
 use crate::counter::Declarations;
 use crate::database::Space;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Row};
+use crate::op::Batch;
 use crate::op::{Op, OpKind};
 use crate::record::Record;
 use hashbrown::HashMap;

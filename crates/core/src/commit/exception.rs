@@ -1,9 +1,9 @@
 //! Entries that were not simply counted, and corrections: what a commit says whether anybody listens or not.
 
 use super::codec::ToldCorrection;
-use crate::aggregate::Batch;
 use crate::ledger::{BoxKind, Correction, Row};
 use crate::limits::DELTAS_TOLD_MAX;
+use crate::op::Batch;
 use crate::op::{Answer, Op, OpKind};
 use crate::record::Record;
 

@@ -8,7 +8,7 @@ use super::error::{EventError, excerpt};
 use super::number::canonical;
 use super::scan::{Fault, Scanner, Trouble};
 use super::time::parse_rfc3339;
-use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
+use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, EVENT_DELTA_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
 use std::borrow::Cow;
 
 /// Reads the event that `text` consists of. Afterwards `event` holds it, or, after an error, nothing of value; its room
@@ -156,7 +156,7 @@ pub(super) fn scan_field<'a>(scanner: &mut Scanner<'a>, field: Field, event: &mu
         Field::OccurredAt => event.occurred_at_ms = Some(scan_time(scanner)?),
         Field::Session => event.session = Some(scan_text(scanner, "session")?),
         Field::Seq => event.seq = Some(scan_whole(scanner, "seq", u64::MIN, u64::MAX)?),
-        Field::Delta => event.delta = scan_whole(scanner, "delta", i64::MIN, i64::MAX)?,
+        Field::Delta => event.delta = scan_whole(scanner, "delta", -EVENT_DELTA_MAX, EVENT_DELTA_MAX)?,
         Field::Dimensions => scan_dimensions(scanner, &mut event.dimensions)?,
         Field::Payload => event.payload = Some(scanner.value()?),
     }
@@ -190,13 +190,14 @@ fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, Fault> {
 #[inline]
 fn scan_whole<T>(scanner: &mut Scanner<'_>, field: &'static str, min: T, max: T) -> Result<T, Fault>
 where
-    T: std::str::FromStr + std::fmt::Display,
+    T: std::str::FromStr + std::fmt::Display + PartialOrd,
 {
     let reason = || format!("is not a whole number from {min} to {max}");
     match scanner.next_token() {
         Some(b'-' | b'0'..=b'9') => {
             let text = scanner.number()?;
-            text.parse().map_err(|_| EventError::value(field, text, reason()).into())
+            let number = text.parse().ok().filter(|number| (&min..=&max).contains(&number));
+            number.ok_or_else(|| EventError::value(field, text, reason()).into())
         }
         _ => Err(wrong_kind(scanner, field, &reason())),
     }

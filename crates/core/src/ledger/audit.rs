@@ -1,6 +1,8 @@
 //! The audit of event ids that came again: one row each, and an index by event id.
 
+use super::cut::Placed;
 use super::journal::Journal;
+use super::key::LedgerKey;
 use super::row::{Row, put_list, put_text, take_bool, take_list, take_text, whole};
 use crate::id::CellKey;
 use crate::record::{DecodeError, put_signed, put_varint, take_signed, take_varint};
@@ -67,11 +69,28 @@ fn take_index(bytes: &mut &[u8]) -> Result<u32, DecodeError> {
     u32::try_from(value).map_err(|_| DecodeError::BadValue { field: "index", value })
 }
 
+impl Placed for Duplicate {
+    type Place = DuplicatePlace;
+
+    fn key((offset, index): DuplicatePlace) -> LedgerKey {
+        LedgerKey::Duplicate(offset, index)
+    }
+}
+
+/// Where a duplicate of an event id is: the key says it all.
+impl Placed for () {
+    type Place = (CellKey, u64, u32);
+
+    fn key((event_id, offset, index): (CellKey, u64, u32)) -> LedgerKey {
+        LedgerKey::DuplicateOf(event_id, offset, index)
+    }
+}
+
 /// Duplicates since the last cut.
 #[derive(Default)]
 pub struct Duplicates {
-    pub(super) rows: Journal<DuplicatePlace, Duplicate>,
-    pub(super) by_id: Journal<(CellKey, u64, u32), ()>,
+    pub(crate) rows: Journal<Duplicate>,
+    pub(crate) by_id: Journal<()>,
 }
 
 impl Duplicates {
@@ -103,18 +122,11 @@ impl Duplicates {
         let places = self.by_id.range((event_id, 0, 0)..(event_id, place.0, place.1));
         places.filter_map(|((_, offset, index), ())| self.rows.get((offset, index)))
     }
-
-    pub fn changed(&self) -> usize {
-        self.rows.changed() + self.by_id.changed()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.rows.bytes() + self.by_id.bytes()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::cut::Kind;
     use super::super::row::tests::{check, check_strange};
     use super::*;
     use proptest::prelude::*;
@@ -174,6 +186,6 @@ mod tests {
         assert_eq!(duplicates.before((1, 3)).rev().map(place).collect::<Vec<_>>(), [(1, 2), (0, 1), (0, 0)]);
         assert_eq!(duplicates.of(one).map(place).collect::<Vec<_>>(), [(0, 0), (1, 2), (1, 3)]);
         assert_eq!(duplicates.of_before(one, (1, 3)).map(place).collect::<Vec<_>>(), [(0, 0), (1, 2)]);
-        assert_eq!(duplicates.changed(), 8);
+        assert_eq!((duplicates.rows.changed(), duplicates.by_id.changed()), (4, 4));
     }
 }

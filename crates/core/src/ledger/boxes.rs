@@ -3,6 +3,8 @@
 //! A node counts all six for each counter; per key only those other than `counted` are kept, where they are not zero. What
 //! is kept here per key are *changes* since the last cut. The store adds them to what it has.
 
+use super::cut::{Change, Kind, LedgerRow, Rows};
+use super::key::LedgerKey;
 use super::pending::{Overlay, Pending};
 use super::row::{Row, whole};
 use super::stratum::KeyHash;
@@ -118,7 +120,7 @@ pub fn merge(old: Option<&[u8]>, add: &[u8]) -> Result<Option<Vec<u8>>, DecodeEr
     Ok((!sum.is_zero()).then(|| sum.to_bytes()))
 }
 
-pub(super) type Sums = HashMap<CellKey, Boxes, KeyHash>;
+type Sums = HashMap<CellKey, Boxes, KeyHash>;
 
 impl Overlay for Sums {
     fn overlay(&mut self, newer: Sums) {
@@ -149,25 +151,46 @@ impl KeyBoxes {
         }
         sum
     }
+}
 
-    pub fn changed(&self) -> usize {
-        self.sums.recent.len()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.sums.newest_first().map(|sums| sums.allocation_size()).sum()
-    }
-
-    pub(super) fn begin_cut(&mut self) -> Arc<Sums> {
+impl Kind for KeyBoxes {
+    fn begin_cut(&mut self) -> Arc<dyn Rows> {
         self.sums.begin_cut()
     }
 
-    pub(super) fn finish_cut(&mut self) {
+    fn finish_cut(&mut self) {
         self.sums.finish_cut();
     }
 
-    pub(super) fn abort_cut(&mut self) {
+    fn abort_cut(&mut self) {
         self.sums.abort_cut();
+    }
+
+    fn clear(&mut self) {
+        *self = KeyBoxes::default();
+    }
+
+    fn changed(&self) -> usize {
+        self.sums.recent.len()
+    }
+
+    fn unsettled_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn bytes(&self) -> usize {
+        self.sums.newest_first().map(|sums| sums.allocation_size()).sum()
+    }
+}
+
+impl Rows for Sums {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        let mut sorted: Vec<_> = self.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
+        sorted.sort_unstable_by_key(|(cell, _)| **cell);
+        let row = |(cell, boxes): (&CellKey, &Boxes)| {
+            LedgerRow::new(LedgerKey::Boxes(*cell), Change::Merge(boxes.to_bytes()))
+        };
+        Box::new(sorted.into_iter().map(row))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Corrections: how the past was put right, by whom and why; and proposals, which change nothing yet.
 
+use super::cut::Placed;
 use super::journal::Journal;
+use super::key::LedgerKey;
 use super::row::{Row, put_list, put_option, put_text, take_list, take_option, take_text, take_vec, whole};
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_varint};
 
@@ -59,8 +61,16 @@ pub struct Proposal {
     pub if_generation: Option<u64>,
 }
 
+impl Placed for Correction {
+    type Place = u64;
+
+    fn key(number: u64) -> LedgerKey {
+        LedgerKey::Correction(number)
+    }
+}
+
 /// Corrections since the last cut, by number.
-pub type Corrections = Journal<u64, Correction>;
+pub type Corrections = Journal<Correction>;
 
 impl Corrections {
     pub fn push(&mut self, correction: Correction) {

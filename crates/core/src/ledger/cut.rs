@@ -1,13 +1,44 @@
-//! What a cut has to tell the store about the ledger. It is made by a move and encoded by whoever writes it.
+//! The way of facts from memory to the store, the same for every kind.
 
-use super::boxes::Sums;
-use super::journal::Page;
 use super::key::LedgerKey;
-use super::proposals::Changes;
-use super::row::{Answered, Claim, Entity, Row};
-use super::stratum::Stratum;
+use super::row::Row;
 use crate::id::CellKey;
 use std::sync::Arc;
+
+/// A kind of fact in memory: what has changed since the last cut, and what is on its way to the store.
+pub trait Kind {
+    /// Everything up to here belongs to the cut. Costs nothing, however much there is.
+    fn begin_cut(&mut self) -> Arc<dyn Rows>;
+    /// The store has the cut. There may be none: whatever was in it has been flushed since.
+    fn finish_cut(&mut self);
+    /// The cut came to nothing: what was in it has changed since the last one.
+    fn abort_cut(&mut self);
+    /// A flush: what is in the store, and on its way there, is void.
+    fn clear(&mut self);
+    /// Rows that the next cut would write.
+    fn changed(&self) -> usize;
+    /// Memory of rows that only a cut lets go.
+    fn unsettled_bytes(&self) -> usize;
+    /// Memory in use.
+    fn bytes(&self) -> usize;
+}
+
+/// Changes of one kind, frozen for a cut. They are sorted and encoded by whoever writes them.
+pub trait Rows: Send + Sync {
+    /// In strictly ascending order of their keys.
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_>;
+}
+
+/// A fact that is found by a hash.
+pub trait Hashed: Row + Clone + Send + Sync + 'static {
+    fn key(hash: CellKey) -> LedgerKey;
+}
+
+/// A fact that has a place in an order.
+pub trait Placed: Row + Send + Sync + 'static {
+    type Place: Ord + Copy + Send + Sync + 'static;
+    fn key(place: Self::Place) -> LedgerKey;
+}
 
 /// One change to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +49,10 @@ pub struct LedgerRow {
 }
 
 impl LedgerRow {
+    pub(super) fn new(key: LedgerKey, change: Change) -> LedgerRow {
+        LedgerRow { key: key.encode(), change }
+    }
+
     /// What its value takes.
     pub fn bytes(&self) -> usize {
         match &self.change {
@@ -35,17 +70,14 @@ pub enum Change {
     Merge(Vec<u8>),
 }
 
-/// All changes to the ledger up to one position.
-pub struct LedgerCut {
-    pub(super) claims: Arc<Stratum<Claim>>,
-    pub(super) entities: Arc<Stratum<Entity>>,
-    pub(super) answers: Arc<Stratum<Answered>>,
-    pub(super) boxes: Arc<Sums>,
-    pub(super) steps: Arc<Page<(CellKey, u64)>>,
-    pub(super) corrections: Arc<Page<u64>>,
-    pub(super) duplicates: Arc<Page<(u64, u32)>>,
-    pub(super) duplicates_by_id: Arc<Page<(CellKey, u64, u32)>>,
-    pub(super) proposals: Arc<Changes>,
+/// All changes to facts up to one position, by kind in the order of keys.
+#[derive(Default)]
+pub struct LedgerCut(Vec<Arc<dyn Rows>>);
+
+impl FromIterator<Arc<dyn Rows>> for LedgerCut {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Rows>>>(kinds: I) -> LedgerCut {
+        LedgerCut(kinds.into_iter().collect())
+    }
 }
 
 impl LedgerCut {
@@ -53,55 +85,8 @@ impl LedgerCut {
         self.rows().next().is_none()
     }
 
-    /// The changes in strictly ascending order of their keys. They are sorted and encoded on the way.
+    /// The changes in strictly ascending order of their keys.
     pub fn rows(&self) -> impl Iterator<Item = LedgerRow> + '_ {
-        let claims = of_stratum(&self.claims, LedgerKey::Claim);
-        let entities = of_stratum(&self.entities, LedgerKey::Entity);
-        let answers = of_stratum(&self.answers, LedgerKey::Answer);
-        let boxes = of_sums(&self.boxes);
-        let steps = of_page(&self.steps, |(cell, generation)| LedgerKey::Step(cell, generation));
-        let corrections = of_page(&self.corrections, LedgerKey::Correction);
-        let duplicates = of_page(&self.duplicates, |(offset, index)| LedgerKey::Duplicate(offset, index));
-        let by_id = of_page(&self.duplicates_by_id, |(id, offset, index)| LedgerKey::DuplicateOf(id, offset, index));
-        // In the order of `LedgerKind`.
-        claims
-            .chain(entities)
-            .chain(answers)
-            .chain(boxes)
-            .chain(steps)
-            .chain(corrections)
-            .chain(duplicates)
-            .chain(by_id)
-            .chain(of_proposals(&self.proposals))
+        self.0.iter().flat_map(|kind| kind.rows())
     }
-}
-
-fn of_stratum<V: Row>(stratum: &Stratum<V>, key: fn(CellKey) -> LedgerKey) -> impl Iterator<Item = LedgerRow> {
-    stratum.sorted().map(move |(hash, row)| {
-        let change = row.map_or(Change::Delete, |row| Change::Put(row.to_bytes()));
-        LedgerRow { key: key(hash).encode(), change }
-    })
-}
-
-fn of_sums(sums: &Sums) -> impl Iterator<Item = LedgerRow> {
-    let sorted = move || {
-        let mut sorted: Vec<_> = sums.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
-        sorted.sort_unstable_by_key(|(cell, _)| **cell);
-        sorted
-    };
-    std::iter::once_with(sorted).flatten().map(|(cell, boxes)| LedgerRow {
-        key: LedgerKey::Boxes(*cell).encode(),
-        change: Change::Merge(boxes.to_bytes()),
-    })
-}
-
-fn of_page<K: Copy>(page: &Page<K>, key: fn(K) -> LedgerKey) -> impl Iterator<Item = LedgerRow> {
-    page.rows.iter().map(move |(place, row)| LedgerRow { key: key(*place).encode(), change: Change::Put(row.to_vec()) })
-}
-
-fn of_proposals(changes: &Changes) -> impl Iterator<Item = LedgerRow> {
-    changes.iter().map(|(number, row)| {
-        let change = row.as_ref().map_or(Change::Delete, |row| Change::Put(row.to_vec()));
-        LedgerRow { key: LedgerKey::Proposal(*number).encode(), change }
-    })
 }

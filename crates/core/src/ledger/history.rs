@@ -1,6 +1,8 @@
 //! What each generation did to a cell: from these steps follows what an earlier generation last said.
 
+use super::cut::Placed;
 use super::journal::Journal;
+use super::key::LedgerKey;
 use super::row::{Row, whole};
 use crate::id::CellKey;
 use crate::record::{DecodeError, put_signed, put_varint, take_byte, take_signed, take_varint};
@@ -53,8 +55,16 @@ impl Row for Step {
     }
 }
 
+impl Placed for Step {
+    type Place = (CellKey, u64);
+
+    fn key((cell, generation): (CellKey, u64)) -> LedgerKey {
+        LedgerKey::Step(cell, generation)
+    }
+}
+
 /// Steps since the last cut, by cell and generation.
-pub type Steps = Journal<(CellKey, u64), Step>;
+pub type Steps = Journal<Step>;
 
 impl Steps {
     /// A generation that touches a cell more than once, in several buckets of time, is one step all the same.

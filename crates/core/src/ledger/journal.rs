@@ -1,9 +1,9 @@
 //! Rows that are written once and never read on the hot path, since the last cut: encoded at once, in the order of their keys.
 
+use super::cut::{Change, Kind, LedgerRow, Placed, Rows};
 use super::pending::{Overlay, Pending};
 use super::row::Row;
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -11,93 +11,113 @@ use std::sync::Arc;
 const ALLOCATION_BYTES: usize = 16;
 
 /// Keys ascend with time, at least within every range that is read.
-pub struct Journal<K, T> {
-    pages: Pending<Page<K>>,
-    rows: PhantomData<T>,
+pub struct Journal<T: Placed> {
+    pages: Pending<Page<T>>,
 }
 
-#[derive(Clone)]
-pub(super) struct Page<K> {
-    pub rows: BTreeMap<K, Box<[u8]>>,
+/// Encoded rows by their places.
+struct Page<T: Placed> {
+    rows: BTreeMap<T::Place, Box<[u8]>>,
     row_bytes: usize,
 }
 
-impl<K> Default for Page<K> {
-    fn default() -> Page<K> {
+impl<T: Placed> Default for Page<T> {
+    fn default() -> Page<T> {
         Page { rows: BTreeMap::new(), row_bytes: 0 }
     }
 }
 
-impl<K: Ord + Copy> Overlay for Page<K> {
-    fn overlay(&mut self, newer: Page<K>) {
-        newer.rows.into_iter().for_each(|(key, row)| self.put(key, row));
+impl<T: Placed> Clone for Page<T> {
+    fn clone(&self) -> Page<T> {
+        Page { rows: self.rows.clone(), row_bytes: self.row_bytes }
     }
 }
 
-impl<K: Ord> Page<K> {
-    fn put(&mut self, key: K, row: Box<[u8]>) {
+impl<T: Placed> Overlay for Page<T> {
+    fn overlay(&mut self, newer: Page<T>) {
+        newer.rows.into_iter().for_each(|(place, row)| self.put(place, row));
+    }
+}
+
+impl<T: Placed> Page<T> {
+    fn put(&mut self, place: T::Place, row: Box<[u8]>) {
         self.row_bytes += row.len();
-        if let Some(old) = self.rows.insert(key, row) {
+        if let Some(old) = self.rows.insert(place, row) {
             self.row_bytes -= old.len();
         }
     }
 
     /// An estimate: nodes of a B-tree are two thirds full.
     fn bytes(&self) -> usize {
-        let entry = size_of::<(K, Box<[u8]>)>() * 3 / 2 + ALLOCATION_BYTES;
+        let entry = size_of::<(T::Place, Box<[u8]>)>() * 3 / 2 + ALLOCATION_BYTES;
         self.rows.len() * entry + self.row_bytes
     }
 }
 
-impl<K, T> Default for Journal<K, T> {
-    fn default() -> Journal<K, T> {
-        Journal { pages: Pending::default(), rows: PhantomData }
+impl<T: Placed> Rows for Page<T> {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        Box::new(self.rows.iter().map(|(place, row)| LedgerRow::new(T::key(*place), Change::Put(row.to_vec()))))
     }
 }
 
-impl<K: Ord + Copy, T: Row> Journal<K, T> {
-    pub fn insert(&mut self, key: K, row: &T) {
-        self.pages.recent.put(key, row.to_bytes().into());
+impl<T: Placed> Default for Journal<T> {
+    fn default() -> Journal<T> {
+        Journal { pages: Pending::default() }
+    }
+}
+
+impl<T: Placed> Journal<T> {
+    pub fn insert(&mut self, place: T::Place, row: &T) {
+        self.pages.recent.put(place, row.to_bytes().into());
     }
 
-    pub fn get(&self, key: K) -> Option<T> {
-        self.pages.newest_first().find_map(|page| page.rows.get(&key)).map(|row| decode(row))
+    pub fn get(&self, place: T::Place) -> Option<T> {
+        self.pages.newest_first().find_map(|page| page.rows.get(&place)).map(|row| decode(row))
     }
 
     /// In ascending order, and backwards for those who want the newest first.
-    pub fn range(&self, keys: impl RangeBounds<K> + Clone) -> impl DoubleEndedIterator<Item = (K, T)> {
+    pub fn range(&self, places: impl RangeBounds<T::Place> + Clone) -> impl DoubleEndedIterator<Item = (T::Place, T)> {
         let pages = self.pages.oldest_first();
-        pages.flat_map(move |page| page.rows.range(keys.clone())).map(|(key, row)| (*key, decode(row)))
+        pages.flat_map(move |page| page.rows.range(places.clone())).map(|(place, row)| (*place, decode(row)))
     }
 
-    /// The greatest key below `end`; nothing is decoded for it.
-    pub fn last_below(&self, end: K) -> Option<K> {
-        self.pages.newest_first().filter_map(|page| page.rows.range(..end).next_back()).map(|(key, _)| *key).max()
+    /// The greatest place below `end`; nothing is decoded for it.
+    pub fn last_below(&self, end: T::Place) -> Option<T::Place> {
+        self.pages.newest_first().filter_map(|page| page.rows.range(..end).next_back()).map(|(place, _)| *place).max()
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (K, T)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (T::Place, T)> {
         self.range(..)
     }
+}
 
-    /// Rows that the next cut would write.
-    pub fn changed(&self) -> usize {
-        self.pages.recent.rows.len()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.pages.newest_first().map(Page::bytes).sum()
-    }
-
-    pub(super) fn begin_cut(&mut self) -> Arc<Page<K>> {
+impl<T: Placed> Kind for Journal<T> {
+    fn begin_cut(&mut self) -> Arc<dyn Rows> {
         self.pages.begin_cut()
     }
 
-    pub(super) fn finish_cut(&mut self) {
+    fn finish_cut(&mut self) {
         self.pages.finish_cut();
     }
 
-    pub(super) fn abort_cut(&mut self) {
+    fn abort_cut(&mut self) {
         self.pages.abort_cut();
+    }
+
+    fn clear(&mut self) {
+        *self = Journal::default();
+    }
+
+    fn changed(&self) -> usize {
+        self.pages.recent.rows.len()
+    }
+
+    fn unsettled_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn bytes(&self) -> usize {
+        self.pages.newest_first().map(Page::bytes).sum()
     }
 }
 

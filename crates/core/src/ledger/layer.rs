@@ -5,6 +5,7 @@
 //! thread ([`Layer::load`]). What was known stays known until [`Layer::forget_loaded`]: the end of a cut takes nothing away
 //! from a write that is already staged.
 
+use super::cut::{Hashed, Kind, Rows};
 use super::filter::Filter;
 use super::pending::Pending;
 use super::row::Row;
@@ -110,21 +111,6 @@ impl<V: Row + Clone> Layer<V> {
         self.len == 0
     }
 
-    /// Rows that the next cut would write.
-    pub fn changed(&self) -> usize {
-        self.changes.recent.len()
-    }
-
-    /// Memory of rows that the store does not have yet.
-    pub fn unsettled_bytes(&self) -> usize {
-        self.changes.newest_first().map(Stratum::bytes).sum()
-    }
-
-    /// Memory in use.
-    pub fn bytes(&self) -> usize {
-        self.strata().map(Stratum::bytes).sum::<usize>() + self.filter.bytes()
-    }
-
     /// Goes on from a store that has so many rows, of which the filter knows none yet.
     pub fn resume(&mut self, len: u64) {
         self.len = len;
@@ -169,27 +155,6 @@ impl<V: Row + Clone> Layer<V> {
         self.filter.limit(bytes);
     }
 
-    pub(super) fn begin_cut(&mut self) -> Arc<Stratum<V>> {
-        self.changes.begin_cut()
-    }
-
-    pub(super) fn finish_cut(&mut self) {
-        if let Some(cut) = self.changes.finish_cut().filter(|cut| !cut.is_empty()) {
-            self.settled.push(cut);
-            self.store_is_void = false;
-        }
-    }
-
-    pub(super) fn abort_cut(&mut self) {
-        self.changes.abort_cut();
-    }
-
-    /// Forgets everything, what the store has and what is on its way there included.
-    pub(super) fn clear(&mut self) {
-        let filter = Filter::for_keys(0, self.filter.bytes_max());
-        *self = Layer { filter, settled_max: self.settled_max, ..Layer::default() };
-    }
-
     /// Certain to be nowhere. Asked first, since most keys of most layers are new.
     fn is_excluded(&self, key: CellKey) -> bool {
         self.filter_is_complete && !self.filter.maybe(key)
@@ -204,5 +169,39 @@ impl<V: Row + Clone> Layer<V> {
     fn strata(&self) -> impl Iterator<Item = &Stratum<V>> {
         let settled = self.settled.iter().rev().map(|settled| &**settled);
         self.changes.newest_first().chain(settled).chain(std::iter::once(&self.loaded))
+    }
+}
+
+impl<V: Hashed> Kind for Layer<V> {
+    fn begin_cut(&mut self) -> Arc<dyn Rows> {
+        self.changes.begin_cut()
+    }
+
+    fn finish_cut(&mut self) {
+        if let Some(cut) = self.changes.finish_cut().filter(|cut| !cut.is_empty()) {
+            self.settled.push(cut);
+            self.store_is_void = false;
+        }
+    }
+
+    fn abort_cut(&mut self) {
+        self.changes.abort_cut();
+    }
+
+    fn clear(&mut self) {
+        let filter = Filter::for_keys(0, self.filter.bytes_max());
+        *self = Layer { filter, settled_max: self.settled_max, ..Layer::default() };
+    }
+
+    fn changed(&self) -> usize {
+        self.changes.recent.len()
+    }
+
+    fn unsettled_bytes(&self) -> usize {
+        self.changes.newest_first().map(Stratum::bytes).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.strata().map(Stratum::bytes).sum::<usize>() + self.filter.bytes()
     }
 }

@@ -2,6 +2,8 @@
 //! few, and all of them together have a bound ([`PROPOSALS_OPEN_BYTES_MAX`](crate::limits::PROPOSALS_OPEN_BYTES_MAX)).
 
 use super::correction::Proposal;
+use super::cut::{Change, Kind, LedgerRow, Rows};
+use super::key::LedgerKey;
 use super::pending::{Overlay, Pending};
 use super::row::Row;
 use crate::record::DecodeError;
@@ -10,7 +12,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// By number; `None` if it is not open any more.
-pub(super) type Changes = BTreeMap<u64, Option<Arc<[u8]>>>;
+type Changes = BTreeMap<u64, Option<Arc<[u8]>>>;
 
 impl Overlay for Changes {
     fn overlay(&mut self, newer: Changes) {
@@ -73,44 +75,52 @@ impl Proposals {
         self.open.is_empty()
     }
 
-    /// Memory in use.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Rows that the next cut would write.
-    pub fn changed(&self) -> usize {
-        self.changes.recent.len()
-    }
-
-    /// Memory of what the store does not have yet.
-    pub fn unsettled_bytes(&self) -> usize {
-        self.changes.newest_first().flat_map(BTreeMap::values).flatten().map(|row| row.len()).sum()
-    }
-
-    /// Everything in the store is void: the next cut has to write all that are open.
-    pub(super) fn rewrite(&mut self) {
-        self.changes = Pending::default();
-        self.changes.recent.extend(self.open.iter().map(|(number, row)| (*number, Some(row.clone()))));
-    }
-
     fn put(&mut self, number: u64, row: Arc<[u8]>) {
         self.bytes += row.len();
         if let Some(old) = self.open.insert(number, row) {
             self.bytes -= old.len();
         }
     }
+}
 
-    pub(super) fn begin_cut(&mut self) -> Arc<Changes> {
+impl Kind for Proposals {
+    fn begin_cut(&mut self) -> Arc<dyn Rows> {
         self.changes.begin_cut()
     }
 
-    pub(super) fn finish_cut(&mut self) {
+    fn finish_cut(&mut self) {
         self.changes.finish_cut();
     }
 
-    pub(super) fn abort_cut(&mut self) {
+    fn abort_cut(&mut self) {
         self.changes.abort_cut();
+    }
+
+    /// Proposals stay open: the next cut has to write all of them.
+    fn clear(&mut self) {
+        self.changes = Pending::default();
+        self.changes.recent.extend(self.open.iter().map(|(number, row)| (*number, Some(row.clone()))));
+    }
+
+    fn changed(&self) -> usize {
+        self.changes.recent.len()
+    }
+
+    fn unsettled_bytes(&self) -> usize {
+        self.changes.newest_first().flat_map(BTreeMap::values).flatten().map(|row| row.len()).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Rows for Changes {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        Box::new(self.iter().map(|(number, row)| {
+            let change = row.as_ref().map_or(Change::Delete, |row| Change::Put(row.to_vec()));
+            LedgerRow::new(LedgerKey::Proposal(*number), change)
+        }))
     }
 }
 

@@ -4,6 +4,7 @@
 //! writes is sorted shard by shard. A row that was removed is in a set of its own, so that a claim takes no more than its
 //! 32 bytes.
 
+use super::cut::{Change, Hashed, LedgerRow, Rows};
 use super::pending::Overlay;
 use crate::id::CellKey;
 use hashbrown::{HashMap, HashSet};
@@ -81,6 +82,15 @@ impl<V> Stratum<V> {
             all.sort_unstable_by_key(|(key, _)| *key);
             all
         })
+    }
+}
+
+impl<V: Hashed> Rows for Stratum<V> {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        Box::new(self.sorted().map(|(hash, row)| {
+            let change = row.map_or(Change::Delete, |row| Change::Put(row.to_bytes()));
+            LedgerRow::new(V::key(hash), change)
+        }))
     }
 }
 

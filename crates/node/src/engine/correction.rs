@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Duration;
 pub use tally_core::aggregate::{CorrectionRequest, Reverted};
-use tally_core::aggregate::{RunLimits, State, Unfit};
+use tally_core::aggregate::{State, Unfit};
 use tally_core::fact::Request;
+use tally_core::fates::RunLimits;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Cause, Correction, Proposal};
 use tally_core::limits::LATE_RUN_BYTES_MAX;
@@ -88,8 +89,8 @@ impl<L: Log + 'static> Desk<L> {
         let writer = self.writer.borrow();
         let run_bytes_max = LATE_RUN_BYTES_MAX.min(writer.batch_bytes_max() / 2);
         let limits = RunLimits { run_bytes_max, ..RunLimits::default() };
-        let deltas = writer.state().contracts.parked.due(self.shared.clock.now_ms(), limits);
-        let run = writer.state().corrections.generation + 1;
+        let deltas = writer.state().fates.contracts.parked.due(self.shared.clock.now_ms(), limits);
+        let run = writer.state().values.generations.current + 1;
         CorrectionRequest::new(Cause::Late { run }, "late entries", "tally", deltas)
     }
 }
@@ -123,7 +124,7 @@ impl<L: Log + 'static> Work for LateRuns<L> {
 /// Reads of the cells that a correction changes.
 fn touched(state: &State, request: &CorrectionRequest) -> Submission {
     let proposal = match request.cause {
-        Cause::Proposal(number) => state.ledger.proposals.get(number),
+        Cause::Proposal(number) => state.values.proposals.get(number),
         _ => None,
     };
     let deltas = proposal.as_ref().map_or(&request.deltas, |proposal| &proposal.deltas);

@@ -8,8 +8,9 @@ use super::{Engine, Refusal};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Balance, ParkedEntry, State};
+use tally_core::aggregate::State;
 use tally_core::cell::Row as CellRow;
+use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
 use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
@@ -135,7 +136,7 @@ impl Engine {
         for turn in numbers.chunks(CORRECTIONS_PER_TURN) {
             let (numbers, of) = (turn.to_vec(), id.to_owned());
             let look = move |state: &mut State| {
-                let known = |number| state.ledger.corrections.get(number).map(|correction| Why::of(correction, &of));
+                let known = |number| state.values.corrections.get(number).map(|correction| Why::of(correction, &of));
                 numbers.into_iter().map(known).collect::<Vec<_>>()
             };
             for (number, known) in turn.iter().zip(self.visit(look).await?) {
@@ -210,14 +211,14 @@ fn keys(shared: &Shared, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, t
 impl Total {
     /// What the store has, and what memory knows better. `None` while a checkpoint takes ids along that neither can tell.
     fn of(state: &State, mut keys: HashMap<CellKey, i64>, of: &KeysOf) -> Option<Total> {
-        if state.table.is_cutting() || state.names.bytes() > NAMES_LOOKED_AT_BYTES_MAX {
+        if state.values.table.is_cutting() || state.values.names.bytes() > NAMES_LOOKED_AT_BYTES_MAX {
             return None;
         }
-        for id in state.names.existing(&of.prefix()).filter(|id| of.has(id)) {
+        for id in state.values.names.existing(&of.prefix()).filter(|id| of.has(id)) {
             keys.entry(state.hasher().key(id)).or_insert(0);
         }
-        let value = |(cell, stored): (CellKey, i64)| match state.table.knows(cell) {
-            true => state.table.get(cell),
+        let value = |(cell, stored): (CellKey, i64)| match state.values.table.knows(cell) {
+            true => state.values.table.get(cell),
             false => Some(stored),
         };
         let values = keys.into_iter().filter_map(value);
@@ -281,16 +282,16 @@ impl History {
 impl Facts {
     /// Runs on the writer's thread. `None` if memory does not continue what was read.
     fn look(shared: &Shared, state: &State, stored: AtCheckpoint, cell: CellKey, of: Option<&KeysOf>) -> Option<Facts> {
-        let mut stored = if state.store_is_void { AtCheckpoint::void() } else { stored };
+        let mut stored = if state.values.store_is_void { AtCheckpoint::void() } else { stored };
         let continued = shared.checkpointed.load(Ordering::Acquire);
-        if !state.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
+        if !state.values.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
         }
-        let mut history = History { forgotten: state.ledger.steps.forgotten(cell), ..History::default() };
-        state.ledger.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
-        let mut boxes = state.ledger.boxes.get(cell);
+        let mut history = History { forgotten: state.values.steps.forgotten(cell), ..History::default() };
+        state.values.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
+        let mut boxes = state.fates.boxes.get(cell);
         boxes.add(&stored.boxes);
-        let parked = state.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
+        let parked = state.fates.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
         let (sum, generation) = current(state, &stored, cell, shared.clock.now_ms());
         Some(Facts {
             sum,
@@ -299,7 +300,7 @@ impl Facts {
             checkpoint: stored.position,
             applied: *shared.applied.borrow(),
             boxes,
-            balance: of.and_then(|of| state.contracts.balance(&of.name)),
+            balance: of.and_then(|of| state.balance(&of.name)),
             total: stored.keys.take().zip(of).and_then(|(keys, of)| Total::of(state, keys, of)),
             parked: parked.collect(),
             history: history.followed_by(stored.history),
@@ -309,8 +310,8 @@ impl Facts {
 
 /// The sum and the generation of a counter; if memory does not have it, it is as the checkpoint has it.
 fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> (Option<i64>, u64) {
-    let (value, deadline, mark) = match state.table.knows(cell) {
-        true => (state.table.get(cell), state.table.deadline(cell), state.table.mark(cell)),
+    let (value, deadline, mark) = match state.values.table.knows(cell) {
+        true => (state.values.table.get(cell), state.values.table.deadline(cell), state.values.table.mark(cell)),
         false => {
             let row = stored.row.as_ref();
             let deadline = row.and_then(|row| Some(row.expiry.as_ref()?.at_ms));

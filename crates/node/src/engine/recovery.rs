@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Batch, ReplayError, Replayed, State};
+use tally_core::aggregate::{ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
 use tally_core::nearest::nearest;
+use tally_core::op::Batch;
 use tally_core::op::{Answer, Op, Stamp, Submission};
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle, LogReader};
@@ -72,9 +73,9 @@ pub struct Recovered {
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = State::new(hasher);
     // Filters are worth much, but cells need room as well.
-    state.ledger.claims.limit_filter(table_bytes / 2);
-    state.ledger.entities.limit_filter(table_bytes / 4);
-    state.ledger.answers.limit_filter(table_bytes / 8);
+    state.fates.claims.limit_filter(table_bytes / 2);
+    state.fates.entities.limit_filter(table_bytes / 4);
+    state.values.answers.limit_filter(table_bytes / 8);
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load_proposals(&mut state, store)?;
@@ -104,7 +105,7 @@ pub fn open<L: Log + 'static>(
     let stored = position.map_or(0, |position| position.offset);
     let replayed_records = replay(&mut state, &*store, &log, read_from, stored)?;
     options.clock.go_on_from(state.log_time_ms().max(log.log_time_ms()), options.accept_clock)?;
-    let cells = state.table.cells();
+    let cells = state.values.table.cells();
     let mut recovered =
         Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records, changes: None };
     let clock = options.clock.clone();
@@ -120,7 +121,7 @@ fn load_proposals(state: &mut State, store: &dyn Store) -> Result<(), store::Err
     let range = LedgerKey::range(LedgerKind::Proposal);
     let mut read = Ok(());
     store.ledger_rows(&range.start, &range.end, &mut |_, row| {
-        read = state.ledger.proposals.resume(row);
+        read = state.values.proposals.resume(row);
         if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     read.map_err(|error| store::Error::Damaged(format!("an open proposal: {error}")))
@@ -134,10 +135,10 @@ fn load(
     checkpoint: &Checkpoint,
     table_bytes: usize,
 ) -> Result<(), RecoveryError> {
-    state.table.set_cold(checkpoint.counters);
+    state.values.table.set_cold(checkpoint.counters);
     // Leave some room for what comes next, or the first new cell would drive out old ones.
     let table_bytes = table_bytes - table_bytes / LOAD_SPARED_PARTS;
-    let share = state.table.reserve(usize::try_from(checkpoint.counters).unwrap_or(usize::MAX), table_bytes);
+    let share = state.values.table.reserve(usize::try_from(checkpoint.counters).unwrap_or(usize::MAX), table_bytes);
     std::thread::scope(|scope| {
         let (chunks, loaded) = flume::bounded::<Vec<(CellKey, Row)>>(LOAD_CHUNKS_MAX);
         let readers: Vec<_> = (0..LOAD_THREADS)
@@ -149,9 +150,9 @@ fn load(
         drop(chunks);
         for rows in loaded {
             for (key, row) in rows {
-                state.table.load(key, row);
+                state.values.table.load(key, row);
             }
-            if state.table.bytes() > table_bytes {
+            if state.values.table.bytes() > table_bytes {
                 // Nobody listens any more: the readers end.
                 break;
             }
@@ -233,7 +234,7 @@ fn replay<L: Log>(
                 if resuming { state.remember(&batch) } else { state.apply(&batch, &mut answers) }
             }
         }
-        state.ledger.forget_loaded();
+        state.forget_loaded();
         records += if resuming { 0 } else { u64::from(batch.count) };
     }
     if resuming {
@@ -267,7 +268,7 @@ fn start<L: Log + 'static>(
     let (jobs, jobs_received) = flume::bounded(1);
     let (queues, waiting) = queues(Arc::new(Lag::new(options.clock.clone())));
     let shared = Arc::new(Shared::new(Parts {
-        cells: state.table.cells().clone(),
+        cells: state.values.table.cells().clone(),
         hasher: state.hasher(),
         declarations: state.declarations().clone(),
         store: store.clone(),
@@ -298,7 +299,7 @@ fn declare<L: Log>(
     remove: &[String],
     now_ms: u64,
 ) -> Result<Option<Changes>, RecoveryError> {
-    let known = writer.state().contracts.meanings();
+    let known = writer.state().fates.contracts.meanings();
     check_removals(remove, &declarations, &known)?;
     let current = writer.state().declarations();
     if current.yaml() == declarations.yaml() {

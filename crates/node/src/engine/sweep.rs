@@ -52,7 +52,7 @@ impl<L: Log + 'static> Work for Sweeper<L> {
         match ids.last() {
             Some(last) => self.under_way = Some((space, Some(last.clone()))),
             // Whatever was written there since has an entry of its own again.
-            None => self.desk.writer.borrow_mut().state_mut().databases.swept(space),
+            None => self.desk.writer.borrow_mut().state_mut().values.databases.swept(space),
         }
         self.deleted += ids.len();
         context.progress(format!("{} counters deleted", self.deleted));
@@ -63,7 +63,7 @@ impl<L: Log + 'static> Work for Sweeper<L> {
 impl<L: Log + 'static> Sweeper<L> {
     /// Looks whether there is anything to sweep.
     async fn begin(&mut self) -> Result<Next, Failure> {
-        let flushed = self.desk.writer.borrow().state().databases.flushed();
+        let flushed = self.desk.writer.borrow().state().values.databases.flushed();
         let Some(space) = flushed else { return Ok(Next::After(SWEEP_EVERY)) };
         self.engine.checkpoint(Wanted::NewNames).await?;
         (self.under_way, self.deleted) = (Some((space, None)), 0);

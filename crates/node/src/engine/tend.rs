@@ -29,21 +29,21 @@ struct Filter {
 
 static CLAIMS: Filter = Filter {
     kind: LedgerKind::Claim,
-    is_learning: |state| state.ledger.claims.filter_is_learning(),
-    tell: |state, keys| state.ledger.claims.filter_add(&keys),
-    done: |state| state.ledger.claims.filter_done(),
+    is_learning: |state| state.fates.claims.filter_is_learning(),
+    tell: |state, keys| state.fates.claims.filter_add(&keys),
+    done: |state| state.fates.claims.filter_done(),
 };
 static ENTITIES: Filter = Filter {
     kind: LedgerKind::Entity,
-    is_learning: |state| state.ledger.entities.filter_is_learning(),
-    tell: |state, keys| state.ledger.entities.filter_add(&keys),
-    done: |state| state.ledger.entities.filter_done(),
+    is_learning: |state| state.fates.entities.filter_is_learning(),
+    tell: |state, keys| state.fates.entities.filter_add(&keys),
+    done: |state| state.fates.entities.filter_done(),
 };
 static ANSWERS: Filter = Filter {
     kind: LedgerKind::Answer,
-    is_learning: |state| state.ledger.answers.filter_is_learning(),
-    tell: |state, keys| state.ledger.answers.filter_add(&keys),
-    done: |state| state.ledger.answers.filter_done(),
+    is_learning: |state| state.values.answers.filter_is_learning(),
+    tell: |state, keys| state.values.answers.filter_add(&keys),
+    done: |state| state.values.answers.filter_done(),
 };
 
 /// What a pass over rows of the store is for.
@@ -153,7 +153,7 @@ impl Tender {
                 // gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
                 let tell = move |state: &mut State| {
                     if shared.cuts.load(Ordering::Acquire) == chunk.cuts {
-                        state.forget_answers(answers);
+                        state.values.forget_answers(answers);
                     }
                 };
                 self.engine.visit(tell).await
@@ -183,7 +183,7 @@ impl Pass {
     fn end(self) -> fn(&mut State) {
         match self {
             Pass::Teach(filter) => filter.done,
-            Pass::Forget => State::renew_answers,
+            Pass::Forget => |state| state.values.renew_answers(),
         }
     }
 }

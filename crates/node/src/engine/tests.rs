@@ -127,14 +127,18 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
             None => Answer::Overflow,
         }
     };
+    let count = |model: &mut Model, id: String, delta: i64| {
+        let Answer::Value(_) = add(model, id.into_bytes(), delta) else { panic!("there is always room for an entry") };
+        Answer::Counted
+    };
     vec![match step {
         Step::Claim(claimed, page) => {
             let first = remember(model, format!("claim {claimed}"), i64::from(*page));
             remember(model, format!("claim {claimed}"), first.unwrap_or(i64::from(*page)));
             return match first {
                 None => {
-                    let paid = add(model, format!("paid:p{page}").into_bytes(), 1);
-                    vec![Answer::Yes, paid, add(model, b"all".to_vec(), 1)]
+                    let paid = count(model, format!("paid:p{page}"), 1);
+                    vec![Answer::Yes, paid, count(model, "all".into(), 1)]
                 }
                 Some(first) if first == i64::from(*page) => vec![Answer::No, Answer::Duplicate, Answer::Duplicate],
                 Some(_) => vec![Answer::No, Answer::Conflict, Answer::Conflict],
@@ -150,18 +154,18 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
             let liked =
                 remember(model, fact("page"), if *on { i64::from(*page) } else { -1 }).filter(|page| *page >= 0);
             match liked {
-                None if *on => add(model, format!("likes:p{page}").into_bytes(), 1),
-                Some(liked) if !on => add(model, format!("likes:p{liked}").into_bytes(), -1),
+                None if *on => count(model, format!("likes:p{page}"), 1),
+                Some(liked) if !on => count(model, format!("likes:p{liked}"), -1),
                 Some(liked) if liked == i64::from(*page) => Answer::Ignored,
                 Some(liked) => {
-                    add(model, format!("likes:p{liked}").into_bytes(), -1);
-                    add(model, format!("likes:p{page}").into_bytes(), 1)
+                    count(model, format!("likes:p{liked}"), -1);
+                    count(model, format!("likes:p{page}"), 1)
                 }
                 None => Answer::Ignored,
             }
         }
         Step::View(session, seq) => match remember(model, format!("view {session} {seq}"), 1) {
-            None => add(model, b"views".to_vec(), 1),
+            None => count(model, "views".into(), 1),
             Some(_) => Answer::Duplicate,
         },
         Step::Once(n, key, delta) => {
@@ -187,7 +191,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Answer> {
             }
         }
         Step::Add(n, delta) => add(model, id(*n), *delta),
-        Step::Event(n, delta) => add(model, format!("hits:p{n}").into_bytes(), *delta),
+        Step::Event(n, delta) => count(model, format!("hits:p{n}"), *delta),
         Step::Get(n) => previous(model, n).map_or(Answer::Absent, Answer::Value),
         Step::Delete(n) => model.remove(&id(*n)).map_or(Answer::Absent, |counter| Answer::Value(counter.value)),
         Step::Set(n, value, condition) => {

@@ -21,9 +21,10 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tally_core::aggregate::{RunLimits, State};
+use tally_core::aggregate::State;
 use tally_core::cell::SEGMENTS;
 use tally_core::database::{DATABASES, Space};
+use tally_core::fates::RunLimits;
 use tally_core::id::CellKey;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
@@ -151,7 +152,7 @@ impl<L: Log + 'static> Desk<L> {
         if writer.is_cut_due() {
             self.cut_due.wake();
         }
-        if writer.state().contracts.parked.is_crowded(RunLimits::default()) {
+        if writer.state().fates.contracts.parked.is_crowded(RunLimits::default()) {
             self.late_due.wake();
         }
     }
@@ -345,12 +346,12 @@ impl<L: Log + 'static> LocalEngine<L> {
 
     /// Which space each database stands on.
     pub fn spaces(&self) -> [Space; DATABASES] {
-        self.desk.writer.borrow().state().databases.spaces()
+        self.desk.writer.borrow().state().values.databases.spaces()
     }
 
     /// A space for the next flush.
     pub fn draw_space(&self) -> Space {
-        self.desk.writer.borrow_mut().state_mut().databases.draw_space()
+        self.desk.writer.borrow_mut().state_mut().values.databases.draw_space()
     }
 
     /// Looks at the state, between two commits.

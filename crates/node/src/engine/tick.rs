@@ -48,7 +48,7 @@ impl<L: Log + 'static> Work for Ticker<L> {
         self.steer();
         let mut writer = desk.writer.borrow_mut();
         writer.tick(desk.shared.clock.now_ms());
-        writer.state_mut().contracts.sweep(SWEEP_PER_TICK);
+        writer.state_mut().fates.contracts.sweep(SWEEP_PER_TICK);
         writer.observe();
         // Also for those who are not there, because they were told that there is no room.
         writer.make_room(THIN_OUT_PER_TURN);

@@ -81,10 +81,10 @@ struct Seen {
 
 impl Seen {
     fn of(state: &State, cell: CellKey, now_ms: u64) -> Seen {
-        let deadline = state.table.deadline(cell);
-        match state.table.get(cell).filter(|_| deadline.is_none_or(|at_ms| at_ms > now_ms)) {
+        let deadline = state.values.table.deadline(cell);
+        match state.values.table.get(cell).filter(|_| deadline.is_none_or(|at_ms| at_ms > now_ms)) {
             None => Seen { value: None, deadline: None, generation: 0 },
-            value => Seen { value, deadline, generation: state.table.mark(cell).generation },
+            value => Seen { value, deadline, generation: state.values.table.mark(cell).generation },
         }
     }
 }
@@ -133,32 +133,13 @@ impl Watches {
         for (op, answer) in ops.iter().zip(answers) {
             if op.kind == OpKind::FlushDatabase {
                 self.follow(records, op, state);
-            } else if is_change(op, answer) {
-                self.mark_all(op, records, state.hasher());
+            } else if is_change(op, answer)
+                && let Some(numbers) = self.by_cell.get(&op.cell)
+            {
+                for number in numbers {
+                    self.entries.get_mut(number).expect("a watched cell has its entry").changed = true;
+                }
             }
-        }
-    }
-
-    /// Marks every counter that an operation has changed: most have one, but some name several.
-    fn mark_all(&mut self, op: &Op, records: &[u8], hasher: CellHasher) {
-        if !matches!(op.kind, OpKind::Copy | OpKind::SetNew) {
-            return self.mark(op.cell);
-        }
-        match Record::decode(&mut &records[op.record as usize..]) {
-            // To be called what one is called already is no change.
-            Ok(Record::Copy { from, to, .. }) if from == to => {}
-            Ok(Record::Copy { from, to, manner }) => {
-                let changed = [Some(to), manner.moves().then_some(from)];
-                changed.into_iter().flatten().for_each(|name| self.mark(hasher.key(name)));
-            }
-            Ok(record) => record.names().into_iter().for_each(|name| self.mark(hasher.key(name))),
-            Err(_) => unreachable!("the log has checked the record"),
-        }
-    }
-
-    fn mark(&mut self, cell: CellKey) {
-        for number in self.by_cell.get(&cell).into_iter().flatten() {
-            self.entries.get_mut(number).expect("a watched cell has its entry").changed = true;
         }
     }
 
@@ -182,7 +163,7 @@ impl Watches {
     }
 
     pub fn judge(&self, terms: &Terms<'_>, state: &State, now_ms: u64) -> Verdict {
-        let databases = &state.databases;
+        let databases = &state.values.databases;
         let unchanged = |watch: &Watch| {
             let entry = self.entries.get(&watch.0);
             entry.is_some_and(|entry| !entry.changed && Seen::of(state, entry.cell, now_ms) == entry.seen)
@@ -205,7 +186,8 @@ fn cell_in(space: Space, key: &[u8], hasher: CellHasher) -> CellKey {
 
 /// Whether an operation has changed its counter, be it to what it was.
 fn is_change(op: &Op, answer: &Answer) -> bool {
-    !op.is_read() && matches!(answer, Answer::Value(_) | Answer::Yes | Answer::Set { applied: true, .. })
+    !op.is_read()
+        && matches!(answer, Answer::Counted | Answer::Value(_) | Answer::Yes | Answer::Set { applied: true, .. })
 }
 
 fn too_many() -> String {

@@ -11,11 +11,12 @@ use super::watch::{Terms, Verdict, Watch, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Batch, Need, State, Stored, Unfit};
+use tally_core::aggregate::{Need, State, Stored, Unfit};
 use tally_core::counter::{Declarations, Direction, Durability};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Correction, Duplicate, Row};
 use tally_core::limits::COMMIT_BYTES_MAX;
+use tally_core::op::Batch;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
@@ -154,7 +155,8 @@ impl<L: Log> Writer<L> {
             self.commit_staged(self.shared.clock.now_ms());
         }
         self.loads.extend(found.into_rows());
-        if self.repeats_are_full && !self.batch_tells_full && self.state.contracts.may_need_room(&submission.ops) {
+        if self.repeats_are_full && !self.batch_tells_full && self.state.fates.contracts.may_need_room(&submission.ops)
+        {
             // By a record, since a replay could not know.
             self.batch.record_op(OpKind::RepeatsFull, CellKey::NONE, 0, &Record::RepeatsFull);
             self.waiting.push(Waiting { ops: 1, reply: None });
@@ -277,12 +279,12 @@ impl<L: Log> Writer<L> {
     /// The time to live of a counter, if memory knows it.
     pub fn ttl(&self, cell: CellKey) -> Option<Answer> {
         let now_ms = self.shared.clock.now_ms();
-        self.state.table.knows(cell).then(|| self.shared.left(self.state.ttl(cell, now_ms), now_ms))
+        self.state.values.table.knows(cell).then(|| self.shared.left(self.state.values.ttl(cell, now_ms), now_ms))
     }
 
     pub fn deadline(&self, cell: CellKey) -> Option<Answer> {
         let now_ms = self.shared.clock.now_ms();
-        self.state.table.knows(cell).then(|| self.state.deadline(cell, now_ms))
+        self.state.values.table.knows(cell).then(|| self.state.values.deadline(cell, now_ms))
     }
 
     fn append(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {
@@ -351,7 +353,7 @@ impl<L: Log> Writer<L> {
         let position = self.log.end();
         let Submission { records, record_count, ops, stamps, .. } = &self.batch;
         let offset = position.offset - u64::from(*record_count);
-        let audited = self.state.ledger.duplicates.changed();
+        let audited = self.state.fates.contracts.audited;
         self.state.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut self.answers);
         if !self.watches.is_empty() {
             self.watches.note(ops, &self.answers, records, &self.state);
@@ -368,6 +370,7 @@ impl<L: Log> Writer<L> {
         let (mut updates, mut duplicates, mut last_record) = (0, 0, None);
         for (op, answer) in self.batch.ops.iter().zip(&self.answers) {
             match answer {
+                Answer::Counted => updates += 1,
                 Answer::Value(_) => updates += u64::from(op.kind.is_update()),
                 Answer::Set { applied, .. } => updates += u64::from(*applied),
                 // The entries of an event stand side by side.
@@ -384,14 +387,13 @@ impl<L: Log> Writer<L> {
 
     /// Entries that counted, of all counters.
     fn counted(&self) -> i64 {
-        self.state.contracts.balances().iter().map(|balance| balance.boxes.counted).sum()
+        self.state.balances().iter().map(|balance| balance.boxes.counted).sum()
     }
 
     /// Says which events were dropped since `audited`; the first few, since a sender that repeats itself is not brief.
-    fn tell_duplicates(&self, audited: usize) {
-        let duplicates = &self.state.ledger.duplicates;
-        // Each is two rows: itself, and where it is by its event id.
-        let fresh = duplicates.changed().saturating_sub(audited) / 2;
+    fn tell_duplicates(&self, audited: u64) {
+        let duplicates = &self.state.fates.duplicates;
+        let fresh = (self.state.fates.contracts.audited - audited) as usize;
         for duplicate in duplicates.iter().rev().take(fresh.min(DUPLICATES_TOLD)) {
             let result = if duplicate.conflict { "CONFLICT" } else { "DROPPED_DUPLICATE" };
             tracing::info!(
@@ -470,12 +472,12 @@ impl<L: Log> Writer<L> {
         if self.has_staged() {
             return;
         }
-        self.state.ledger.forget_loaded();
+        self.state.forget_loaded();
         for _ in 0..segments {
-            if self.state.table.bytes() <= self.room() {
+            if self.state.values.table.bytes() <= self.room() {
                 break;
             }
-            self.state.table.thin_out();
+            self.state.values.table.thin_out();
         }
     }
 
@@ -489,11 +491,11 @@ impl<L: Log> Writer<L> {
     /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
     pub fn is_crowded(&self) -> bool {
         let bound = self.options.table_bytes;
-        self.state.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
+        self.state.values.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
     }
 
     pub fn is_cut_due(&self) -> bool {
-        let (table, ledger, options) = (&self.state.table, &self.state.ledger, &self.options);
+        let (table, options) = (&self.state.values.table, &self.options);
         let in_memory = self.shared.cells.len().saturating_sub(self.shared.cells.cold());
         let full_of_changes = table.bytes() > self.room() && table.dirty() >= in_memory / 4;
         // Whatever fills memory or disk: if a cut can change that, it is due.
@@ -505,8 +507,8 @@ impl<L: Log> Writer<L> {
                 || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
-                || self.state.names.bytes() >= options.checkpoint_names_bytes
-                || ledger.changed() >= options.checkpoint_ledger_rows
+                || self.state.values.names.bytes() >= options.checkpoint_names_bytes
+                || self.state.facts_changed() >= options.checkpoint_ledger_rows
                 || self.unsettled_bytes >= options.table_bytes / LEDGER_PARTS)
     }
 
@@ -516,7 +518,9 @@ impl<L: Log> Writer<L> {
 
     /// Whether a cut would bring anything of what is wanted.
     pub fn is_cut_useful(&self, wanted: Wanted) -> bool {
-        let names = !self.state.names.is_empty() || self.state.store_is_void || self.state.table.is_cutting();
+        let names = !self.state.values.names.is_empty()
+            || self.state.values.store_is_void
+            || self.state.values.table.is_cutting();
         names || wanted == Wanted::Everything && self.stored != Some(self.log.end())
     }
 
@@ -529,24 +533,24 @@ impl<L: Log> Writer<L> {
         assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
         let (state, read_from) = self.state.checkpoint(position.offset);
         let to = Checkpoint { position, counters: self.shared.cells.len(), state };
-        self.state.table.begin_cut();
-        let ledger = self.state.ledger.begin_cut();
+        self.state.values.table.begin_cut();
+        let ledger = self.state.begin_facts_cut();
         self.log_bytes_since_cut = 0;
         self.cut_frees_log = false;
-        let names = std::mem::take(&mut self.state.names);
-        let replace = std::mem::take(&mut self.state.store_is_void);
+        let names = std::mem::take(&mut self.state.values.names);
+        let replace = std::mem::take(&mut self.state.values.store_is_void);
         let begun = self.shared.clock.passed();
         Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
     }
 
     /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
     pub fn collect(&mut self) -> Option<tally_core::cell::Collected> {
-        self.state.table.collect()
+        self.state.values.table.collect()
     }
 
     /// A flush in the middle of a cut leaves nothing to cut.
     pub fn is_cut_abandoned(&self) -> bool {
-        !self.state.table.is_cutting()
+        !self.state.values.table.is_cutting()
     }
 
     pub fn finish_cut(&mut self, written: Written) -> Result<(), Refusal> {
@@ -559,8 +563,8 @@ impl<L: Log> Writer<L> {
     fn settle_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
         match result {
             Ok(()) => {
-                self.state.table.finish_cut();
-                self.state.ledger.finish_cut();
+                self.state.values.table.finish_cut();
+                self.state.finish_facts_cut();
                 let position = content.to.position;
                 self.stored = Some(position);
                 self.shared.cuts.fetch_add(1, Ordering::Release);
@@ -581,12 +585,12 @@ impl<L: Log> Writer<L> {
             Err(error) => {
                 self.shared.metrics.checkpoint_failures.inc();
                 self.shared.checkpoint_failing.store(true, Ordering::Release);
-                self.state.table.abort_cut();
-                let flushed_since = self.state.store_is_void;
-                self.state.store_is_void |= content.replace;
+                self.state.values.table.abort_cut();
+                let flushed_since = self.state.values.store_is_void;
+                self.state.values.store_is_void |= content.replace;
                 if !flushed_since {
-                    self.state.ledger.abort_cut();
-                    content.names.prepend_to(&mut self.state.names);
+                    self.state.abort_facts_cut();
+                    content.names.prepend_to(&mut self.state.values.names);
                 }
                 Err(Refusal::store(&error))
             }
@@ -595,9 +599,9 @@ impl<L: Log> Writer<L> {
 
     /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
     fn measure(&mut self) -> (usize, usize) {
-        let (sessions, dedup_bytes) = self.state.contracts.dedup_usage();
-        self.other_bytes = dedup_bytes + self.state.ledger.bytes();
-        self.unsettled_bytes = self.state.ledger.unsettled_bytes();
+        let (sessions, dedup_bytes) = self.state.fates.contracts.dedup_usage();
+        self.other_bytes = dedup_bytes + self.state.facts_bytes();
+        self.unsettled_bytes = self.state.facts_unsettled_bytes();
         self.bound_repeats(dedup_bytes);
         (sessions, dedup_bytes)
     }
@@ -623,10 +627,10 @@ impl<L: Log> Writer<L> {
         let metrics = &self.shared.metrics;
         metrics.dedup_sessions.set(sessions as i64);
         metrics.dedup_bytes.set(dedup_bytes as i64);
-        metrics.ledger_bytes.set(self.state.ledger.bytes() as i64);
+        metrics.ledger_bytes.set(self.state.facts_bytes() as i64);
         let cold = self.shared.cells.cold();
         metrics.counters_cold.set(cold as i64);
-        metrics.table_bytes.set(self.state.table.bytes() as i64);
+        metrics.table_bytes.set(self.state.values.table.bytes() as i64);
         metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
         metrics.log_end_offset.set(self.log.end().offset as i64);
         metrics.records_since_checkpoint.set(self.records_since_cut() as i64);

@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use tally_core::aggregate::Balance;
+use tally_core::fates::Balance;
 use tally_core::ledger::{BoxKind, Boxes};
 
 /// The balance of every counter, as of the last scrape.

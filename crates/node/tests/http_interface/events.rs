@@ -93,14 +93,20 @@ fn a_body_without_a_good_event_is_refused() {
 }
 
 #[test]
-fn an_overflow_is_a_rejected_entry() {
+fn an_event_brings_a_small_delta_and_a_declared_counter_has_room_for_it() {
     let node = TestNode::start();
-    node.post("/v1/counters/stock:i/increment", format!("{{\"delta\":{}}}", -i64::MAX)).ok();
-    let sold = r#"{"type":"item.sold","dimensions":{"item":"i"},"delta":5}"#;
-    let outcome = node.post("/v1/events", format!("{sold}\n{}", view("a", "DE"))).ok();
+    let sold = |delta: i64| format!(r#"{{"type":"item.sold","dimensions":{{"item":"i"}},"delta":{delta}}}"#);
+    let bound = 1i64 << 31;
+    let outcome = node.post("/v1/events", [sold(bound), sold(bound + 1), sold(-bound)].join("\n")).ok();
     check_balance(&outcome);
-    assert_eq!((&outcome["counted"], &outcome["rejectedCount"]), (&json!(2), &json!(1)));
-    assert_eq!((&outcome["rejected"][0]["index"], &outcome["rejected"][0]["counter"]), (&json!(0), &json!("stock")));
+    assert_eq!((&outcome["counted"], &outcome["invalid"]), (&json!(2), &json!(1)));
+    let reason = outcome["rejected"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("delta") && reason.contains("from -2147483648 to 2147483648"), "{reason}");
+    let increment = |delta: i64| node.post("/v1/counters/stock:i/increment", format!(r#"{{"delta":{delta}}}"#));
+    increment((1 << 62) + 1).problem(409, "overflow");
+    increment(1 << 62).ok();
+    assert_eq!(node.post("/v1/events", sold(-bound)).ok()["counted"], json!(1), "there is always room for an event");
+    assert_eq!(node.get("/v1/counters/stock:i").ok()["value"], json!((1i64 << 62) + bound));
 }
 
 #[test]

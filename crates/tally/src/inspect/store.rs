@@ -51,17 +51,17 @@ fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Fac
     let mut state = State::new(hasher);
     let read_from = state.resume(&checkpoint.state)?;
     state.resumed()?;
-    let (declarations, ledger) = (state.declarations(), &state.ledger);
+    let declarations = state.declarations();
     let facts = vec![
         ("checkpoint", format!("everything before position {}", checkpoint.position)),
         ("log", format!("is read from record {read_from} on")),
         ("log time", moment(state.log_time_ms())),
         ("counters", checkpoint.counters.to_string()),
-        ("generation", state.corrections.generation.to_string()),
-        ("event ids", ledger.claims.len().to_string()),
-        ("entities", ledger.entities.len().to_string()),
-        ("idempotency", format!("{} keys", ledger.answers.len())),
-        ("parked", format!("{} sums of late entries", state.contracts.parked.len())),
+        ("generation", state.values.generations.current.to_string()),
+        ("event ids", state.fates.claims.len().to_string()),
+        ("entities", state.fates.entities.len().to_string()),
+        ("idempotency", format!("{} keys", state.values.answers.len())),
+        ("parked", format!("{} sums of late entries", state.fates.contracts.parked.len())),
         ("configuration", format!("version {}", declarations.version())),
     ];
     Ok(Facts { facts, yaml: declarations.yaml().to_owned() })

@@ -4,6 +4,7 @@ use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::cell::ValueChanges;
 use crate::commit::{Deltas, Exception, Gathering, Subject, exceptions};
+use crate::fates::RunLimits;
 use crate::ledger::{BoxKind, Cause};
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ fn boxes(state: &State) -> BTreeMap<(usize, &'static str), i64> {
     let declared = state.declarations().counters().iter().enumerate();
     declared
         .flat_map(|(index, counter)| {
-            let boxes = state.contracts.balance(&counter.name).expect("it is declared").boxes;
+            let boxes = state.balance(&counter.name).expect("it is declared").boxes;
             fates.clone().map(move |kind| ((index, kind.name()), boxes.get(kind)))
         })
         .filter(|(_, entries)| *entries != 0)
@@ -64,7 +65,7 @@ proptest! {
         per_commit in 1usize..4,
     ) {
         let mut state = state();
-        state.table.follow(true);
+        state.values.table.follow(true);
         let (mut answers, mut submission) = (Vec::new(), Submission::default());
         let (mut folded, mut gathering, mut told) = (Folded::default(), Gathering::new(state.hasher()), Vec::new());
         let (mut log_time_ms, mut offset) = (0, 0);
@@ -86,15 +87,15 @@ proptest! {
                 let record = records.nth((exception.offset - offset) as usize).expect("it is one of the batch");
                 prop_assert!(matches!(record, Record::Event(_) | Record::AddOnce { .. }), "{:?}", record);
             }
-            gathering.add(state.table.take_changes().expect("we follow"), &batch, state.declarations());
+            gathering.add(state.values.table.take_changes().expect("we follow"), &batch, state.declarations());
             offset += u64::from(submission.record_count);
             if n % per_commit == 0 {
                 folded.fold(gathering.finish());
                 for id in all_ids() {
-                    let value = state.table.get(state.hasher().key(&id));
+                    let value = state.values.table.get(state.hasher().key(&id));
                     prop_assert_eq!(folded.0.get(&id).copied(), value, "{}", id.escape_ascii());
                 }
-                prop_assert_eq!(folded.0.len() as u64, state.table.cells().len());
+                prop_assert_eq!(folded.0.len() as u64, state.values.table.cells().len());
             }
         }
         prop_assert_eq!(tally(&told), boxes(&state));
@@ -115,23 +116,23 @@ fn fold(cells: &mut BTreeMap<CellKey, i64>, changes: ValueChanges) {
 #[test]
 fn corrections_late_runs_and_moved_likes_are_followed() {
     let mut bench = Bench::new();
-    bench.state.table.follow(true);
+    bench.state.values.table.follow(true);
     let of: &[(&str, &str)] = &[("user", "u"), ("video", "v"), ("creator", "c")];
     let elsewhere: &[(&str, &str)] = &[("user", "u"), ("video", "v"), ("creator", "d")];
     bench.send(&[event("liked", "1", 100, of), event("viewed", "2", 100_000, of)]);
     bench.send(&[event("liked", "3", 200, elsewhere)]);
     bench.send(&[event("viewed", "4", 95_500, of)]);
-    let late = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
+    let late = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
     assert!(!late.is_empty(), "something waits");
     bench.correct(Cause::Late { run: 1 }, &late);
     let clear = bench.clear("fans:d");
     bench.revert(&clear);
     let mut cells = BTreeMap::new();
-    let changes = bench.state.table.take_changes().expect("we follow");
+    let changes = bench.state.values.table.take_changes().expect("we follow");
     assert!(changes.named.contains(&(hasher().key(b"fans:c"), b"fans:c"[..].into())), "the record does not say it");
     fold(&mut cells, changes);
     for id in ["likes:v", "fans:c", "fans:d", "timely:v", "views:v"] {
-        let value = bench.state.table.get(hasher().key(id.as_bytes()));
+        let value = bench.state.values.table.get(hasher().key(id.as_bytes()));
         assert_eq!(cells.get(&hasher().key(id.as_bytes())).copied(), value, "{id}");
     }
     assert_eq!((bench.value("fans:c"), bench.value("fans:d"), bench.value("timely:v")), (0, 1, 2));
@@ -141,7 +142,7 @@ fn corrections_late_runs_and_moved_likes_are_followed() {
 fn nothing_is_noted_while_nobody_follows() {
     let mut bench = Bench::new();
     bench.send(&[event("viewed", "2", 100_000, &[("video", "v")])]);
-    assert_eq!(bench.state.table.take_changes(), None);
-    bench.state.table.follow(true);
-    assert_eq!(bench.state.table.take_changes(), Some(ValueChanges::default()), "only what comes from here on");
+    assert_eq!(bench.state.values.table.take_changes(), None);
+    bench.state.values.table.follow(true);
+    assert_eq!(bench.state.values.table.take_changes(), Some(ValueChanges::default()), "only what comes from here on");
 }

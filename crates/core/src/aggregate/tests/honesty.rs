@@ -3,7 +3,9 @@
 use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::event::Event;
+use crate::fates::RunLimits;
 use crate::ledger::{Cause, Delta};
+use crate::values::Sums;
 
 const LATE: &str = "
 counters:
@@ -22,9 +24,9 @@ fn view(received_ms: u64, at_ms: i64) -> Event<'static> {
 #[test]
 fn one_fast_clock_does_not_make_everybody_else_late() {
     let mut bench = Bench::with(LATE);
-    assert_eq!(bench.send(&[view(100_000, 399_000)]), [Answer::Value(1)], "299 s fast");
-    assert_eq!(bench.send(&[view(100_100, 100_050)]), [Answer::Value(2)], "all others are in time");
-    let watermark_ms = bench.state.contracts.balance("timely").unwrap().watermark_ms;
+    assert_eq!(bench.send(&[view(100_000, 399_000)]), [Answer::Counted], "299 s fast");
+    assert_eq!(bench.send(&[view(100_100, 100_050)]), [Answer::Counted], "all others are in time");
+    let watermark_ms = bench.state.balance("timely").unwrap().watermark_ms;
     assert_eq!(watermark_ms, Some(100_050), "no later than what arrived");
 }
 
@@ -32,16 +34,16 @@ fn one_fast_clock_does_not_make_everybody_else_late() {
 fn an_event_is_not_late_because_we_kept_it_waiting() {
     let mut bench = Bench::with(LATE);
     bench.send(&[view(100_000, 100_000)]);
-    assert_eq!(bench.send(&[view(60_000, 59_500)]), [Answer::Value(2)], "it waited 40 s after it had come in time");
+    assert_eq!(bench.send(&[view(60_000, 59_500)]), [Answer::Counted], "it waited 40 s after it had come in time");
     assert_eq!(bench.send(&[view(60_000, 58_000)]), [Answer::Late], "it was late when it came");
 }
 
 #[test]
 fn how_far_ahead_a_clock_may_run_is_a_setting() {
     let mut bench = Bench::with(LATE);
-    assert_eq!(bench.send(&[view(100_000, 400_000), view(100_000, 400_001)]), [Answer::Value(1), Answer::Rejected]);
+    assert_eq!(bench.send(&[view(100_000, 400_000), view(100_000, 400_001)]), [Answer::Counted, Answer::Rejected]);
     let mut bench = Bench::with(&format!("clocks: {{ahead: 2s}}\n{LATE}"));
-    assert_eq!(bench.send(&[view(100_000, 102_000), view(100_000, 102_001)]), [Answer::Value(1), Answer::Rejected]);
+    assert_eq!(bench.send(&[view(100_000, 102_000), view(100_000, 102_001)]), [Answer::Counted, Answer::Rejected]);
 }
 
 #[test]
@@ -49,14 +51,14 @@ fn readers_know_how_many_entries_wait_until_they_count() {
     let mut bench = Bench::with(LATE);
     let cell = hasher().key(b"timely:a");
     bench.send(&[view(100_000, 100_000), view(100_000, 10_000), view(100_000, 97_000)]);
-    assert_eq!(bench.state.table.cells().pending(cell), 2);
+    assert_eq!(bench.state.values.table.cells().pending(cell), 2);
     let (bytes, _) = bench.state.checkpoint(bench.offset);
     let mut resumed = State::new(hasher());
     resumed.resume(&bytes).expect("it was written just now");
-    assert_eq!(resumed.table.cells().pending(cell), 2, "after a restart as well");
-    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
+    assert_eq!(resumed.values.table.cells().pending(cell), 2, "after a restart as well");
+    let due = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
     bench.correct(Cause::Late { run: 1 }, &due);
-    assert_eq!((bench.state.table.cells().pending(cell), bench.value("timely:a")), (0, 3));
+    assert_eq!((bench.state.values.table.cells().pending(cell), bench.value("timely:a")), (0, 3));
 }
 
 fn delta(id: &str, delta: i64) -> Delta {
@@ -78,21 +80,21 @@ fn a_counter_that_is_deleted_takes_its_history_along() {
     let mut bench = Bench::new();
     let cell = hasher().key(b"a");
     bench.correct(Cause::Revert(9), &[delta("a", 5)]);
-    let steps = |bench: &Bench| bench.state.ledger.steps.of(cell).count();
+    let steps = |bench: &Bench| bench.state.values.steps.of(cell).count();
     assert_eq!(steps(&bench), 1);
     let mut submission = Submission::default();
     submission.delete(cell, b"a");
     bench.commit(&submission);
-    assert_eq!((steps(&bench), bench.state.ledger.steps.forgotten(cell)), (0, Some(1)));
+    assert_eq!((steps(&bench), bench.state.values.steps.forgotten(cell)), (0, Some(1)));
     bench.correct(Cause::Revert(8), &[delta("a", 7)]);
-    let steps: Vec<_> = bench.state.ledger.steps.of(cell).map(|(_, step)| (step.before, step.delta)).collect();
+    let steps: Vec<_> = bench.state.values.steps.of(cell).map(|(_, step)| (step.before, step.delta)).collect();
     assert_eq!(steps, [(0, 7)]);
 }
 
 /// The values of a counter, added up.
 fn total(bench: &Bench, name: &str) -> i128 {
-    let ids = bench.state.names.sorted().filter(|(id, exists)| *exists && id.starts_with(name.as_bytes()));
-    ids.map(|(id, _)| i128::from(bench.state.table.get(hasher().key(id)).unwrap_or(0))).sum()
+    let ids = bench.state.values.names.sorted().filter(|(id, exists)| *exists && id.starts_with(name.as_bytes()));
+    ids.map(|(id, _)| i128::from(bench.state.values.table.get(hasher().key(id)).unwrap_or(0))).sum()
 }
 
 #[test]
@@ -105,9 +107,9 @@ fn what_was_counted_and_corrected_adds_up_to_the_values_and_a_set_is_seen() {
     bench.correct(Cause::Revert(9), &[delta("fans:b", 40), delta("fans:c", 2)]);
     let clear = bench.clear("fans:b");
     bench.revert(&clear);
-    let due = bench.state.contracts.parked.due(u64::MAX, RunLimits::default());
+    let due = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
     bench.correct(Cause::Late { run: 1 }, &due);
-    let sums = |bench: &Bench, name: &str| bench.state.contracts.balance(name).unwrap().sums.unwrap();
+    let sums = |bench: &Bench, name: &str| bench.state.balance(name).unwrap().sums.unwrap();
     assert_eq!(sums(&bench, "fans"), Sums { counted: 1, corrected: 42 });
     for name in ["likes", "fans", "timely", "views"] {
         let Sums { counted, corrected } = sums(&bench, name);
@@ -129,7 +131,7 @@ fn additions_by_name_are_in_the_sums_of_a_declared_counter() {
     submission.add_once(&to(b"stock:b"), -2, hasher().key(b"k"), b"k");
     submission.add_once(&to(b"stock:b"), -2, hasher().key(b"k"), b"k");
     bench.commit(&submission);
-    let sums = bench.state.contracts.balance("stock").unwrap().sums;
+    let sums = bench.state.balance("stock").unwrap().sums;
     assert_eq!((sums, total(&bench, "stock")), (Some(Sums { counted: 3, corrected: 0 }), 3));
     let mut replayed = Submission::default();
     bench.state.decode(&submission.records, &mut replayed).expect("it was encoded just now");

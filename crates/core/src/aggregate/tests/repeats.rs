@@ -4,6 +4,8 @@ use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::event::Event;
 use crate::ledger::{Cause, Delta};
+use crate::limits::DECLARED_MAX;
+use crate::op::Direct;
 
 fn views(dedup: &str) -> String {
     format!(
@@ -28,11 +30,11 @@ fn a_memory_is_of_its_fields() {
     let mut bench = Bench::with(&views(BY_SESSION));
     bench.send(&[view("a", "b", 1)]);
     bench.configure(&views(BY_USER));
-    assert_eq!(bench.send(&[view("x", "a", 1)]), [Answer::Value(2)], "user a is not session a");
+    assert_eq!(bench.send(&[view("x", "a", 1)]), [Answer::Counted], "user a is not session a");
     assert_eq!(bench.send(&[view("y", "a", 1)]), [Answer::Duplicate]);
     bench.configure(&views(BY_SESSION));
     assert_eq!(bench.send(&[view("a", "z", 1)]), [Answer::Duplicate], "what it knew before is kept");
-    assert_eq!(bench.send(&[view("x", "z", 1)]), [Answer::Value(3)]);
+    assert_eq!(bench.send(&[view("x", "z", 1)]), [Answer::Counted]);
 }
 
 #[test]
@@ -47,9 +49,9 @@ fn a_counter_that_comes_back_within_the_window_knows_its_repeats() {
     bench.configure(NOTHING);
     bench.log_time_ms += 20_000;
     bench.send(&[view("a", "b", 1)]);
-    assert_eq!(bench.state.contracts.dedup_usage().0, 0, "when the window is over nothing is kept");
+    assert_eq!(bench.state.fates.contracts.dedup_usage().0, 0, "when the window is over nothing is kept");
     bench.configure(&views(BY_SESSION));
-    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Value(2)]);
+    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Counted]);
 }
 
 #[test]
@@ -61,45 +63,20 @@ fn the_log_is_kept_for_a_memory_at_rest() {
     assert_eq!(read_from, 0, "a start reads it again, in case the counter comes back");
 }
 
-/// A counter at the highest number there is, and what brought it there.
-fn filled(yaml: &str) -> (Bench, crate::ledger::Correction) {
-    let mut bench = Bench::with(yaml);
+#[test]
+fn a_declared_counter_stops_within_its_bounds_and_entries_always_have_room() {
+    let mut bench = Bench::with(&views(BY_SESSION));
     bench.send(&[view("a", "b", 0)]);
-    let delta = i64::MAX - 1;
-    let deltas = vec![Delta { id: b"views".to_vec(), bucket_ms: None, delta }];
-    let correction = bench.correct(Cause::Revert(99), &deltas);
-    (bench, correction)
-}
-
-#[test]
-fn an_entry_that_is_rejected_claims_nothing() {
-    let (mut bench, correction) = filled(&views(BY_SESSION));
-    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Overflow]);
-    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Overflow], "it was rejected before, so it is no repeat");
-    assert_eq!(bench.send(&[view("a", "b", 0)]), [Answer::Duplicate]);
-    bench.revert(&correction);
-    bench.log_time_ms += 10_000;
-    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Value(2)]);
-    assert_eq!(bench.send(&[view("a", "b", 1)]), [Answer::Duplicate], "now it stands");
-}
-
-#[test]
-fn what_claimed_nothing_is_known_after_a_restart() {
-    let yaml = views(BY_SESSION);
-    let (mut bench, correction) = filled(&yaml);
-    bench.send(&[view("a", "b", 1)]);
-    bench.revert(&correction);
-    let (bytes, read_from) = bench.state.checkpoint(bench.offset);
-    assert_eq!(read_from, 0);
-    let mut resumed = State::new(hasher());
-    resumed.resume(&bytes).expect("it was written just now");
-    let mut submission = Submission::default();
-    for event in [view("a", "b", 0), view("a", "b", 1)] {
-        let at = submission.event(&event);
-        resumed.stager.clone().stage(&event, at, &mut submission, &mut |_, _| {});
-    }
-    resumed.remember(&batch(&submission, bench.log_time_ms));
-    resumed.resumed().expect("one configuration");
-    bench.state = resumed;
-    assert_eq!(bench.send(&[view("a", "b", 0), view("a", "b", 1)]), [Answer::Duplicate, Answer::Value(1)]);
+    let by = |delta| vec![Delta { id: b"views".to_vec(), bucket_ms: None, delta }];
+    let request = |delta| CorrectionRequest::new(Cause::Revert(99), "test", "me", by(delta));
+    assert_eq!(bench.request(&request(DECLARED_MAX)).err(), Some(Unfit::Overflow { id: "views".into() }));
+    bench.request(&request(DECLARED_MAX - 1)).expect("just as far as it goes");
+    assert_eq!(bench.send(&[view("a", "b", 1), view("a", "b", 1)]), [Answer::Counted, Answer::Duplicate]);
+    assert_eq!(bench.value("views"), DECLARED_MAX + 1, "what counts is counted");
+    let mut add = Submission::default();
+    let views = Direct { counter: 0, ..Direct::ad_hoc(hasher().key(b"views"), b"views") };
+    add.add_to(&views, 1);
+    add.add_to(&views, -1);
+    bench.commit(&add);
+    assert_eq!(bench.answers, [Answer::Overflow, Answer::Value(DECLARED_MAX)], "by name it goes no further, and back");
 }

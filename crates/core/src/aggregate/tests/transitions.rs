@@ -37,7 +37,7 @@ proptest! {
 fn a_newer_like_for_another_key_moves_the_count() {
     let mut bench = Bench::new();
     bench.send(&[by("liked", 1, "alice")]);
-    assert_eq!(bench.send(&[by("liked", 3, "bob")])[1], Answer::Value(1));
+    assert_eq!(bench.send(&[by("liked", 3, "bob")])[1], Answer::Counted);
     assert_eq!((bench.value("fans:alice"), bench.value("fans:bob")), (0, 1));
     assert_eq!(bench.send(&[by("unliked", 2, "alice")])[1], Answer::Ignored, "it is older than what counts");
     assert_eq!((bench.value("fans:alice"), bench.value("fans:bob")), (0, 1));
@@ -54,7 +54,7 @@ fn a_revert_of_a_clear_brings_back_what_it_took_undo_included() {
     let clear = bench.clear("likes:v");
     let back = bench.revert(&clear);
     assert_eq!(bench.value("likes:v"), 1);
-    assert_eq!(bench.send(&[event("unliked", "2", 200, OF)])[0], Answer::Value(0), "like, clear, revert, unlike");
+    assert_eq!(bench.send(&[event("unliked", "2", 200, OF)])[0], Answer::Counted, "like, clear, revert, unlike");
     assert_eq!(bench.value("likes:v"), 0);
     bench.revert(&back);
     assert_eq!(bench.value("likes:v"), 0, "what the revert brought back was undone: there is nothing to take again");
@@ -66,7 +66,7 @@ fn what_was_undone_while_it_was_cleared_does_not_come_back() {
     let other = &[("user", "w"), ("video", "v"), ("creator", "c")];
     bench.send(&[event("liked", "1", 100, OF), event("liked", "1", 100, other)]);
     let clear = bench.clear("likes:v");
-    assert_eq!(bench.send(&[event("unliked", "2", 200, OF)])[0], Answer::Ignored);
+    assert_eq!(bench.send(&[event("unliked", "2", 200, OF)])[0], Answer::Counted);
     bench.revert(&clear);
     assert_eq!(bench.value("likes:v"), 1, "only the other one still likes it");
     bench.send(&[event("unliked", "3", 300, other)]);
@@ -83,6 +83,8 @@ fn each_clear_gives_back_only_what_it_took() {
     bench.clear("likes:v");
     bench.revert(&first_clear);
     assert_eq!(bench.value("likes:v"), 1);
-    assert_eq!(bench.send(&[event("unliked", "3", 300, second)])[0], Answer::Ignored, "the second clear took it");
-    assert_eq!(bench.send(&[event("unliked", "4", 400, OF)])[0], Answer::Value(0));
+    bench.send(&[event("unliked", "3", 300, second)]);
+    assert_eq!(bench.value("likes:v"), 1, "the second clear took it");
+    bench.send(&[event("unliked", "4", 400, OF)]);
+    assert_eq!(bench.value("likes:v"), 0);
 }

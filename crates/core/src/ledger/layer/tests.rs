@@ -3,11 +3,11 @@
 
 use super::*;
 use crate::id::CellHasher;
-use crate::ledger::Claim;
+use crate::ledger::{Change, Claim, LedgerKey, LedgerRow};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Rows = BTreeMap<CellKey, Claim>;
+type Model = BTreeMap<CellKey, Claim>;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -55,11 +55,11 @@ fn key(n: u8) -> CellKey {
 /// A layer with its store, and what both together should say.
 struct World {
     layer: Layer<Claim>,
-    store: Rows,
-    model: Rows,
+    store: Model,
+    model: Model,
     store_is_void: bool,
     /// The running cut, the model as of then, and whether the store starts anew with it.
-    cut: Option<(Arc<Stratum<Claim>>, Rows, bool)>,
+    cut: Option<(Arc<dyn super::Rows>, Model, bool)>,
     /// Keys that were known when a write was staged, and have to stay so.
     staged: BTreeSet<CellKey>,
     scan: Option<Vec<CellKey>>,
@@ -68,7 +68,7 @@ struct World {
 impl World {
     fn new() -> World {
         let layer = Layer { settled_max: 3, ..Layer::default() };
-        let (store, model) = (Rows::new(), Rows::new());
+        let (store, model) = (Model::new(), Model::new());
         World { layer, store, model, store_is_void: false, cut: None, staged: BTreeSet::new(), scan: None }
     }
 
@@ -133,13 +133,14 @@ impl World {
         if replace {
             self.store.clear();
         }
-        let changes: Vec<_> = cut.sorted().collect();
-        assert!(changes.is_sorted_by(|(a, _), (b, _)| a < b));
-        assert_eq!(changes.len(), cut.len());
-        for (key, row) in changes {
-            match row {
-                Some(row) => self.store.insert(key, *row),
-                None => self.store.remove(&key),
+        let changes: Vec<_> = cut.rows().collect();
+        assert!(changes.is_sorted_by(|a, b| a.key < b.key));
+        for LedgerRow { key, change } in changes {
+            let Ok(LedgerKey::Claim(key)) = LedgerKey::decode(&key) else { panic!("{key:?} is no claim's") };
+            match change {
+                Change::Put(row) => self.store.insert(key, Claim::decode(&row).unwrap()),
+                Change::Delete => self.store.remove(&key),
+                Change::Merge(_) => unreachable!("a claim is put"),
             };
         }
         assert_eq!(self.store, model);

@@ -32,12 +32,12 @@ impl<L: Log> Writer<L> {
         if let Some(asked) = proposal.if_generation {
             self.state.check_generation(asked, proposal.deltas.iter().map(|delta| &*delta.id))?;
         }
-        let number = self.state.corrections.last_number() + 1;
+        let number = self.state.values.generations.last_number() + 1;
         self.remember_request(once, number);
         self.batch.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&bytes));
         self.durability = self.options.durability.level();
         self.commit_alone(now_ms)?;
-        assert_eq!(self.state.corrections.last_number(), number, "a proposal gets the next number");
+        assert_eq!(self.state.values.generations.last_number(), number, "a proposal gets the next number");
         Ok(number)
     }
 

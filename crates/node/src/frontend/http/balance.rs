@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tally_core::aggregate::{Balance, State as CoreState};
+use tally_core::aggregate::State as CoreState;
+use tally_core::fates::Balance;
 use tally_core::ledger::Boxes;
 
 use super::Api;
@@ -88,7 +89,7 @@ pub struct Balances {
     responses((status = 200, description = "Where all entries ended", body = Balances), Problem))]
 pub async fn balance(State(api): State<Api>) -> Result<Json<Balances>, Problem> {
     let engine = api.engine.clone();
-    let look = move |state: &mut CoreState| (state.contracts.balances(), engine.applied());
+    let look = move |state: &mut CoreState| (state.balances(), engine.applied());
     let (balances, position) = api.engine.visit(look).await?;
     let as_of = rfc3339(api.engine.clock().now_ms());
     Ok(Json(Balances { as_of, position: position.to_string(), ..Balances::new(&balances) }))

@@ -88,7 +88,7 @@ struct Wanted {
     responses((status = 200, description = "A page of the audit", body = Duplicates), Problem))]
 pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<Duplicates>, Problem> {
     let wanted = Wanted::read(&uri, &api.engine)?;
-    let total = api.engine.visit(|state| state.contracts.audited).await?;
+    let total = api.engine.visit(|state| state.fates.contracts.audited).await?;
     let (rows, next) = page(&api.engine, &wanted).await?;
     let next = next.map(|(offset, index)| format!("{offset}-{index}"));
     Ok(Json(Duplicates { total, duplicates: rows.into_iter().map(DuplicateView::from).collect(), next }))
@@ -154,12 +154,12 @@ fn place(duplicate: &Duplicate) -> DuplicatePlace {
 /// The next rows back from a place, of one event id or of all.
 async fn turn(engine: &Engine, event_id: Option<CellKey>, before: DuplicatePlace) -> Result<Vec<Duplicate>, Refusal> {
     let look = move |state: &mut CoreState| {
-        let duplicates = &state.ledger.duplicates;
+        let duplicates = &state.fates.duplicates;
         let rows: Vec<_> = match event_id {
             Some(event_id) => duplicates.of_before(event_id, before).rev().take(TURN_ROWS).collect(),
             None => duplicates.before(before).rev().take(TURN_ROWS).collect(),
         };
-        (rows, state.store_is_void)
+        (rows, state.values.store_is_void)
     };
     let (mut rows, store_is_void) = engine.visit(look).await?;
     if rows.len() < TURN_ROWS && !store_is_void {

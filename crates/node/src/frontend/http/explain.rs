@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tally_core::aggregate::{ParkedEntry, Sums};
 use tally_core::counter::Counter;
+use tally_core::fates::ParkedEntry;
 use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
+use tally_core::values::Sums;
 
 use super::Api;
 use super::balance::Account;

@@ -53,7 +53,7 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 #[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "It is well", content(
     (String = "text/plain"), (String = "application/openmetrics-text")))))]
 pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse {
-    let balances = api.engine.visit(|state| state.contracts.balances());
+    let balances = api.engine.visit(|state| state.balances());
     let metrics = Arc::clone(&api.metrics);
     let measured = api.engine.workers().spawner().blocking(move || metrics.disk.measure());
     let (balances, _) = tokio::join!(timeout(PATIENCE, balances), timeout(PATIENCE, measured));

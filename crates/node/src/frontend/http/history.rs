@@ -111,11 +111,17 @@ enum Said {
 /// The node's newest generation, and what the one asked for last said about a cell.
 async fn said(engine: &Engine, cell: CellKey, asked: u64) -> Result<(u64, Said), Refusal> {
     let look = move |state: &mut CoreState| {
-        let steps = &state.ledger.steps;
+        let steps = &state.values.steps;
         let later = steps.of(cell).find(|(generation, _)| *generation > asked);
         let last = steps.of(cell).rev().find(|(generation, _)| *generation <= asked);
         let forgotten = steps.forgotten(cell);
-        (state.corrections.generation, later, last.map(|(generation, _)| generation), forgotten, state.store_is_void)
+        (
+            state.values.generations.current,
+            later,
+            last.map(|(generation, _)| generation),
+            forgotten,
+            state.values.store_is_void,
+        )
     };
     let (newest, mut later, mut last, forgotten, store_is_void) = engine.visit(look).await?;
     if !store_is_void {
@@ -139,9 +145,9 @@ async fn said(engine: &Engine, cell: CellKey, asked: u64) -> Result<(u64, Said),
 async fn steps(engine: &Engine, cell: CellKey, paging: Paging) -> Result<Vec<(u64, Step)>, Refusal> {
     let Paging { before, limit } = paging;
     let look = move |state: &mut CoreState| {
-        let steps = &state.ledger.steps;
+        let steps = &state.values.steps;
         let newest = steps.of(cell).rev().filter(|(generation, _)| *generation < before).take(limit);
-        (newest.collect::<BTreeMap<_, _>>(), steps.forgotten(cell), state.store_is_void)
+        (newest.collect::<BTreeMap<_, _>>(), steps.forgotten(cell), state.values.store_is_void)
     };
     let (mut steps, forgotten, store_is_void) = engine.visit(look).await?;
     if !store_is_void {

@@ -120,7 +120,7 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
 async fn pending(engine: &Engine, pattern: &Pattern) -> Result<u64, Refusal> {
     let pattern = pattern.clone();
     let look = move |state: &mut CoreState| {
-        let waiting = state.contracts.parked.iter().filter(|(_, _, entry)| pattern.matches(&entry.id));
+        let waiting = state.fates.contracts.parked.iter().filter(|(_, _, entry)| pattern.matches(&entry.id));
         waiting.map(|(_, _, entry)| entry.entries).sum()
     };
     engine.visit(look).await

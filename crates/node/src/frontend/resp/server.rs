@@ -192,7 +192,7 @@ impl Server {
     /// How many counters a space has; 0 if no database stands on it any more.
     pub fn names_in(&self, space: Space) -> usize {
         let database = self.local.spaces().iter().position(|own| *own == space);
-        database.map_or(0, |database| self.local.look(|state| state.size(database)) as usize)
+        database.map_or(0, |database| self.local.look(|state| state.values.size(database)) as usize)
     }
 
     /// Somebody may be trying them all.

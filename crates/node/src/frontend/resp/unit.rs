@@ -173,7 +173,7 @@ enum Ending {
 }
 
 fn changes(server: &Server) -> u64 {
-    server.local.look(|state| state.databases.changes())
+    server.local.look(|state| state.values.databases.changes())
 }
 
 fn no_memory() -> Fault {

@@ -119,8 +119,8 @@ fn read_all(local: &LocalEngine, ops: &[Op], answers: &mut Vec<Answer>) -> bool 
         let answer = match op.kind {
             OpKind::Ttl => local.ttl(op.cell),
             OpKind::Deadline => local.deadline(op.cell),
-            OpKind::Expiring => Some(Answer::Value(local.look(|state| state.expiring(op.arg as usize)) as i64)),
-            OpKind::Size => Some(Answer::Value(local.look(|state| state.size(op.arg as usize)) as i64)),
+            OpKind::Expiring => Some(Answer::Value(local.look(|state| state.values.expiring(op.arg as usize)) as i64)),
+            OpKind::Size => Some(Answer::Value(local.look(|state| state.values.size(op.arg as usize)) as i64)),
             _ => match local.read(op.cell) {
                 Hot::Value(value) => Some(Answer::Value(value)),
                 Hot::Absent => Some(Answer::Absent),

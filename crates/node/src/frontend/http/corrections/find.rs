@@ -34,9 +34,9 @@ impl Found {
 /// Finds a correction or an open proposal.
 pub async fn find(engine: &Engine, number: u64) -> Result<Option<Found>, Refusal> {
     let look = move |state: &mut State| {
-        let proposal = state.ledger.proposals.row(number);
-        let correction = state.ledger.corrections.get(number);
-        (proposal, correction, state.corrections.reverted_by(number), state.store_is_void)
+        let proposal = state.values.proposals.row(number);
+        let correction = state.values.corrections.get(number);
+        (proposal, correction, state.values.generations.reverted_by(number), state.values.store_is_void)
     };
     let (proposal, correction, reverted_by, store_is_void) = engine.visit(look).await?;
     if let Some(row) = proposal {
@@ -81,8 +81,8 @@ pub async fn page(engine: &Engine, paging: Paging) -> Result<CorrectionPage, Ref
 /// The greatest number below `end` that a correction or an open proposal has.
 async fn newest_below(engine: &Engine, end: u64) -> Result<Option<u64>, Refusal> {
     let look = move |state: &mut State| {
-        let open = state.ledger.proposals.last_below(end);
-        (open.max(state.ledger.corrections.last_below(end)), state.store_is_void)
+        let open = state.values.proposals.last_below(end);
+        (open.max(state.values.corrections.last_below(end)), state.values.store_is_void)
     };
     let (newest, store_is_void) = engine.visit(look).await?;
     if store_is_void {
@@ -97,10 +97,10 @@ async fn newest_below(engine: &Engine, end: u64) -> Result<Option<u64>, Refusal>
 /// The corrections with `start` ≤ number < `end`, newest first.
 async fn turn(engine: &Engine, start: u64, end: u64) -> Result<Vec<CorrectionView>, Refusal> {
     let look = move |state: &mut State| {
-        let open: Vec<_> = state.ledger.proposals.rows(start..end).cloned().collect();
+        let open: Vec<_> = state.values.proposals.rows(start..end).cloned().collect();
         let made =
-            state.ledger.corrections.range(start..end).map(|(number, made)| (number, CorrectionView::applied(&made)));
-        (open, made.collect::<BTreeMap<_, _>>(), state.store_is_void)
+            state.values.corrections.range(start..end).map(|(number, made)| (number, CorrectionView::applied(&made)));
+        (open, made.collect::<BTreeMap<_, _>>(), state.values.store_is_void)
     };
     let (open, mut found, store_is_void) = engine.visit(look).await?;
     for proposal in open.iter().map(|row| read_proposal(row)) {
@@ -115,7 +115,7 @@ async fn turn(engine: &Engine, start: u64, end: u64) -> Result<Vec<CorrectionVie
     }
     let numbers: Vec<_> = found.keys().copied().collect();
     let reverted =
-        move |state: &mut State| numbers.iter().map(|number| state.corrections.reverted_by(*number)).collect();
+        move |state: &mut State| numbers.iter().map(|number| state.values.generations.reverted_by(*number)).collect();
     let reverted: Vec<_> = engine.visit(reverted).await?;
     Ok(found.into_values().zip(reverted).map(|(view, by)| view.reverted(by)).rev().collect())
 }

@@ -105,7 +105,7 @@ async fn did(engine: &Engine, correction: &Correction, ids: Vec<&[u8]>) -> Resul
     let cells: Vec<_> = ids.iter().map(|id| hasher.key(id)).collect();
     let look = {
         let cells = cells.clone();
-        move |state: &mut State| cells.iter().map(|cell| state.ledger.steps.get((*cell, generation))).collect()
+        move |state: &mut State| cells.iter().map(|cell| state.values.steps.get((*cell, generation))).collect()
     };
     let in_memory: Vec<Option<Step>> = engine.visit(look).await?;
     let steps = cells.into_iter().zip(in_memory).map(|(cell, step)| or_stored(engine, step, cell, generation));

@@ -195,13 +195,12 @@ impl Batch {
         for (_, answer) in self.origins.iter().zip(answers).filter(|(origin, _)| origin.is_entry) {
             outcome.received += 1;
             match answer {
-                Answer::Value(_) => outcome.counted += 1,
+                Answer::Counted => outcome.counted += 1,
                 Answer::Duplicate => outcome.duplicate += 1,
                 Answer::Conflict => outcome.conflict += 1,
                 Answer::Ignored => outcome.ignored += 1,
                 Answer::Late => outcome.late += 1,
                 Answer::Rejected => outcome.rejected_count += 1,
-                Answer::Overflow => refused += 1,
                 Answer::NoRoom => {
                     refused += 1;
                     outcome.without_room += 1;
@@ -279,9 +278,6 @@ impl Batch {
         for (origin, answer) in self.origins.iter().zip(answers) {
             let name = &declarations.counter(origin.counter).name;
             let reason = match answer {
-                Answer::Overflow => {
-                    format!("the value of counter {name:?} would not fit into 64 bits; send a smaller delta")
-                }
                 Answer::NoRoom => format!(
                     "the memory of repeats is full, so counter {name:?} cannot tell whether this stood before; send it again later"
                 ),
@@ -368,7 +364,7 @@ counters:
     }
 
     fn counted(mut batch: Batch) -> Outcome {
-        let answer = |op: &Op| if op.kind == OpKind::Reject { Answer::Rejected } else { Answer::Value(1) };
+        let answer = |op: &Op| if op.kind == OpKind::Reject { Answer::Rejected } else { Answer::Counted };
         let answers: Vec<_> = batch.take_submission().ops.iter().map(answer).collect();
         batch.outcome(&answers, Some(Position { epoch: 1, log: 0, offset: 7 }))
     }
@@ -398,12 +394,12 @@ counters:
     }
 
     #[test]
-    fn an_overflow_rejects_its_entry_alone() {
+    fn an_entry_that_the_commit_rejects_is_told_beside_those_that_staging_did() {
         let mut batch = batch(
             r#"[{"type":"viewed","dimensions":{"video":"a"}},{"type":"viewed","dimensions":{"video":"b","country":"DE"}}]"#,
         );
         assert_eq!(batch.take_submission().ops.len(), 4);
-        let answers = [Answer::Value(1), Answer::Rejected, Answer::Value(2), Answer::Overflow];
+        let answers = [Answer::Counted, Answer::Rejected, Answer::Counted, Answer::NoRoom];
         let outcome = batch.outcome(&answers, None);
         check_balance(&outcome);
         assert_eq!((outcome.counted, outcome.rejected_count), (2, 2));

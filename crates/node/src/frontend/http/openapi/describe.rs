@@ -6,15 +6,16 @@
 
 use serde_json::{Map, Value, json};
 use tally_core::limits::{
-    AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENTS_PER_REQUEST_MAX,
-    IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, PAGE_ROWS_MAX, REASON_BYTES_MAX,
+    AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX,
+    EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, PAGE_ROWS_MAX, REASON_BYTES_MAX,
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 23] = [
+const OPERATIONS: [(&str, &str, &str); 24] = [
     ("post", "/v1/events", "sendEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
+    ("get", "/v1/workers", "listWorkers"),
     ("get", "/v1/counters/{id}", "getCounter"),
     ("delete", "/v1/counters/{id}", "deleteCounter"),
     ("post", "/v1/counters/get", "getCounters"),
@@ -171,7 +172,7 @@ fn event() -> Value {
             "occurredAt": {"type": "string", "format": "date-time", "description": "The client's time.", "example": "2026-11-15T18:00:00Z"},
             "session": {"type": "string", "minLength": 1, "description": "Who did it."},
             "seq": {"type": "integer", "minimum": 0, "maximum": u64::MAX, "description": "The number of the event within its session."},
-            "delta": {"type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX, "description": "How many it counts for; 1 if left out."},
+            "delta": {"type": "integer", "format": "int64", "minimum": -EVENT_DELTA_MAX, "maximum": EVENT_DELTA_MAX, "description": "How many it counts for; 1 if left out."},
             "dimensions": {
                 "type": "object", "maxProperties": DIMENSIONS_PER_EVENT_MAX, "description": "What it is counted by: texts, numbers and booleans.",
                 "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},

@@ -67,7 +67,7 @@ fn flush_main(pass: &mut Pass<'_>) -> Outcome {
     refuse_if_declared(pass)?;
     let Some(unit) = &mut pass.unit else { return Ok(Flow::Alone) };
     let touched = Touched::by(pass.pending, Space::MAIN, pass.server.hasher);
-    if !touched.elsewhere && pass.server.local.look(|state| state.databases.only_main()) {
+    if !touched.elsewhere && pass.server.local.look(|state| state.values.databases.only_main()) {
         unit.only_main = true;
         pass.tell_flush("a database");
         pass.pending.flush();

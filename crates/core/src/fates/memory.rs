@@ -5,9 +5,8 @@
 
 use crate::counter::{self, Field};
 use crate::dedup::Dedup;
-use crate::record::{put_bytes, put_varint};
 
-pub(super) struct Memory {
+pub(crate) struct Memory {
     of: Of,
     pub dedup: Dedup,
 }
@@ -23,23 +22,11 @@ struct Of {
 
 /// Memories at rest.
 #[derive(Default)]
-pub(super) struct Memories(Vec<Memory>);
+pub(crate) struct Memories(Vec<Memory>);
 
 impl Memory {
     fn new(of: Of) -> Memory {
         Memory { dedup: Dedup::new(of.window_ms), of }
-    }
-
-    /// What it is of, in bytes that a checkpoint can keep.
-    pub fn name(&self) -> Vec<u8> {
-        let Of { counter, by, seq, window_ms } = &self.of;
-        let mut out = Vec::new();
-        put_bytes(&mut out, counter.as_bytes());
-        put_varint(&mut out, by.len() as u64);
-        by.iter().for_each(|field| put_bytes(&mut out, field.name().as_bytes()));
-        out.push((*seq).into());
-        put_varint(&mut out, *window_ms);
-        out
     }
 }
 

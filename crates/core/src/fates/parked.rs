@@ -50,34 +50,32 @@ pub struct ParkedEntry {
 }
 
 impl Parked {
-    /// Adds an entry; `false` if the sum does not fit.
-    pub(super) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, due_ms: u64) -> bool {
+    /// Adds an entry. No number of them carries a sum beyond 64 bits that anybody could send ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)).
+    pub(crate) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, due_ms: u64) {
         let bucket_ms = u64::try_from(time_ms).unwrap_or(0) / BUCKET_MS * BUCKET_MS;
         let entry = self.sums.entry((cell, bucket_ms)).or_insert_with(|| {
             self.id_bytes += id.len();
             ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms }
         });
-        let Some(sum) = entry.delta.checked_add(delta) else { return false };
-        entry.delta = sum;
+        entry.delta = entry.delta.saturating_add(delta);
         entry.entries += 1;
         entry.due_ms = entry.due_ms.min(due_ms);
-        true
     }
 
     /// Takes a sum out, if it is there.
-    pub(super) fn take(&mut self, cell: CellKey, bucket_ms: u64) -> Option<ParkedEntry> {
+    pub(crate) fn take(&mut self, cell: CellKey, bucket_ms: u64) -> Option<ParkedEntry> {
         let entry = self.sums.remove(&(cell, bucket_ms))?;
         self.id_bytes -= entry.id.len();
         Some(entry)
     }
 
-    pub(super) fn resume(&mut self, cell: CellKey, bucket_ms: u64, entry: ParkedEntry) {
+    pub(crate) fn resume(&mut self, cell: CellKey, bucket_ms: u64, entry: ParkedEntry) {
         self.id_bytes += entry.id.len();
         let before = self.sums.insert((cell, bucket_ms), entry);
         assert!(before.is_none(), "a sum is parked once");
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Parked::default();
     }
 
@@ -137,9 +135,8 @@ mod tests {
         let cell = CellHasher::new(1).key(b"views:a");
         let mut parked = Parked::default();
         for (time_ms, delta) in [(1, 2), (BUCKET_MS as i64 - 1, 3), (BUCKET_MS as i64, 10)] {
-            assert!(parked.park(cell, b"views:a", time_ms, delta, 100));
+            parked.park(cell, b"views:a", time_ms, delta, 100);
         }
-        assert!(!parked.park(cell, b"views:a", 5, i64::MAX, 100), "a sum that does not fit is refused");
         assert_eq!(parked.len(), 2);
         assert!(parked.due(99, RunLimits::default()).is_empty());
         let due = parked.due(100, RunLimits::default());

@@ -8,13 +8,13 @@ const PARTS: u64 = 1 << 16;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// The last moment of an hour, for keys that were counted by the hour.
-pub(super) fn end_of_hour_ms(hour: u64) -> u64 {
+pub(crate) fn end_of_hour_ms(hour: u64) -> u64 {
     hour.saturating_add(1).saturating_mul(HOUR_MS)
 }
 
 /// Keys that are known, by the moment at which they came. All that it does is constant time but for what leaves, which leaves once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     /// Ascending. Where several moments are one it is the last of them.
     moments: VecDeque<(u64, u64)>,
     keys: u64,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::{CellHasher, CellKey};
+use crate::ledger::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -71,9 +72,8 @@ fn write(store: &mut Store, cut: &LedgerCut, replace: bool) {
 }
 
 /// A ledger and its store; the model is every row there should be, as bytes.
-#[derive(Default)]
 struct World {
-    ledger: Ledger,
+    state: State,
     store: Store,
     store_is_void: bool,
     model: Store,
@@ -83,30 +83,42 @@ struct World {
 }
 
 impl World {
+    fn new() -> World {
+        World {
+            state: State::new(CellHasher::new(1)),
+            store: Store::new(),
+            store_is_void: false,
+            model: Store::new(),
+            boxes: BTreeMap::new(),
+            cut: None,
+            clock: 0,
+        }
+    }
+
     fn act(&mut self, act: Act) {
         self.clock += 1;
         match act {
             Act::Claim(n) => {
                 let claim = Claim { content: n.into(), at_ms: self.clock };
-                self.ledger.claims.put(key(n), claim);
+                self.state.fates.claims.put(key(n), claim);
                 self.expect(LedgerKey::Claim(key(n)), &claim);
             }
             Act::Turn(n, on) => {
                 let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2, id: None };
-                self.ledger.entities.put(key(n), entity.clone());
+                self.state.fates.entities.put(key(n), entity.clone());
                 self.expect(LedgerKey::Entity(key(n)), &entity);
             }
             Act::Answer(n, value) => {
                 let answered = Answered { delta: 1, value, at_ms: self.clock };
-                self.ledger.answers.put(key(n), answered);
+                self.state.values.answers.put(key(n), answered);
                 self.expect(LedgerKey::Answer(key(n)), &answered);
             }
             Act::Forget(n) => {
-                if !self.ledger.answers.knows(key(n)) {
+                if !self.state.values.answers.knows(key(n)) {
                     let row = self.store.get(&LedgerKey::Answer(key(n)).encode());
-                    self.ledger.answers.load(key(n), row.map(|row| Answered::decode(row).unwrap()));
+                    self.state.values.answers.load(key(n), row.map(|row| Answered::decode(row).unwrap()));
                 }
-                self.ledger.answers.remove(key(n));
+                self.state.values.answers.remove(key(n));
                 self.model.remove(&LedgerKey::Answer(key(n)).encode());
             }
             Act::Bump(n, kind, by) => self.bump(key(n), kind, by),
@@ -118,7 +130,7 @@ impl World {
             Act::Finish => self.finish(),
             Act::Abort => self.abort(),
             Act::Clear => {
-                self.ledger.clear();
+                self.state.flush();
                 // What is proposed has not happened yet.
                 self.model.retain(|key, _| key[0] == LedgerKind::Proposal as u8);
                 self.boxes.clear();
@@ -132,7 +144,7 @@ impl World {
     }
 
     fn bump(&mut self, cell: CellKey, kind: BoxKind, by: i64) {
-        self.ledger.boxes.add(cell, kind, by);
+        self.state.fates.boxes.add(cell, kind, by);
         let boxes = self.boxes.entry(cell).or_default();
         boxes.bump(kind, by);
         let (key, boxes) = (LedgerKey::Boxes(cell), *boxes);
@@ -161,8 +173,8 @@ impl World {
         };
         self.expect(LedgerKey::Step(cell, number), &step);
         self.expect(LedgerKey::Correction(number), &correction);
-        self.ledger.steps.push(cell, number, step);
-        self.ledger.corrections.push(correction);
+        self.state.values.steps.push(cell, number, step);
+        self.state.values.corrections.push(correction);
     }
 
     fn repeat(&mut self, n: u8) {
@@ -181,7 +193,7 @@ impl World {
         };
         self.expect(LedgerKey::Duplicate(offset, index), &duplicate);
         self.expect(LedgerKey::DuplicateOf(key(n), offset, index), &());
-        self.ledger.duplicates.push(key(n), duplicate);
+        self.state.fates.duplicates.push(key(n), duplicate);
     }
 
     fn propose(&mut self) {
@@ -189,24 +201,24 @@ impl World {
         let proposal =
             Proposal { number: self.clock, reason, author, at_ms: 1, deltas: Vec::new(), if_generation: None };
         self.expect(LedgerKey::Proposal(proposal.number), &proposal);
-        self.ledger.proposals.insert(&proposal);
+        self.state.values.proposals.insert(&proposal);
     }
 
     fn withdraw(&mut self, n: u8) {
-        let open: Vec<_> = self.ledger.proposals.rows(..).map(|row| read_proposal(row).number).collect();
+        let open: Vec<_> = self.state.values.proposals.rows(..).map(|row| read_proposal(row).number).collect();
         let Some(number) = open.get(usize::from(n) % open.len().max(1)) else { return };
-        assert!(self.ledger.proposals.remove(*number));
-        assert!(!self.ledger.proposals.remove(*number));
+        assert!(self.state.values.proposals.remove(*number));
+        assert!(!self.state.values.proposals.remove(*number));
         self.model.remove(&LedgerKey::Proposal(*number).encode());
     }
 
     fn begin(&mut self) {
         if self.cut.is_none() {
-            let changed = self.ledger.changed();
-            let cut = self.ledger.begin_cut();
+            let changed = self.state.facts_changed();
+            let cut = self.state.begin_facts_cut();
             // Boxes that came to nothing are counted, and not written.
             assert!(cut.rows().count() <= changed);
-            assert_eq!(self.ledger.changed(), 0);
+            assert_eq!(self.state.facts_changed(), 0);
             self.cut = Some((cut, self.model.clone(), std::mem::take(&mut self.store_is_void)));
         }
     }
@@ -215,13 +227,13 @@ impl World {
         let Some((cut, model, replace)) = self.cut.take() else { return };
         write(&mut self.store, &cut, replace);
         assert_eq!(self.store, model);
-        self.ledger.finish_cut();
-        self.ledger.forget_loaded();
+        self.state.finish_facts_cut();
+        self.state.forget_loaded();
     }
 
     fn abort(&mut self) {
         let Some((_, _, replace)) = self.cut.take() else { return };
-        self.ledger.abort_cut();
+        self.state.abort_facts_cut();
         self.store_is_void |= replace;
     }
 
@@ -234,20 +246,20 @@ impl World {
         for cell in (0..5).map(key) {
             let stored = store.get(&LedgerKey::Boxes(cell).encode());
             let mut boxes = stored.map(|row| Boxes::decode(row).unwrap()).unwrap_or_default();
-            boxes.add(&self.ledger.boxes.get(cell));
+            boxes.add(&self.state.fates.boxes.get(cell));
             assert_eq!(boxes, self.boxes.get(&cell).copied().unwrap_or_default());
         }
         for n in 0..20 {
             let of = |rows: &Store| rows.range(span(LedgerKey::duplicates_of(key(n)))).count();
-            assert_eq!(of(store) + self.ledger.duplicates.of(key(n)).count(), of(&self.model));
+            assert_eq!(of(store) + self.state.fates.duplicates.of(key(n)).count(), of(&self.model));
             let of = |rows: &Store| rows.range(span(LedgerKey::steps_of(key(n)))).count();
-            assert_eq!(of(store) + self.ledger.steps.of(key(n)).count(), of(&self.model));
+            assert_eq!(of(store) + self.state.values.steps.of(key(n)).count(), of(&self.model));
         }
-        let open: Vec<_> = self.ledger.proposals.rows(..).map(|row| row.to_vec()).collect();
+        let open: Vec<_> = self.state.values.proposals.rows(..).map(|row| row.to_vec()).collect();
         let expected = self.model.range(span(LedgerKey::range(LedgerKind::Proposal))).map(|(_, row)| row.clone());
         assert_eq!(open, expected.collect::<Vec<_>>());
-        assert_eq!(self.ledger.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
-        let corrections: Vec<_> = self.ledger.corrections.iter().map(|(number, _)| number).collect();
+        assert_eq!(self.state.values.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
+        let corrections: Vec<_> = self.state.values.corrections.iter().map(|(number, _)| number).collect();
         assert!(corrections.is_sorted());
         let of = |rows: &Store| rows.range(span(LedgerKey::range(LedgerKind::Correction))).count();
         assert_eq!(of(store) + corrections.len(), of(&self.model));
@@ -262,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn cuts_bring_the_store_to_what_a_naive_model_says(acts in acts()) {
-        let mut world = World::default();
+        let mut world = World::new();
         for act in acts {
             world.act(act);
             world.check();
@@ -272,16 +284,16 @@ proptest! {
 
 #[test]
 fn an_empty_ledger_makes_an_empty_cut_and_takes_little_memory() {
-    let mut ledger = Ledger::default();
-    assert!(ledger.bytes() < 64 * 1024, "{} bytes", ledger.bytes());
-    assert_eq!(ledger.changed(), 0);
-    assert!(ledger.begin_cut().is_empty());
+    let mut state = State::new(CellHasher::new(1));
+    assert!(state.facts_bytes() < 64 * 1024, "{} bytes", state.facts_bytes());
+    assert_eq!(state.facts_changed(), 0);
+    assert!(state.begin_facts_cut().is_empty());
 }
 
 #[test]
 #[should_panic(expected = "one cut at a time")]
 fn there_is_one_cut_at_a_time() {
-    let mut ledger = Ledger::default();
-    ledger.begin_cut();
-    ledger.begin_cut();
+    let mut state = State::new(CellHasher::new(1));
+    state.begin_facts_cut();
+    state.begin_facts_cut();
 }

@@ -1,0 +1,197 @@
+//! Fates: whether an entry counts.
+//!
+//! That is decided where what makes an entry unique is remembered: repeats of display counters, event ids that were claimed,
+//! states of entities, late entries that wait. First comes the question whether the entry stood before (display, persistent) or
+//! changes anything (transition), then whether it is late, then it counts. Every entry ends in exactly one box.
+//!
+//! Fates hold no value and ask for none. What they do to values goes through [`Counts`], from which nothing comes back: on one
+//! node that is a call, on many a log lies between.
+
+mod contract;
+mod memory;
+mod parked;
+mod transition;
+
+use crate::counter::{Declarations, Mode};
+use crate::id::CellKey;
+use crate::ledger::{BoxKind, Claim, Duplicate, Duplicates, Entity, KeyBoxes, Layer};
+use crate::op::{Answer, Batch, Op, Stamp};
+use crate::record::Record;
+use contract::Timely;
+
+pub(crate) use contract::Kept;
+pub use contract::{Balance, Contracts};
+pub use parked::{Parked, ParkedEntry, RunLimits};
+
+/// What fates do to values.
+pub trait Counts {
+    /// An entry counts.
+    fn count(&mut self, op: &Op, scene: &Scene<'_>);
+    /// What an entity has counted is taken back, if it is still there.
+    fn take_back(&mut self, counter: u16, counted: &Entity);
+    /// So many more late entries wait for a cell; fewer, if that is below 0.
+    fn wait(&mut self, cell: CellKey, entries: i64);
+}
+
+/// What all entries of a batch have in common.
+pub struct Scene<'a> {
+    pub batch: &'a Batch<'a>,
+    pub declarations: &'a Declarations,
+    /// The generation that is in force.
+    pub generation: u64,
+}
+
+impl Scene<'_> {
+    /// The id of the counter that an entry is for.
+    pub fn entry_id(&self, op: &Op, id: &mut Vec<u8>) {
+        let Record::Event(event) = self.batch.record(op) else { unreachable!("only events are entries") };
+        self.declarations.entry_id(op.counter, &event, id).expect("staging has built this id before");
+    }
+}
+
+#[derive(Default)]
+pub struct Fates {
+    pub contracts: Contracts,
+    /// Event ids.
+    pub claims: Layer<Claim>,
+    /// States of entities.
+    pub entities: Layer<Entity>,
+    /// Boxes of keys, but for those that counted.
+    pub boxes: KeyBoxes,
+    pub duplicates: Duplicates,
+    /// What the last claim of the batch came to; the entries behind it go by it.
+    verdict: Verdict,
+    id: Vec<u8>,
+}
+
+/// What a claim came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Verdict {
+    #[default]
+    Fresh,
+    Duplicate,
+    Conflict,
+}
+
+impl Fates {
+    /// An entry of a counter that asks no questions.
+    #[inline]
+    pub fn count(&mut self, op: &Op, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
+        values.count(op, scene);
+        self.contracts.bump(op.counter, BoxKind::Counted, 1);
+        Answer::Counted
+    }
+
+    #[inline]
+    pub fn entry(&mut self, op: &Op, stamp: &Stamp, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
+        let log_time_ms = scene.batch.log_time_ms;
+        match self.contracts.mode(op.counter) {
+            Mode::Display if !self.contracts.has_room(op.counter, stamp, log_time_ms) => {
+                self.put_into(op, BoxKind::Rejected);
+                return Answer::NoRoom;
+            }
+            Mode::Display if self.contracts.is_repeat(op.counter, stamp, log_time_ms) => {
+                self.put_into(op, BoxKind::Duplicate);
+                return Answer::Duplicate;
+            }
+            Mode::Persistent if self.verdict != Verdict::Fresh => return self.refuse_claimed(op),
+            Mode::Transition => return self.transition(op, stamp, scene, values),
+            Mode::Simple | Mode::Display | Mode::Persistent => {}
+        }
+        match self.contracts.lateness(op.counter, stamp) {
+            Timely::InTime => self.count(op, scene, values),
+            Timely::Late { every_ms } => self.park(op, stamp, every_ms, scene, values),
+        }
+    }
+
+    fn refuse_claimed(&mut self, op: &Op) -> Answer {
+        let (answer, kind) = match self.verdict {
+            Verdict::Duplicate => (Answer::Duplicate, BoxKind::Duplicate),
+            Verdict::Conflict => (Answer::Conflict, BoxKind::Conflict),
+            Verdict::Fresh => unreachable!("a fresh claim is not refused"),
+        };
+        self.put_into(op, kind);
+        answer
+    }
+
+    /// Claims an event id for the entries behind operation `index`: all of them count in this commit, or none.
+    pub fn claim(&mut self, index: usize, stamp: &Stamp, scene: &Scene<'_>) -> Answer {
+        let Some(known) = self.claims.get(stamp.key).copied() else {
+            self.verdict = Verdict::Fresh;
+            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: scene.batch.log_time_ms });
+            return Answer::Yes;
+        };
+        self.verdict = if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict };
+        self.audit(index, known, stamp, scene);
+        Answer::Claimed { content: known.content, at_ms: known.at_ms }
+    }
+
+    fn audit(&mut self, index: usize, known: Claim, stamp: &Stamp, scene: &Scene<'_>) {
+        let Scene { batch, declarations, .. } = scene;
+        let Record::Event(event) = batch.record(&batch.ops[index]) else { unreachable!("only events claim") };
+        let entries = &batch.ops[index + 1..][..usize::from(batch.ops[index].counter)];
+        let text = |text: &str| text.to_owned();
+        let duplicate = Duplicate {
+            offset: batch.offset,
+            index: index as u32,
+            event_id: event.event_id.as_deref().map(text).unwrap_or_default(),
+            event_type: text(&event.event_type),
+            dimensions: event.dimensions.iter().map(|(name, value)| (text(name), text(value))).collect(),
+            delta: event.delta,
+            counters: entries.iter().map(|op| text(&declarations.counter(op.counter).name)).collect(),
+            first_seen_ms: known.at_ms,
+            seen_ms: batch.log_time_ms,
+            conflict: self.verdict == Verdict::Conflict,
+        };
+        self.duplicates.push(stamp.key, duplicate);
+        self.contracts.audited += 1;
+    }
+
+    fn park(&mut self, op: &Op, stamp: &Stamp, every_ms: u64, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
+        scene.entry_id(op, &mut self.id);
+        // Runs come at the multiples of their interval.
+        let due_ms = (scene.batch.log_time_ms / every_ms + 1) * every_ms;
+        self.contracts.parked.park(op.cell, &self.id, stamp.time_ms, op.arg, due_ms);
+        values.wait(op.cell, 1);
+        self.put_into(op, BoxKind::Late);
+        Answer::Late
+    }
+
+    /// Late entries leave their box and have counted.
+    pub fn settle(&mut self, cell: CellKey, parked: &ParkedEntry, declarations: &Declarations) {
+        let entries = parked.entries as i64;
+        self.boxes.add(cell, BoxKind::Late, -entries);
+        if let Some(kept) = self.contracts.kept_of(declarations, &parked.id) {
+            kept.boxes.bump(BoxKind::Late, -entries);
+            kept.boxes.bump(BoxKind::Counted, entries);
+        }
+    }
+
+    /// An entry that staging has rejected.
+    pub fn rejected(&mut self, op: &Op) -> Answer {
+        self.contracts.bump(op.counter, BoxKind::Rejected, 1);
+        Answer::Rejected
+    }
+
+    /// The box of an entry that a client made by the name of its counter.
+    pub fn box_named(&mut self, op: &Op, kind: BoxKind) {
+        if kind != BoxKind::Counted {
+            self.boxes.add(op.cell, kind, 1);
+        }
+        if op.counter != Op::AD_HOC {
+            self.contracts.receive(op.counter);
+            self.contracts.bump(op.counter, kind, 1);
+        }
+    }
+
+    fn ignore(&mut self, op: &Op) -> Answer {
+        self.put_into(op, BoxKind::Ignored);
+        Answer::Ignored
+    }
+
+    /// A box other than `counted`, for the counter and for the key.
+    fn put_into(&mut self, op: &Op, kind: BoxKind) {
+        self.contracts.bump(op.counter, kind, 1);
+        self.boxes.add(op.cell, kind, 1);
+    }
+}

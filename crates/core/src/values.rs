@@ -1,0 +1,225 @@
+//! Values: what each counter is worth.
+//!
+//! Cells, the ids of counters that came and went, their expiry, what was answered to idempotency keys, corrections and their
+//! steps. Entries come here as what [`crate::fates`] made of them; what clients do to counters by name comes directly.
+//!
+//! Increments by name are checked: a sum that does not fit is refused. What an event adds is bounded where it comes in
+//! ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)), and a declared counter is kept within [`DECLARED_MAX`] by everything else,
+//! so that an entry always has room.
+
+mod named;
+mod once;
+mod quota;
+mod sums;
+
+use crate::cell::{Added, Table};
+use crate::counter::{Declarations, Idempotency};
+use crate::database::Databases;
+use crate::fates::{Counts, Scene};
+use crate::id::{CellHasher, CellKey};
+use crate::ledger::{Answered, Corrections, Entity, Layer, Proposal, Proposals, Row, Steps};
+use crate::limits::DECLARED_MAX;
+use crate::names::Names;
+use crate::op::{Answer, Batch, Op};
+use crate::record::Record;
+use quota::Quota;
+use std::collections::BTreeMap;
+
+pub(crate) use quota::end_of_hour_ms;
+pub(crate) use sums::AllSums;
+pub use sums::Sums;
+
+pub struct Values {
+    pub table: Table,
+    /// Ids that came and went since the last cut.
+    pub names: Names,
+    /// Where they came and went, in the words of the Redis protocol.
+    pub databases: Databases,
+    /// Everything was flushed since the last cut: what the store has is void.
+    pub store_is_void: bool,
+    /// What was answered to idempotency keys.
+    pub answers: Layer<Answered>,
+    pub corrections: Corrections,
+    pub proposals: Proposals,
+    /// What corrections did to each cell.
+    pub steps: Steps,
+    pub generations: Generations,
+    pub(crate) sums: AllSums,
+    /// How many idempotency keys are kept.
+    pub(crate) answered: Quota,
+    /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
+    pub(crate) forgotten_before_ms: u64,
+    idempotency: Idempotency,
+    hasher: CellHasher,
+    pub(crate) log_time_ms: u64,
+    id: Vec<u8>,
+}
+
+/// The numbers that corrections got.
+#[derive(Clone, Debug, Default)]
+pub struct Generations {
+    /// The number of the correction that became visible last, of all kinds.
+    pub current: u64,
+    /// The last number given to a proposal or correction.
+    pub(crate) number: u64,
+    /// Which corrections were reverted, and by which.
+    pub(crate) reverted: BTreeMap<u64, u64>,
+}
+
+impl Generations {
+    /// The last number given to a proposal or correction.
+    pub fn last_number(&self) -> u64 {
+        self.number
+    }
+
+    /// Which correction reverted this one.
+    pub fn reverted_by(&self, number: u64) -> Option<u64> {
+        self.reverted.get(&number).copied()
+    }
+}
+
+impl Counts for Values {
+    #[inline]
+    fn count(&mut self, op: &Op, scene: &Scene<'_>) {
+        self.sums.counted(op.counter, op.arg);
+        if let Added::Created(_) = self.table.count(op.cell, op.arg) {
+            self.name_entry(op, scene);
+        }
+    }
+
+    fn take_back(&mut self, counter: u16, counted: &Entity) {
+        let cell = counted.cell;
+        if self.table.get(cell).is_none() {
+            return;
+        }
+        let mut mark = self.table.mark(cell);
+        let is_there = mark.spans.is_there(counted.generation);
+        if mark.spans.undo(counted.generation) {
+            self.table.set_mark(cell, mark);
+        }
+        if !is_there {
+            return;
+        }
+        if let Some(id) = &counted.id {
+            self.table.name_followed(cell, id);
+        }
+        self.sums.counted(counter, -1);
+        self.table.count(cell, -1);
+    }
+
+    fn wait(&mut self, cell: CellKey, entries: i64) {
+        self.table.add_pending(cell, entries);
+    }
+}
+
+impl Values {
+    pub fn new(hasher: CellHasher) -> Values {
+        Values {
+            table: Table::new(),
+            names: Names::default(),
+            databases: Databases::default(),
+            store_is_void: false,
+            answers: Layer::default(),
+            corrections: Corrections::default(),
+            proposals: Proposals::default(),
+            steps: Steps::default(),
+            generations: Generations::default(),
+            sums: AllSums::default(),
+            answered: Quota::default(),
+            forgotten_before_ms: 0,
+            idempotency: Declarations::default().idempotency(),
+            hasher,
+            log_time_ms: 0,
+            id: Vec::new(),
+        }
+    }
+
+    pub(crate) fn declare(&mut self, declarations: &Declarations) {
+        self.idempotency = declarations.idempotency();
+        self.sums.declare(declarations);
+    }
+
+    /// Lets log time pass: what is due expires.
+    pub(crate) fn pass_time(&mut self, log_time_ms: u64) {
+        assert!(log_time_ms >= self.log_time_ms, "log time never runs backwards");
+        self.log_time_ms = log_time_ms;
+        while let Some((at_ms, key, id)) = self.table.first_deadline()
+            && at_ms <= log_time_ms
+        {
+            self.names.deleted(id);
+            self.databases.deleted(id);
+            self.forget_history(key);
+            self.table.delete(key);
+        }
+    }
+
+    /// Adds to a counter that a client named.
+    #[inline]
+    pub(crate) fn add_named(&mut self, op: &Op, batch: &Batch<'_>) -> Answer {
+        if op.counter != Op::AD_HOC {
+            return self.add_declared(op, batch);
+        }
+        let added = self.table.add(op.cell, op.arg);
+        self.added(added, op, batch)
+    }
+
+    fn add_declared(&mut self, op: &Op, batch: &Batch<'_>) -> Answer {
+        if !self.has_room(op.cell, op.arg, DECLARED_MAX) {
+            return Answer::Overflow;
+        }
+        self.sums.counted(op.counter, op.arg);
+        let added = self.table.count(op.cell, op.arg);
+        self.added(added, op, batch)
+    }
+
+    /// Whether a cell may be changed by so much and stays within a bound.
+    pub(crate) fn has_room(&self, cell: CellKey, delta: i64, bound: i64) -> bool {
+        let sum = self.table.get(cell).unwrap_or(0).checked_add(delta);
+        sum.is_some_and(|sum| sum.unsigned_abs() <= bound.unsigned_abs())
+    }
+
+    #[inline]
+    fn added(&mut self, added: Added, op: &Op, batch: &Batch<'_>) -> Answer {
+        match added {
+            Added::Value(value) => Answer::Value(value),
+            Added::Overflow => Answer::Overflow,
+            Added::Created(value) => {
+                self.name_addition(op, batch);
+                Answer::Value(value)
+            }
+        }
+    }
+
+    #[cold]
+    fn name_addition(&mut self, op: &Op, batch: &Batch<'_>) {
+        match batch.record(op) {
+            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.note_created(name),
+            other => unreachable!("{other:?} adds nothing by name"),
+        }
+    }
+
+    #[cold]
+    fn name_entry(&mut self, op: &Op, scene: &Scene<'_>) {
+        scene.entry_id(op, &mut self.id);
+        self.names.created(&self.id);
+        self.databases.created(&self.id);
+    }
+
+    pub(crate) fn note_created(&mut self, id: &[u8]) {
+        self.names.created(id);
+        self.databases.created(id);
+    }
+
+    pub(crate) fn propose(&mut self, proposal: &[u8]) -> Answer {
+        let mut proposal = Proposal::decode(proposal).expect("whoever staged or decoded it has read it before");
+        self.generations.number += 1;
+        proposal.number = self.generations.number;
+        proposal.at_ms = self.log_time_ms;
+        self.proposals.insert(&proposal);
+        Answer::Value(self.generations.number as i64)
+    }
+
+    pub(crate) fn withdraw(&mut self, number: u64) -> Answer {
+        if self.proposals.remove(number) { Answer::Yes } else { Answer::No }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the values of each declared counter have to add up to, summed where they change.
+
+use crate::counter::Declarations;
+use std::collections::BTreeMap;
+
+/// What the values of a counter's keys have to add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// What entries and additions by name have changed.
+    pub counted: i128,
+    /// What corrections have changed, but for late entries that they let count.
+    pub corrected: i128,
+}
+
+/// The sums of all counters there ever were; `None` for one that counted under a version that did not add up.
+#[derive(Default)]
+pub(crate) struct AllSums {
+    /// In the order of the declarations.
+    active: Vec<(Box<str>, Option<Sums>)>,
+    retired: BTreeMap<Box<str>, Option<Sums>>,
+}
+
+impl AllSums {
+    /// Goes over to new declarations. A counter keeps what it has by its name.
+    pub fn declare(&mut self, declarations: &Declarations) {
+        self.retired.extend(self.active.drain(..));
+        for counter in declarations.counters() {
+            let sums = self.retired.remove(&counter.name).unwrap_or(Some(Sums::default()));
+            self.active.push((counter.name.clone(), sums));
+        }
+    }
+
+    pub fn resume(&mut self, name: Box<str>, sums: Option<Sums>) {
+        self.retired.insert(name, sums);
+    }
+
+    pub fn of(&self, name: &str) -> Option<Sums> {
+        let active = self.active.iter().find(|(known, _)| **known == *name).map(|(_, sums)| *sums);
+        active.or_else(|| self.retired.get(name).copied()).flatten()
+    }
+
+    #[inline]
+    pub fn counted(&mut self, counter: u16, change: i64) {
+        if let Some(sums) = &mut self.active[usize::from(counter)].1 {
+            sums.counted += i128::from(change);
+        }
+    }
+
+    /// The sums of the counter that a cell belongs to, declared or not any more.
+    pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
+        if let Some(index) = declarations.index_of(id) {
+            return self.active[usize::from(index)].1.as_mut();
+        }
+        let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();
+        self.retired.get_mut(std::str::from_utf8(name).ok()?)?.as_mut()
+    }
+
+    /// Every value is gone.
+    pub fn clear(&mut self) {
+        let active = self.active.iter_mut().map(|(_, sums)| sums);
+        active.chain(self.retired.values_mut()).for_each(|sums| *sums = Some(Sums::default()));
+    }
+}
