@@ -6,7 +6,7 @@
 //!
 //! Here is the loop. What becomes of entries is in [`crate::fates`], what counters are worth in [`crate::values`]; both keep
 //! facts, whose way to a cut is in [`facts`]. What corrections do is in [`correct`], what a checkpoint carries beside rows in
-//! [`checkpoint`].
+//! [`checkpoint`], what would happen in [`trial`].
 
 mod checkpoint;
 mod correct;
@@ -14,6 +14,7 @@ mod facts;
 mod need;
 mod replay;
 mod timeline;
+mod trial;
 
 use crate::counter::{Declarations, Stager};
 use crate::fates::{Balance, Fates, Scene};
@@ -24,6 +25,7 @@ use crate::values::Values;
 use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
+pub use checkpoint::balance_at;
 pub use correct::{CorrectionRequest, Reverted, Unfit};
 pub use need::{Need, Stored};
 pub use replay::{ReplayError, Replayed};

@@ -53,6 +53,17 @@ impl Dedup {
         Dedup { window_ms, number: 0, end_ms: window_ms, table: Table::default(), unswept: 0, calls_to_sweep: 0 }
     }
 
+    /// One that stands in the same window and remembers nothing.
+    pub fn without_groups(&self) -> Dedup {
+        Dedup { number: self.number, end_ms: self.end_ms, ..Dedup::new(self.window_ms) }
+    }
+
+    /// Takes over from another one in the same window what decides about (group, seq): whether it stood, and whether it has a
+    /// place. Of a group with many gaps only what is beside it.
+    pub fn copy_beside(&mut self, from: &Dedup, group: CellKey, seq: u64) {
+        self.table.copy_beside(&from.table, Fingerprint::of(group), seq, self.number as u32);
+    }
+
     pub fn window_ms(&self) -> u64 {
         self.window_ms
     }

@@ -14,9 +14,9 @@ mod transition;
 
 use crate::counter::{Declarations, Mode};
 use crate::id::CellKey;
-use crate::ledger::{BoxKind, Claim, Duplicate, Duplicates, Entity, KeyBoxes, Layer};
+use crate::ledger::{BoxKind, Claim, Duplicate, Duplicates, Entity, Firsts, KeyBoxes, Layer};
 use crate::op::{Answer, Batch, Op, Stamp};
-use crate::record::Record;
+use crate::record::{Record, event_at};
 use contract::Timely;
 
 pub(crate) use contract::Kept;
@@ -59,6 +59,8 @@ pub struct Fates {
     /// Boxes of keys, but for those that counted.
     pub boxes: KeyBoxes,
     pub duplicates: Duplicates,
+    /// What came first under each event id.
+    pub firsts: Firsts,
     /// What the last claim of the batch came to; the entries behind it go by it.
     verdict: Verdict,
     id: Vec<u8>,
@@ -117,8 +119,11 @@ impl Fates {
     /// Claims an event id for the entries behind operation `index`: all of them count in this commit, or none.
     pub fn claim(&mut self, index: usize, stamp: &Stamp, scene: &Scene<'_>) -> Answer {
         let Some(known) = self.claims.get(stamp.key).copied() else {
+            let Scene { batch, .. } = scene;
             self.verdict = Verdict::Fresh;
-            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: scene.batch.log_time_ms });
+            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
+            let event = event_at(batch.records, batch.ops[index].record);
+            self.firsts.push((batch.log_time_ms, stamp.key), event);
             return Answer::Yes;
         };
         self.verdict = if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict };

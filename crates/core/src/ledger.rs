@@ -1,7 +1,7 @@
 //! The ledger: what Tally remembers beside counts, so that each event counts exactly as its counter promises.
 //!
-//! Event ids that were claimed, states of entities, answers to idempotency keys; boxes, corrections and their steps, and the
-//! audit of duplicates. All of it changes with the cells and goes to the store in the same cut: claiming an event id and counting
+//! Event ids that were claimed and what came first under them, states of entities, answers to idempotency keys; boxes, corrections
+//! and their steps, and the audit of duplicates. All of it changes with the cells and goes to the store in the same cut: claiming an event id and counting
 //! the event are one commit. Here is how facts are kept; who keeps which is in [`crate::fates`] and [`crate::values`], and all
 //! of them are listed once, in `aggregate/facts.rs`.
 //!
@@ -13,6 +13,7 @@ mod boxes;
 mod correction;
 mod cut;
 mod filter;
+mod firsts;
 mod history;
 mod journal;
 mod key;
@@ -26,6 +27,7 @@ pub use audit::{Duplicate, DuplicatePlace, Duplicates};
 pub use boxes::{BoxKind, Boxes, KeyBoxes, merge};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal};
 pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, Placed, Rows};
+pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use journal::Journal;
 pub use key::{LedgerKey, LedgerKind};

@@ -323,7 +323,8 @@ pub const DELTAS_TOLD_MAX: usize = 1000;
 /// Corrections of one counter that `explain` lists, the newest; all of them are in the sums.
 pub const STEPS_SHOWN_MAX: usize = 100;
 
-/// Keys of a counter that `explain` adds up; of a counter with more of them only the boxes are checked.
+/// Keys of a counter that `explain` adds up while the writer waits; more of them are added up when somebody asks for it, as of a
+/// checkpoint.
 pub const KEYS_SUMMED_MAX: usize = 10_000;
 
 /// How long a read waits for what it was told to wait for, in milliseconds.

@@ -195,6 +195,11 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Whether an entry has come to nothing, and neither stood before nor waits. A repeat is none: it has had its effect.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Answer::Conflict | Answer::NoRoom | Answer::Rejected)
+    }
+
     /// The same for a counter that shows 0 for a sum below it.
     pub fn floored(self) -> Answer {
         match self {
@@ -261,6 +266,8 @@ pub struct Needs {
     pub node_durability: bool,
     /// Nobody may see a part of it without the rest.
     pub whole: bool,
+    /// It is committed only if none of its entries is refused ([`Answer::is_refusal`]). For events alone.
+    pub strict: bool,
 }
 
 impl Needs {

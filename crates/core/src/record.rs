@@ -343,6 +343,14 @@ pub(crate) fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
     event.encode(out);
 }
 
+/// The event of a record that begins at `at`, as bytes.
+#[inline]
+pub(crate) fn event_at(records: &[u8], at: u32) -> &[u8] {
+    let (tag, event) = records[at as usize..].split_first().expect("an operation points to its record");
+    debug_assert_eq!(*tag, tag::EVENT, "only events claim");
+    event
+}
+
 fn put_expiry(out: &mut Vec<u8>, expiry: Expiry) {
     match expiry {
         Expiry::Clear => out.push(0),
@@ -450,7 +458,8 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-#[inline]
+// Always, since each text of each event comes through here.
+#[inline(always)]
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() + VARINT_BYTES_MAX);
     put_varint(out, bytes.len() as u64);

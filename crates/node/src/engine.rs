@@ -8,6 +8,7 @@ mod checkpoint;
 mod correction;
 mod cut;
 mod explain;
+mod firsts;
 mod lookup;
 mod options;
 mod queue;
@@ -24,7 +25,8 @@ mod watch;
 mod writer;
 
 pub use correction::{CorrectionError, CorrectionRequest, Reverted};
-pub use explain::{Facts, History, KeysOf, Total, Why};
+pub use explain::{Facts, History, KeysOf, Standing, Total, Why};
+pub use firsts::FirstContents;
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use tally_core::cell::Hot;
@@ -129,6 +131,9 @@ pub enum Refusal {
     StoreFailed(Arc<str>),
     #[error("{0}")]
     TooLarge(Arc<str>),
+    /// Some of what must count as a whole would not have counted; what would have become of each operation.
+    #[error("not all of it would have counted, so nothing was")]
+    NotAll(Arc<[Answer]>),
 }
 
 /// How often reads are made again because a correction came in between.

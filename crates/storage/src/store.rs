@@ -88,6 +88,15 @@ pub trait Store: Send + Sync + 'static {
     /// Up to `limit` ids that start with `prefix` and come behind `after`, in ascending order.
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
 
+    /// Visits counters whose ids begin with `prefix`, in the order of their ids, and answers the checkpoint: all of it as of one
+    /// commit, however long it takes. `cell_of` says where a counter is, or that it is not wanted.
+    fn counters(
+        &self,
+        prefix: &[u8],
+        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
+        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<Option<Checkpoint>, Error>;
+
     fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// Visits ledger rows in ascending order, those with `from` ≤ key < `to`; there are none if `to` ≤ `from`.

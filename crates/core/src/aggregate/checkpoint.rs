@@ -6,13 +6,14 @@ use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
 use crate::database::Databases;
-use crate::fates::{Kept, ParkedEntry};
+use crate::fates::{Balance, Kept, ParkedEntry};
 use crate::id::CellKey;
 use crate::ledger::{Boxes, Proposal, Row};
 use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 use crate::values::{Sums, end_of_hour_ms};
+use std::collections::VecDeque;
 
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
@@ -61,14 +62,10 @@ impl State {
     /// checkpoint is for [`State::remember`], under the declarations that were in force there.
     pub fn resume(&mut self, bytes: &[u8]) -> Result<u64, ReplayError> {
         let bytes = &mut &bytes[..];
-        let version = take_byte(bytes)?;
-        if !VERSIONS.contains(&version) {
-            return Err(DecodeError::BadValue { field: "version of the state", value: version.into() }.into());
-        }
-        self.values.log_time_ms = take_varint(bytes)?;
-        let read_from = take_varint(bytes)?;
-        self.timeline.resume(take_list(bytes, take_config)?);
-        for (name, kept, sums) in take_list::<Vec<_>, _>(bytes, |bytes| take_kept(bytes, version))? {
+        let Head { version, log_time_ms, read_from, configs, kept } = Head::take(bytes)?;
+        self.values.log_time_ms = log_time_ms;
+        self.timeline.resume(configs);
+        for (name, kept, sums) in kept {
             self.values.sums.resume(name.clone(), sums);
             self.fates.contracts.resume(name, kept);
         }
@@ -121,6 +118,38 @@ impl State {
     /// Puts declarations in force that stand in the log before the checkpoint.
     pub fn redeclare(&mut self, declarations: crate::counter::Declarations) {
         self.declare(declarations);
+    }
+}
+
+/// What a counter's entries had come to at a checkpoint; `None` if it was never declared by then.
+pub fn balance_at(checkpoint: &[u8], name: &str) -> Result<Option<Balance>, DecodeError> {
+    let kept = Head::take(&mut &checkpoint[..])?.kept;
+    let of_name = kept.iter().find(|(known, ..)| **known == *name);
+    Ok(of_name.map(|(name, kept, sums)| Balance::of(name, kept, *sums)))
+}
+
+/// What the bytes begin with.
+struct Head {
+    version: u8,
+    log_time_ms: u64,
+    read_from: u64,
+    configs: VecDeque<Config>,
+    kept: Vec<(Box<str>, Kept, Option<Sums>)>,
+}
+
+impl Head {
+    fn take(bytes: &mut &[u8]) -> Result<Head, DecodeError> {
+        let version = take_byte(bytes)?;
+        if !VERSIONS.contains(&version) {
+            return Err(DecodeError::BadValue { field: "version of the state", value: version.into() });
+        }
+        Ok(Head {
+            version,
+            log_time_ms: take_varint(bytes)?,
+            read_from: take_varint(bytes)?,
+            configs: take_list(bytes, take_config)?,
+            kept: take_list(bytes, |bytes| take_kept(bytes, version))?,
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::ledger::{Kind, LedgerCut};
 use std::sync::Arc;
 
 /// How many kinds there are.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// In the order of [`LedgerKind`](crate::ledger::LedgerKind), which is the order of their keys.
 macro_rules! facts {
@@ -20,6 +20,7 @@ macro_rules! facts {
             &$($mutable)? $state.fates.duplicates.rows,
             &$($mutable)? $state.fates.duplicates.by_id,
             &$($mutable)? $state.values.proposals,
+            &$($mutable)? $state.fates.firsts,
         ]
     };
 }

@@ -5,6 +5,7 @@ mod followed;
 mod honesty;
 mod repeats;
 mod transitions;
+mod trial;
 
 use super::*;
 use crate::id::CellKey;

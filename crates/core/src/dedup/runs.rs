@@ -68,6 +68,19 @@ impl Runs {
         false
     }
 
+    /// The runs that this seq, or one beside it, stands in, and one run in any case. Some may come twice.
+    pub fn beside(&self, seq: u64) -> [Option<Run>; 4] {
+        let within = |seq: Option<u64>| seq.and_then(|seq| self.up_to(seq).filter(|run| run.contains(seq)));
+        [self.any(), within(seq.checked_sub(1)), within(Some(seq)), within(seq.checked_add(1))]
+    }
+
+    fn any(&self) -> Option<Run> {
+        match self {
+            Runs::Few { runs, .. } => Some(runs[0]),
+            Runs::Many(tree) => tree.iter().next().map(run_of),
+        }
+    }
+
     /// The only run, if there are no gaps.
     pub fn only(&self) -> Option<Run> {
         match self {
@@ -160,6 +173,16 @@ impl Gaps {
         let noted_before = runs.note(seq);
         self.tree_bytes += runs.tree_bytes();
         noted_before
+    }
+
+    /// Adds a run that neither overlaps nor touches any that is there, unless it is there itself.
+    pub fn add(&mut self, at: u64, run: Run) {
+        let runs = &mut self.kept[at as usize];
+        self.tree_bytes -= runs.tree_bytes();
+        if !runs.contains(run.first) {
+            runs.insert(run);
+        }
+        self.tree_bytes += runs.tree_bytes();
     }
 
     /// Keeps runs and answers where.

@@ -93,6 +93,19 @@ impl Segment {
         self.slots[at].has_place(seq, window, &self.gaps)
     }
 
+    /// Takes over what slot `at` of another segment has beside a seq. `within` says where its group belongs here.
+    pub fn copy_beside(&mut self, from: &Segment, at: usize, within: u64, seq: u64) {
+        let slot = &from.slots[at];
+        match self.place(slot.group(), within) {
+            Place::Found(here) => self.slots[here].take_beside(slot, &from.gaps, seq, &mut self.gaps),
+            Place::Free(here) => {
+                self.slots[here] = slot.emptied();
+                self.slots[here].take_beside(slot, &from.gaps, seq, &mut self.gaps);
+                self.used += 1;
+            }
+        }
+    }
+
     /// Drops what has expired. `segments` says how many share the groups of the table.
     pub fn sweep(&mut self, window: u32, segments: usize) {
         let live = self.live(window);

@@ -124,6 +124,39 @@ impl Slot {
         }
     }
 
+    /// The slot of the same group, as of the same window, without a run.
+    pub fn emptied(&self) -> Slot {
+        Slot { lengths: [NONE, NONE], ..*self }
+    }
+
+    /// Takes over the runs that another slot has beside a seq, and one in any case, if it has any: that a half has none means
+    /// something.
+    pub fn take_beside(&mut self, from: &Slot, from_gaps: &Gaps, seq: u64, gaps: &mut Gaps) {
+        for half in 0..2 {
+            match from.lengths[half] {
+                NONE => {}
+                ASIDE => {
+                    let beside = from_gaps.get(from.firsts[half]).beside(seq);
+                    beside.into_iter().flatten().for_each(|run| self.add(half, run, gaps));
+                }
+                _ => self.add(half, from.run(half), gaps),
+            }
+        }
+    }
+
+    /// Adds a run that neither overlaps nor touches any that is here, unless it is here itself.
+    fn add(&mut self, half: usize, run: Run, gaps: &mut Gaps) {
+        let length = self.lengths[half];
+        if length == ASIDE {
+            gaps.add(self.firsts[half], run);
+        } else if length == NONE && !self.hold(half, run) {
+            self.keep_aside(half, Runs::of(run), gaps);
+        } else if self.run(half) != run {
+            self.keep_aside(half, Runs::of(self.run(half)), gaps);
+            gaps.add(self.firsts[half], run);
+        }
+    }
+
     fn empty(&mut self, half: usize, gaps: &mut Gaps) {
         if self.lengths[half] == ASIDE {
             gaps.take(self.firsts[half]);
@@ -164,6 +197,10 @@ impl Slot {
     fn set_aside(&mut self, half: usize, seq: u64, gaps: &mut Gaps) {
         let mut runs = Runs::of(self.run(half));
         runs.note(seq);
+        self.keep_aside(half, runs, gaps);
+    }
+
+    fn keep_aside(&mut self, half: usize, runs: Runs, gaps: &mut Gaps) {
         self.firsts[half] = gaps.keep(runs);
         self.lengths[half] = ASIDE;
     }

@@ -48,6 +48,21 @@ impl Table {
         })
     }
 
+    /// Takes over what another table has beside a seq of a group.
+    pub fn copy_beside(&mut self, from: &Table, group: Fingerprint, seq: u64, window: u32) {
+        let (index, within) = group.locate(from.segments.len());
+        let Some(segment) = from.segments.get(index) else { return };
+        let Place::Found(at) = segment.place(group, within) else { return };
+        if self.segments.is_empty() {
+            self.segments.push(Segment::new());
+        }
+        let (index, within) = group.locate(self.segments.len());
+        self.segments[index].copy_beside(segment, at, within, seq);
+        if self.segments[index].is_full() {
+            self.make_room(index, window);
+        }
+    }
+
     #[inline]
     pub fn prefetch(&self, group: Fingerprint) {
         let (index, within) = group.locate(self.segments.len());

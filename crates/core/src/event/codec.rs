@@ -17,6 +17,8 @@ mod has {
     pub const DIMENSIONS: u8 = 1 << 5;
     pub const PAYLOAD: u8 = 1 << 6;
     pub const RESERVED: u8 = 1 << 7;
+    /// What an event says, without who sent it and what else came with it.
+    pub const CONTENT: u8 = OCCURRED_AT | DELTA | DIMENSIONS;
 }
 
 impl<'a> Event<'a> {
@@ -100,6 +102,70 @@ impl<'a> Event<'a> {
     }
 }
 
+/// Appends what the event at the front of `event` says, behind its length: the bytes of the same event without id, session, seq
+/// and payload. Done for each event that claims its id, so nothing is decoded on the way: staging has encoded or decoded it.
+#[inline]
+pub(crate) fn copy_content(event: &[u8], out: &mut Vec<u8>) {
+    let flags = event[0];
+    let behind = |flag: u8, at: usize, skip: fn(&[u8], usize) -> usize| {
+        if flags & flag != 0 { skip(event, at) } else { at }
+    };
+    // Time of receipt and type; the client's time; delta and dimensions.
+    let head_end = skip_text(event, skip_varint(event, 1));
+    let time = behind(has::EVENT_ID, head_end, skip_text);
+    let time_end = behind(has::OCCURRED_AT, time, skip_varint);
+    let tail = behind(has::SEQ, behind(has::SESSION, time_end, skip_text), skip_varint);
+    let tail_end = behind(has::DIMENSIONS, behind(has::DELTA, tail, skip_varint), skip_dimensions);
+    put_varint(out, (head_end + time_end - time + tail_end - tail) as u64);
+    out.push(flags & has::CONTENT);
+    out.extend_from_slice(&event[1..head_end]);
+    out.extend_from_slice(&event[time..time_end]);
+    out.extend_from_slice(&event[tail..tail_end]);
+}
+
+/// Where the varint at `at` ends; eight bytes at a glance, which times need.
+#[inline]
+fn skip_varint(bytes: &[u8], mut at: usize) -> usize {
+    if let Some(word) = bytes[at..].first_chunk() {
+        let ends = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            return at + ends.trailing_zeros() as usize / 8 + 1;
+        }
+    }
+    while bytes[at] >= 0x80 {
+        at += 1;
+    }
+    at + 1
+}
+
+#[inline]
+fn skip_text(bytes: &[u8], at: usize) -> usize {
+    let (len, at) = varint(bytes, at);
+    at + len
+}
+
+#[inline]
+fn skip_dimensions(bytes: &[u8], at: usize) -> usize {
+    let (dimensions, at) = varint(bytes, at);
+    (0..2 * dimensions).fold(at, |at, _| skip_text(bytes, at))
+}
+
+/// The varint at `at`, and where it ends.
+#[inline]
+fn varint(bytes: &[u8], at: usize) -> (usize, usize) {
+    match bytes[at] {
+        small @ 0..0x80 => (usize::from(small), at + 1),
+        _ => long_varint(&bytes[at..], at),
+    }
+}
+
+#[cold]
+fn long_varint(mut bytes: &[u8], at: usize) -> (usize, usize) {
+    let before = bytes.len();
+    let value = take_varint(&mut bytes).expect("the event was read before");
+    (value as usize, at + before - bytes.len())
+}
+
 type Dimensions<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 fn decode_dimensions<'a>(bytes: &mut &'a [u8]) -> Result<Dimensions<'a>, DecodeError> {
@@ -117,6 +183,7 @@ fn decode_dimensions<'a>(bytes: &mut &'a [u8]) -> Result<Dimensions<'a>, DecodeE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::take_bytes;
     use proptest::collection::vec;
     use proptest::option::of;
     use proptest::prelude::*;
@@ -147,6 +214,12 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Event::decode(&mut &bytes[..cut]).is_err(), "cut at {cut}");
         }
+        let mut content = Vec::new();
+        copy_content(&[bytes, b"behind it".to_vec()].concat(), &mut content);
+        let mut content = take_bytes(&mut content.as_slice()).unwrap();
+        let without_sender = Event { event_id: None, session: None, seq: None, payload: None, ..event };
+        assert_eq!(Event::decode(&mut content).unwrap(), without_sender);
+        assert!(content.is_empty());
     }
 
     proptest! {

@@ -93,6 +93,27 @@ impl Contracts {
         }
     }
 
+    /// The same counters at the same watermarks, that remember no repeats and have nothing parked.
+    pub(crate) fn without_memories(&self) -> Contracts {
+        let like = |contract: &Contract| Contract {
+            name: contract.name.clone(),
+            memory: contract.memory.as_ref().map(Memory::without_groups),
+            kept: contract.kept.clone(),
+            ..*contract
+        };
+        Contracts { active: self.active.iter().map(like).collect(), ..Contracts::default() }
+    }
+
+    /// Takes over what is known of an entry: whether it stood before.
+    pub(crate) fn copy_known(&mut self, from: &Contracts, op: &Op, stamp: &Stamp) {
+        let counter = usize::from(op.counter);
+        if let (Some(from), Some(to)) = (&from.active[counter].memory, &mut self.active[counter].memory)
+            && stamp.key != CellKey::NONE
+        {
+            to.dedup.copy_beside(&from.dedup, stamp.key, stamp.number);
+        }
+    }
+
     /// What every counter ever declared meant, so that none comes to mean something else.
     pub fn meanings(&self) -> BTreeMap<Box<str>, Meaning> {
         self.kept().map(|(name, kept)| (name.into(), kept.meaning.clone())).collect()

@@ -28,6 +28,11 @@ impl Memory {
     fn new(of: Of) -> Memory {
         Memory { dedup: Dedup::new(of.window_ms), of }
     }
+
+    /// One of the same, at the same time, that remembers nothing.
+    pub fn without_groups(&self) -> Memory {
+        Memory { of: self.of.clone(), dedup: self.dedup.without_groups() }
+    }
 }
 
 impl Memories {

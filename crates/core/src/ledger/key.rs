@@ -26,6 +26,8 @@ pub enum LedgerKey {
     DuplicateOf(CellKey, u64, u32),
     /// A [`super::Proposal`] that is open, by its number.
     Proposal(u64),
+    /// What came first under an event id ([`super::read_first`]): log time and claim key.
+    First(u64, CellKey),
 }
 
 /// Kinds in the order of a cut. The numbers are those on disk: none is ever used for something else.
@@ -41,10 +43,11 @@ pub enum LedgerKind {
     Duplicate = 7,
     DuplicateOf = 8,
     Proposal = 9,
+    First = 10,
 }
 
 impl LedgerKind {
-    pub const ALL: [LedgerKind; 9] = [
+    pub const ALL: [LedgerKind; 10] = [
         LedgerKind::Claim,
         LedgerKind::Entity,
         LedgerKind::Answer,
@@ -54,6 +57,7 @@ impl LedgerKind {
         LedgerKind::Duplicate,
         LedgerKind::DuplicateOf,
         LedgerKind::Proposal,
+        LedgerKind::First,
     ];
 
     fn take(bytes: &mut &[u8]) -> Result<LedgerKind, DecodeError> {
@@ -78,6 +82,7 @@ impl LedgerKey {
             LedgerKey::Duplicate(..) => LedgerKind::Duplicate,
             LedgerKey::DuplicateOf(..) => LedgerKind::DuplicateOf,
             LedgerKey::Proposal(_) => LedgerKind::Proposal,
+            LedgerKey::First(..) => LedgerKind::First,
         }
     }
 
@@ -104,6 +109,10 @@ impl LedgerKey {
                 bytes.extend_from_slice(&offset.to_be_bytes());
                 bytes.extend_from_slice(&index.to_be_bytes());
             }
+            LedgerKey::First(at_ms, event_id) => {
+                bytes.extend_from_slice(&at_ms.to_be_bytes());
+                bytes.extend_from_slice(&event_id.to_bytes());
+            }
         }
         bytes
     }
@@ -120,6 +129,7 @@ impl LedgerKey {
                 LedgerKind::Duplicate => LedgerKey::Duplicate(take_u64(bytes)?, take_u32(bytes)?),
                 LedgerKind::DuplicateOf => LedgerKey::DuplicateOf(take_key(bytes)?, take_u64(bytes)?, take_u32(bytes)?),
                 LedgerKind::Proposal => LedgerKey::Proposal(take_u64(bytes)?),
+                LedgerKind::First => LedgerKey::First(take_u64(bytes)?, take_key(bytes)?),
             })
         })
     }
@@ -171,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 9] {
+    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 10] {
         let key = CellKey::from_bytes(hash);
         [
             LedgerKey::Claim(key),
@@ -183,6 +193,7 @@ mod tests {
             LedgerKey::Duplicate(number, index),
             LedgerKey::DuplicateOf(key, number, index),
             LedgerKey::Proposal(number),
+            LedgerKey::First(number, key),
         ]
     }
 
@@ -242,7 +253,7 @@ mod tests {
         let hash = [9; 16];
         let number = [0, 0, 0, 0, 0, 0, 1, 2];
         let index = [0, 0, 3, 4];
-        let expected: [Vec<u8>; 9] = [
+        let expected: [Vec<u8>; 10] = [
             [&[1], &hash[..]].concat(),
             [&[2], &hash[..]].concat(),
             [&[3], &hash[..]].concat(),
@@ -252,6 +263,7 @@ mod tests {
             [&[7], &number[..], &index].concat(),
             [&[8], &hash[..], &number, &index].concat(),
             [&[9], &number[..]].concat(),
+            [&[10], &number[..], &hash].concat(),
         ];
         for (key, expected) in keys(hash, 0x0102, 0x0304).into_iter().zip(expected) {
             assert_eq!(key.encode(), expected, "{key:?}");

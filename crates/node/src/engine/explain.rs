@@ -4,11 +4,13 @@
 //! if the store stood at the same checkpoint before and after, and memory says that it continues exactly that one.
 
 use super::shared::Shared;
-use super::{Engine, Refusal};
+use super::{Engine, Refusal, Wanted};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::State;
+use std::time::Duration;
+use tally_core::aggregate::{State, balance_at};
 use tally_core::cell::Row as CellRow;
 use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
@@ -16,9 +18,11 @@ use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
+use tally_core::values::Sums;
 
 /// How often the store is read again because a checkpoint ended meanwhile.
 const TRIES_MAX: usize = 1000;
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// New ids that are looked through for those of a counter while the writer waits, in bytes.
 const NAMES_LOOKED_AT_BYTES_MAX: usize = 1 << 20;
 /// Corrections looked at in one turn: each may have many deltas, and the writer waits meanwhile.
@@ -52,6 +56,15 @@ pub struct Facts {
 pub struct Total {
     pub keys: usize,
     pub value: i128,
+}
+
+/// The values of all keys of a counter and what was counted for them, as of one checkpoint.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub position: Position,
+    /// `None` if it counted under a version that did not add up, or was not declared yet.
+    pub sums: Option<Sums>,
+    pub total: Total,
 }
 
 /// The keys of a declared counter.
@@ -125,8 +138,22 @@ impl Engine {
             if let Some(facts) = self.visit(look).await? {
                 return Ok(facts);
             }
+            // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
+            self.shared.clock.sleep(TRY_AGAIN_AFTER).await;
         }
         Err(Refusal::busy())
+    }
+
+    /// Adds up the values of a counter, however many keys it has, as of a checkpoint that is not older than the call. It takes
+    /// its time, beside everybody else, and ends when nobody waits for it.
+    pub async fn standing(&self, of: KeysOf) -> Result<Standing, Refusal> {
+        self.checkpoint(Wanted::Everything).await?;
+        let wanted = Arc::new(());
+        let (shared, asked) = (self.shared.clone(), Arc::downgrade(&wanted));
+        let read = self.shared.blocking(move || Standing::read(&shared, &of, || asked.strong_count() > 0));
+        let standing = read.await;
+        drop(wanted);
+        standing?
     }
 
     /// Why some corrections were made, and what each says about the counter `id`. None of them is too new for memory and too
@@ -222,10 +249,32 @@ impl Total {
             false => Some(stored),
         };
         let values = keys.into_iter().filter_map(value);
-        Some(values.fold(Total::default(), |total, value| Total {
-            keys: total.keys + 1,
-            value: total.value + i128::from(value),
-        }))
+        let mut total = Total::default();
+        values.for_each(|value| total.add(value));
+        Some(total)
+    }
+
+    fn add(&mut self, value: i64) {
+        self.keys += 1;
+        self.value += i128::from(value);
+    }
+}
+
+impl Standing {
+    /// Blocks on the store.
+    fn read(shared: &Shared, of: &KeysOf, is_wanted: impl Fn() -> bool) -> Result<Standing, Refusal> {
+        let cell_of = |id: &[u8]| of.has(id).then(|| shared.hasher.key(id));
+        let mut total = Total::default();
+        let checkpoint = shared.store.counters(&of.prefix(), &cell_of, &mut |row| {
+            total.add(row.value);
+            if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let checkpoint = checkpoint.map_err(|error| Refusal::store(&error))?.unwrap_or_default();
+        let balance = match checkpoint.state.is_empty() {
+            true => None,
+            false => balance_at(&checkpoint.state, &of.name).map_err(damaged)?,
+        };
+        Ok(Standing { position: checkpoint.position, sums: balance.and_then(|balance| balance.sums), total })
     }
 }
 
@@ -328,9 +377,8 @@ fn damaged(error: DecodeError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EngineOptions, Wanted, recovery};
+    use super::super::{EngineOptions, recovery};
     use super::*;
-    use std::sync::Arc;
     use tally_core::counter::Declarations;
     use tally_core::id::CellHasher;
     use tally_core::op::Submission;

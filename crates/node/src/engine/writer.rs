@@ -148,8 +148,16 @@ impl<L: Log> Writer<L> {
         self.state.needs(&submission.ops, &submission.stamps, found)
     }
 
-    /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory.
+    /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory. One that is
+    /// strict is a commit of its own.
     pub fn stage(&mut self, submission: &Submission, found: Found, reply: Reply) {
+        match submission.needs.strict {
+            true => self.commit_strict(submission, found, reply),
+            false => self.add_to_batch(submission, found, reply),
+        }
+    }
+
+    fn add_to_batch(&mut self, submission: &Submission, found: Found, reply: Reply) {
         if self.batch.records.len() + submission.records.len() > self.batch_bytes_max() {
             // Without making room: the submission was checked already, and what it needs must stay.
             self.commit_staged(self.shared.clock.now_ms());

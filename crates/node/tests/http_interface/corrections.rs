@@ -260,7 +260,7 @@ fn an_earlier_generation_says_what_it_last_said() {
     add(&node, "a", 1);
     correct(&node, "third", &[("a", -8), ("a", -2)]);
     add(&node, "a", 4);
-    for node in [node.after_a_crash(), node] {
+    for node in [node.after_a_crash(|_| {}), node] {
         let values: Vec<_> = (0..=3).map(|generation| said(&node, "a", generation)).collect();
         assert_eq!(values, [(10, 0), (18, 1), (18, 1), (12, 3)]);
         assert_eq!((said(&node, "b", 0), said(&node, "b", 1), said(&node, "b", 3)), ((0, 0), (1, 1), (2, 2)));
@@ -431,7 +431,7 @@ fn proposals_corrections_and_steps_survive_a_crash_and_a_restart() {
         assert_eq!(node.get("/v1/corrections/1/preview").ok()["counters"][0]["before"], 100);
     };
     check(&node);
-    let crashed = node.after_a_crash();
+    let crashed = node.after_a_crash(|_| {});
     check(&crashed);
     let stopped = crashed.restarted();
     check(&stopped);
@@ -439,7 +439,7 @@ fn proposals_corrections_and_steps_survive_a_crash_and_a_restart() {
     let applied = apply(&stopped, open);
     assert_eq!((&applied["generation"], stopped.value("a")), (&json!(3), 110));
     assert_eq!(propose(&stopped, "next", &[("a", 1)]), 4);
-    let again = stopped.after_a_crash();
+    let again = stopped.after_a_crash(|_| {});
     assert_eq!((again.value("a"), said(&again, "a", 2)), (110, (100, 2)));
     assert_eq!(numbers(&again.get("/v1/corrections").ok()), [4, 3, 2, 1]);
 }

@@ -2,6 +2,7 @@
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
+use tally_node::assemble::Options;
 use tempfile::TempDir;
 
 const YAML: &str = "
@@ -82,6 +83,88 @@ fn a_repeated_event_is_dropped_and_written_to_the_audit() {
     }
     assert_eq!(duplicate["position"]["offset"], conflict["position"]["offset"], "they came in one batch");
     assert!(duplicate["position"]["index"].as_u64() < conflict["position"]["index"].as_u64());
+}
+
+/// The `first` of the newest row.
+fn first(node: &TestNode, query: &str) -> Value {
+    let mut first = list(node, query)["duplicates"][0]["first"].clone();
+    let seen_at = first.as_object_mut().unwrap().remove("seenAt").unwrap();
+    assert!(seen_at.as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{seen_at}");
+    first
+}
+
+#[test]
+fn the_audit_has_what_came_first_beside_what_came_again() {
+    let declared = |options: &mut Options| options.config = Some(YAML.to_owned());
+    let node = TestNode::start_with(declared);
+    let billed = |id: &str, ad: &str, delta: i64, more: &str| {
+        let kind = if delta > 0 { "ad.shown" } else { "ad.clicked" };
+        format!(
+            r#"{{"eventId":"{id}","type":"{kind}","delta":{delta},"dimensions":{{"ad":"{ad}","campaign":"c"}}{more}}}"#
+        )
+    };
+    let long = "x".repeat(300);
+    let more = r#","session":"s","seq":7,"occurredAt":"2026-11-15T18:00:00Z","payload":{"any":"thing"}"#;
+    node.post("/v1/events", billed("e1", "a7", 1, more)).ok();
+    node.post("/v1/events", billed("e2", &long, -1, "")).ok();
+    let again = |node: &TestNode| {
+        let outcome = node.post("/v1/events", billed("e1", "a8", -1, "") + "\n" + &billed("e2", &long, -1, "")).ok();
+        assert_eq!((&outcome["conflict"], &outcome["duplicate"]), (&json!(1), &json!(1)), "{outcome}");
+        let (hash_1, hash_2) =
+            (&outcome["conflicts"][0]["firstContentHash"], &outcome["duplicates"][0]["firstContentHash"]);
+        let conflict = first(node, "?conflict=true");
+        assert_eq!(
+            conflict,
+            json!({"type": "ad.shown", "dimensions": {"ad": "a7", "campaign": "c"}, "delta": 1,
+                "occurredAt": "2026-11-15T18:00:00.000Z", "contentHash": hash_1})
+        );
+        let dimensions = json!({"ad": long, "campaign": "c"});
+        let expected = json!({"type": "ad.clicked", "dimensions": dimensions, "delta": -1, "contentHash": hash_2});
+        assert_eq!(first(node, "?conflict=false"), expected);
+        let page = list(node, "?conflict=true");
+        let row = &page["duplicates"][0];
+        assert_eq!((&row["dimensions"]["ad"], &row["delta"]), (&json!("a8"), &json!(-1)));
+        assert_ne!(row["contentHash"], row["first"]["contentHash"]);
+        assert_eq!(row["firstSeen"], row["first"]["seenAt"]);
+        list(node, "")["total"].as_u64().unwrap()
+    };
+    assert_eq!(again(&node), 2);
+    // From the log alone, from a checkpoint, and from a checkpoint and the log behind it.
+    assert_eq!(again(&node.after_a_crash(declared)), 4);
+    let node = node.restart(declared);
+    assert_eq!(again(&node), 4);
+    assert_eq!(again(&node.after_a_crash(declared)), 6);
+}
+
+#[test]
+fn many_first_contents_are_found_page_by_page_wherever_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start(&dir);
+    let send = |node: &TestNode, ids: std::ops::Range<u32>, ad: &str| {
+        let events = ids.map(|n| event(&format!("e{n}"), "ad.shown", &format!("{ad}{n}")));
+        node.post("/v1/events", events.collect::<Vec<_>>().join("\n")).ok()
+    };
+    send(&node, 0..3000, "first");
+    node.stop();
+    let node = start(&dir);
+    send(&node, 3000..6000, "first");
+    assert_eq!(send(&node, 1000..5000, "again")["conflict"], 8000);
+    let mut before = String::new();
+    let mut seen = 0;
+    loop {
+        let page = list(&node, &format!("?limit=1000{before}"));
+        for row in page["duplicates"].as_array().unwrap() {
+            let n = &row["eventId"].as_str().unwrap()[1..];
+            assert_eq!(row["first"]["dimensions"]["ad"], format!("first{n}"), "{row}");
+            assert_eq!(row["dimensions"]["ad"], format!("again{n}"), "{row}");
+            seen += 1;
+        }
+        match page["next"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 4000);
 }
 
 #[test]

@@ -178,3 +178,77 @@ fn a_strict_request_counts_all_or_nothing() {
     assert_eq!(node.post("/v1/events?strict=true", format!("{good}\n{good}")).ok()["counted"], 4);
     assert_eq!(node.value("views:a"), before + 2);
 }
+
+const STRICT_YAML: &str = "
+counters:
+  - {counterName: paid, mode: persistent, dimensions: [who], rules: [{on: paid, op: increment}]}
+  - {counterName: stock, mode: simple, dimensions: [who], rules: [{on: sold, op: increment}]}
+";
+
+/// What a request that wants all or nothing is told, if it gets nothing: index, counter and reason of each fault.
+fn faults(answer: &crate::support::Answer) -> Vec<(u64, String, String)> {
+    answer.problem(422, "not-all-countable");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let body = answer.json();
+    let fault = |fault: &Value| (fault["index"].as_u64().unwrap(), text(&fault["counter"]), text(&fault["reason"]));
+    body["rejected"].as_array().unwrap().iter().map(fault).collect()
+}
+
+#[test]
+fn a_strict_request_with_a_conflict_counts_nothing_and_can_be_sent_again() {
+    let node = TestNode::start_with(|options| options.config = Some(STRICT_YAML.to_owned()));
+    let paid = |id: &str, who: &str| json!({"eventId": id, "type": "paid", "dimensions": {"who": who}}).to_string();
+    let sold = |who: &str, n: i64| json!({"type": "sold", "delta": n, "dimensions": {"who": who}}).to_string();
+    let send = |events: &[String]| node.post("/v1/events?strict=true", events.join("\n"));
+    let values = || ["paid:a", "paid:b", "stock:a"].map(|id| node.value(id));
+
+    assert_eq!(send(&[paid("e1", "a"), sold("a", 5)]).ok()["counted"], 2);
+    // A conflict with what stood before, and one within the request.
+    let conflict = send(&[paid("e2", "b"), sold("a", 1), paid("e1", "b")]);
+    let shown = faults(&conflict);
+    assert_eq!((shown.len(), shown[0].0, &*shown[0].1), (1, 2, "paid"));
+    assert!(shown[0].2.contains("another content"), "{shown:?}");
+    assert_eq!(conflict.json()["conflict"], 1);
+    let within = faults(&send(&[paid("e3", "a"), paid("e3", "b")]));
+    assert_eq!((within.len(), within[0].0), (1, 1));
+    assert_eq!(values(), [1, 0, 5], "nothing of it has counted");
+    assert_eq!(node.get("/v1/duplicates").ok()["total"], 0, "nor come to the audit");
+    let balance = node.get("/v1/balance").ok();
+    assert_eq!((&balance["total"]["received"], &balance["holds"]), (&json!(2), &json!(true)));
+
+    // What was refused is not claimed, and a repeat is no fault.
+    let good = [paid("e2", "b"), paid("e3", "a"), sold("a", 1)];
+    assert_eq!(send(&good).ok()["counted"], 3);
+    let again = send(&good[..2]).ok();
+    assert_eq!((&again["duplicate"], &again["counted"]), (&json!(2), &json!(0)));
+    assert_eq!(values(), [2, 1, 6]);
+    // Without strict the good ones count.
+    let mixed = node.post("/v1/events", [paid("e1", "b"), paid("e5", "b")].join("\n")).ok();
+    assert_eq!((&mixed["conflict"], &mixed["counted"]), (&json!(1), &json!(1)));
+    let node = node.restart(|options| options.config = Some(STRICT_YAML.to_owned()));
+    assert_eq!(["paid:a", "paid:b", "stock:a"].map(|id| node.value(id)), [2, 2, 6]);
+}
+
+#[test]
+fn strict_requests_of_many_senders_are_each_whole() {
+    let node = TestNode::start_with(|options| options.config = Some(STRICT_YAML.to_owned()));
+    let outcomes: Vec<u16> = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..8)
+            .map(|sender| {
+                let node = &node;
+                scope.spawn(move || {
+                    let event =
+                        |id: String, who: &str| json!({"eventId": id, "type": "paid", "dimensions": {"who": who}});
+                    // All want the same id, each with a content of its own, and one more for itself.
+                    let who = format!("w{sender}");
+                    let events = [event(format!("own{sender}"), "own"), event("wanted".into(), &who)];
+                    node.post("/v1/events?strict=true", events.map(|event| event.to_string()).join("\n")).status
+                })
+            })
+            .collect();
+        senders.into_iter().map(|sender| sender.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes.iter().filter(|status| **status == 200).count(), 1, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|status| **status == 422).count(), 7, "{outcomes:?}");
+    assert_eq!(node.value("paid:own"), 1);
+}

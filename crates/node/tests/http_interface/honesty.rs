@@ -162,6 +162,68 @@ fn a_number_that_nobody_counted_is_seen() {
     assert_eq!((failed.len(), &failed[0]["left"], &failed[0]["right"]), (1, &json!(41), &json!(1)));
 }
 
+#[test]
+fn the_values_of_any_number_of_keys_are_held_against_what_was_counted() {
+    let node = TestNode::start_with(|options| options.config = Some(YAML.to_owned()));
+    const KEYS: usize = 12_000;
+    let likes = |from: usize| {
+        let event = |n| json!({"type": "liked", "dimensions": {"user": "u", "video": format!("v{n}")}}).to_string();
+        (from..from + KEYS / 2).map(event).collect::<Vec<_>>().join("\n")
+    };
+    node.post("/v1/events", likes(0)).ok();
+    let node = node.restart(|options| options.config = Some(YAML.to_owned()));
+    node.post("/v1/events", likes(KEYS / 2)).ok();
+    node.send("DELETE", "/v1/counters/likes:v1", &[], b"").ok();
+    let explain = |node: &TestNode, query: &str| node.get(&format!("/v1/counters/likes:v1/explain{query}")).ok();
+    let summed = "values of all keys = counted + corrected";
+    let compared = |explained: &Value| {
+        let checks = explained["checks"].as_array().unwrap().iter().find(|check| check["what"] == summed).cloned();
+        checks.map(|check| [check["left"].as_i64().unwrap(), check["right"].as_i64().unwrap()])
+    };
+    // All keys must be in the store for this to be sure; the other way brings them there.
+    let all = explain(&node, "?values=all");
+    let (keys, values) = (KEYS as i64, KEYS as i64 - 1);
+    assert_eq!((&all["holds"], compared(&all)), (&json!(true), Some([values, values])), "{all:#}");
+    let sums = &all["sums"];
+    assert_eq!((&sums["keys"], &sums["counted"], &sums["corrected"]), (&json!(keys), &json!(keys), &json!(-1)));
+    assert!(sums["position"].is_string() && sums.get("note").is_none(), "{sums}");
+    let few = explain(&node, "");
+    assert_eq!((compared(&few), few["sums"].get("values")), (None, None), "{few:#}");
+    assert!(few["sums"]["note"].as_str().unwrap().contains("?values=all"), "{few:#}");
+    // As if somebody had set it while it was not declared.
+    let engine = node.node().engine();
+    let mut submission = tally_core::op::Submission::default();
+    let (always, keep) = (tally_core::record::SetCondition::Always, tally_core::record::Expiry::Keep);
+    submission.set(engine.hasher().key(b"likes:v7"), b"likes:v7", 41, always, keep);
+    pollster::block_on(engine.submit(submission)).unwrap();
+    let set = explain(&node, "?values=all");
+    assert_eq!((&set["holds"], compared(&set)), (&json!(false), Some([values + 40, values])), "{set:#}");
+    node.get("/v1/counters/likes:v1/explain?values=some").problem(400, "invalid-parameter");
+    let adhoc = node.get("/v1/counters/adhoc/explain?values=all").ok();
+    assert_eq!((&adhoc["sums"], &adhoc["holds"]), (&Value::Null, &json!(true)));
+}
+
+#[test]
+fn values_add_up_while_others_count() {
+    let node = start();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            for n in 0..100 {
+                let like = |user: u32| {
+                    let video = format!("v{}", (n * 7 + user) % 50);
+                    json!({"type": "liked", "dimensions": {"user": user.to_string(), "video": video}}).to_string()
+                };
+                node.post("/v1/events", (0..20).map(like).collect::<Vec<_>>().join("\n")).ok();
+            }
+        });
+        while !sending.is_finished() {
+            let all = node.get("/v1/counters/likes:v1/explain?values=all").ok();
+            assert_eq!(all["holds"], true, "{all:#}");
+        }
+        sending.join().unwrap();
+    });
+}
+
 fn keyed(node: &TestNode, method: &str, path: &str, key: &str, body: &str) -> crate::support::Answer {
     node.send(method, path, &[("idempotency-key", key)], body.as_bytes())
 }

@@ -67,10 +67,10 @@ impl TestNode {
     }
 
     /// Another node on what this one has on its disk at this moment: what a power cut would leave.
-    pub fn after_a_crash(&self) -> TestNode {
+    pub fn after_a_crash(&self, change: impl FnOnce(&mut Options)) -> TestNode {
         let dir = tempfile::tempdir().unwrap();
         copy(self.dir.as_ref().unwrap().path(), dir.path());
-        TestNode::open(dir, |_| {})
+        TestNode::open(dir, change)
     }
 
     pub fn connect(&self) -> TcpStream {

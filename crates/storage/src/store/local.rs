@@ -226,9 +226,7 @@ impl Store for LocalStore {
         let mut names = Vec::new();
         for entry in self.generation()?.keyspace.range(start..Key::Ledger(b"").encode()) {
             let key = entry.key()?;
-            let Key::Name(id) = Key::decode(&key)? else {
-                return Err(Error::Damaged("a key among the names is not a name".into()));
-            };
+            let id = name_of(&key)?;
             if names.len() == limit || !id.starts_with(prefix) {
                 break;
             }
@@ -237,6 +235,32 @@ impl Store for LocalStore {
             }
         }
         Ok(names)
+    }
+
+    fn counters(
+        &self,
+        prefix: &[u8],
+        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
+        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<Option<Checkpoint>, Error> {
+        let generation = self.generation()?;
+        let (keyspace, snapshot) = (&generation.keyspace, generation.db.snapshot());
+        let checkpoint = snapshot.get(keyspace, Key::Checkpoint.encode())?;
+        for entry in snapshot.range(keyspace, Key::Name(prefix).encode()..Key::Ledger(b"").encode()) {
+            let key = entry.key()?;
+            let id = name_of(&key)?;
+            if !id.starts_with(prefix) {
+                break;
+            }
+            let Some(cell) = cell_of(id) else { continue };
+            let row = snapshot.get(keyspace, Key::Cell(cell).encode())?;
+            if let Some(row) = row
+                && visit(decode_row(&row)?).is_break()
+            {
+                break;
+            }
+        }
+        checkpoint.map(|bytes| Checkpoint::decode(&bytes)).transpose()
     }
 
     fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
@@ -326,6 +350,13 @@ fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLe
         }
     }
     Ok(())
+}
+
+fn name_of(key: &[u8]) -> Result<&[u8], Error> {
+    match Key::decode(key)? {
+        Key::Name(id) => Ok(id),
+        _ => Err(Error::Damaged("a key among the names is not a name".into())),
+    }
 }
 
 fn decode_row(bytes: &[u8]) -> Result<Row, Error> {

@@ -64,6 +64,19 @@ impl Store for MemoryStore {
         Ok(behind.take(limit).cloned().collect())
     }
 
+    fn counters(
+        &self,
+        prefix: &[u8],
+        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
+        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<Option<Checkpoint>, Error> {
+        let state = self.read().clone();
+        let ids = state.names.range(prefix.to_vec()..).take_while(|id| id.starts_with(prefix));
+        let rows = ids.filter_map(|id| cell_of(id)).filter_map(|cell| state.rows.get(&cell));
+        let _ = rows.cloned().try_for_each(visit);
+        Ok(state.checkpoint)
+    }
+
     fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.read().ledger.get(key).cloned())
     }

@@ -375,3 +375,35 @@ fn the_ledger_takes_empty_keys_and_empty_values() {
         assert_eq!(store.ledger_get(b"a").unwrap(), Some(vec![]));
     });
 }
+
+#[test]
+fn counters_and_checkpoint_are_as_of_one_commit_although_another_comes_in_between() {
+    on_each_store(|store, reopen| {
+        let names = vec![("a:1", true), ("a:2", true), ("a:3", true), ("b", true)];
+        let rows = vec![(1, plain(10)), (2, plain(20)), (3, plain(30)), (4, plain(40))];
+        commit(&*store, Changes { to: 1, rows, names, ..Changes::default() }).unwrap();
+        let store = reopen(store);
+        let cell_of = |id: &[u8]| match id {
+            b"a:1" => Some(key(1)),
+            b"a:3" => Some(key(3)),
+            b"b" => Some(key(4)),
+            _ => None,
+        };
+        let mut seen = Vec::new();
+        let checkpoint = store.counters(b"a:", &cell_of, &mut |row| {
+            seen.push(row.value);
+            if seen.len() == 1 {
+                let changes = Changes { from: Some(1), to: 2, rows: vec![(3, plain(31))], ..Changes::default() };
+                commit(&*store, changes).unwrap();
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!((checkpoint.unwrap(), seen), (Some(at(1)), vec![10, 30]));
+        let mut seen = Vec::new();
+        let checkpoint = store.counters(b"", &cell_of, &mut |row| {
+            seen.push(row.value);
+            if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((checkpoint.unwrap(), seen), (Some(at(2)), vec![10, 31]), "and then as of the newest");
+    });
+}

@@ -1,10 +1,11 @@
 //! The whole ledger against a naive store: what cuts write, and what memory and store say together.
 
 use super::*;
+use crate::event::Event;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Store = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -102,6 +103,7 @@ impl World {
                 let claim = Claim { content: n.into(), at_ms: self.clock };
                 self.state.fates.claims.put(key(n), claim);
                 self.expect(LedgerKey::Claim(key(n)), &claim);
+                self.keep_first(n);
             }
             Act::Turn(n, on) => {
                 let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2, id: None };
@@ -141,6 +143,20 @@ impl World {
 
     fn expect(&mut self, key: LedgerKey, row: &impl Row) {
         self.model.insert(key.encode(), row.to_bytes());
+    }
+
+    /// Several events of one moment, as in a batch.
+    fn keep_first(&mut self, n: u8) {
+        let (at_ms, event_id) = (self.clock / 8, CellHasher::new(2).key(&self.clock.to_le_bytes()));
+        let event = Event { delta: n.into(), event_id: Some("e".into()), ..Event::new("t", at_ms) };
+        let content = Event { event_id: None, ..event.clone() };
+        let [event, content] = [event, content].map(|event| {
+            let mut bytes = Vec::new();
+            event.encode(&mut bytes);
+            bytes
+        });
+        self.state.fates.firsts.push((at_ms, event_id), &event);
+        self.model.insert(LedgerKey::First(at_ms, event_id).encode(), content);
     }
 
     fn bump(&mut self, cell: CellKey, kind: BoxKind, by: i64) {
@@ -216,8 +232,9 @@ impl World {
         if self.cut.is_none() {
             let changed = self.state.facts_changed();
             let cut = self.state.begin_facts_cut();
-            // Boxes that came to nothing are counted, and not written.
-            assert!(cut.rows().count() <= changed);
+            // Boxes that came to nothing are counted, and not written; first contents are not counted.
+            let is_first = |row: &LedgerRow| row.key[0] == LedgerKind::First as u8;
+            assert!(cut.rows().filter(|row| !is_first(row)).count() <= changed);
             assert_eq!(self.state.facts_changed(), 0);
             self.cut = Some((cut, self.model.clone(), std::mem::take(&mut self.store_is_void)));
         }
@@ -259,10 +276,23 @@ impl World {
         let expected = self.model.range(span(LedgerKey::range(LedgerKind::Proposal))).map(|(_, row)| row.clone());
         assert_eq!(open, expected.collect::<Vec<_>>());
         assert_eq!(self.state.values.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
+        let firsts = self.model.range(span(LedgerKey::range(LedgerKind::First)));
+        let wanted: BTreeSet<_> = firsts.clone().map(|(key, _)| first_key(key)).collect();
+        let mut found = self.state.fates.firsts.chunks(&wanted).find(&wanted);
+        let stored = store.range(span(LedgerKey::range(LedgerKind::First)));
+        found.extend(stored.map(|(key, content)| (first_key(key), content.clone())));
+        assert_eq!(found, firsts.map(|(key, content)| (first_key(key), content.clone())).collect());
         let corrections: Vec<_> = self.state.values.corrections.iter().map(|(number, _)| number).collect();
         assert!(corrections.is_sorted());
         let of = |rows: &Store| rows.range(span(LedgerKey::range(LedgerKind::Correction))).count();
         assert_eq!(of(store) + corrections.len(), of(&self.model));
+    }
+}
+
+fn first_key(key: &[u8]) -> FirstKey {
+    match LedgerKey::decode(key) {
+        Ok(LedgerKey::First(at_ms, event_id)) => (at_ms, event_id),
+        other => panic!("{other:?}"),
     }
 }
 

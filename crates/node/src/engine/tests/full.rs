@@ -47,6 +47,15 @@ impl Store for Stubborn {
         self.store.names(prefix, after, limit)
     }
 
+    fn counters(
+        &self,
+        prefix: &[u8],
+        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
+        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<Option<Checkpoint>, Error> {
+        self.store.counters(prefix, cell_of, visit)
+    }
+
     fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.store.ledger_get(key)
     }
@@ -128,6 +137,12 @@ counters:
             tokio::task::yield_now().await;
         }
         assert!(!Trouble::RepeatsFull.refuses_all_writes());
+        // What must count as a whole is not rejected in part, and leaves nothing behind.
+        let mut strict = stage(&engine, vec![session(0, 5), session(0, 6), event(&Step::Claim(1, 1)), session(0, 9)]);
+        strict.needs.strict = true;
+        let Err(Refusal::NotAll(answers)) = engine.submit(strict).await else { panic!("there is no room") };
+        let counted = Answer::Counted;
+        assert_eq!(*answers, [Answer::Duplicate, counted, Answer::Yes, counted, Answer::NoRoom]);
         let fates = vec![session(1_000_000, 0), session(0, 5), session(0, 6), session(0, 9), event(&Step::Claim(1, 1))];
         let answers = engine.submit(stage(&engine, fates)).await.unwrap().answers;
         let counted = Answer::Counted;

@@ -1,19 +1,42 @@
-//! What is committed by itself: proposals, and the ids under which proposals and corrections are asked for.
+//! What is committed by itself: events that count all or not at all, proposals, and the ids under which proposals and
+//! corrections are asked for.
 
 use super::super::Refusal;
 use super::super::correction::CorrectionError;
 use super::super::lookup::Found;
+use super::super::shared::Reply;
 use super::Writer;
 use tally_core::aggregate::Unfit;
 use tally_core::counter::Durability;
 use tally_core::fact::Request;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Proposal, Row};
-use tally_core::op::{OpKind, Stamp};
+use tally_core::op::Batch;
+use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
 
 impl<L: Log> Writer<L> {
+    /// Commits events by themselves if none of their entries would be refused. What would become of them is looked at where they
+    /// stand in the log, at the time they would have there.
+    pub(super) fn commit_strict(&mut self, submission: &Submission, found: Found, reply: Reply) {
+        self.commit_staged(self.shared.clock.now_ms());
+        self.add_to_batch(submission, found, reply);
+        for (need, stored) in self.loads.drain(..) {
+            self.state.load(need, stored);
+        }
+        let log_time_ms = self.shared.clock.now_ms().max(self.state.log_time_ms());
+        let Submission { records, ops, stamps, .. } = &self.batch;
+        let offset = self.log.end().offset;
+        let mut answers = self.state.try_out(&Batch { records, ops, stamps, log_time_ms, offset });
+        // Before its operations there may be one of the writer's own.
+        let answers = answers.split_off(ops.len() - submission.ops.len());
+        match answers.iter().any(Answer::is_refusal) {
+            true => self.refuse(&Refusal::NotAll(answers.into())),
+            false => self.commit_staged(log_time_ms),
+        }
+    }
+
     /// Commits a proposal by itself, if there is room for it: what is decided here is in the log, so a replay need not decide.
     pub fn propose(
         &mut self,

@@ -10,13 +10,14 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::State as CoreState;
+use tally_core::event::Event;
 use tally_core::fact;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey, Row};
+use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey, Row, read_first};
 use tally_core::limits::AUDIT_ROWS_LOOKED_AT_MAX;
 
 use super::Api;
-use super::envelope::rfc3339;
+use super::envelope::{content_hash, rfc3339, rfc3339_signed};
 use super::parameters::{self, Parameters, refused};
 use super::problem::Problem;
 use crate::engine::{Engine, Refusal};
@@ -54,7 +55,34 @@ pub struct DuplicateView {
     counters: Vec<String>,
     /// Whether its content is another than that of the first event with this id.
     conflict: bool,
+    /// The hash of type, dimensions and delta, in 16 hexadecimal digits.
+    #[schema(example = "27b1c0de5a3f4e90")]
+    content_hash: String,
+    first: First,
     position: Place,
+}
+
+/// The first event with this id, which counted. Of an id that was first seen by a version that did not keep contents there is
+/// only the time.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct First {
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    seen_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<i64>,
+    /// When it happened, if its sender said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-15T17:59:58.000Z")]
+    occurred_at: Option<String>,
+    /// The hash of type, dimensions and delta, in 16 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9a275e3f454930d1")]
+    content_hash: Option<String>,
 }
 
 /// Where in the log it stands.
@@ -78,7 +106,8 @@ struct Wanted {
 
 /// Lists events whose id was seen before, the newest first
 ///
-/// Persistent counters count each event id once. Whatever comes again is not counted, and kept here for ever.
+/// Persistent counters count each event id once. Whatever comes again is not counted, and kept here for ever, beside what came
+/// first.
 #[utoipa::path(get, path = "/v1/duplicates", tag = "events",
     params(("eventId" = Option<String>, Query, description = "Only repeats of this event id"),
         ("counter" = Option<String>, Query, description = "Only events that feed this counter", example = "impressions"),
@@ -91,7 +120,19 @@ pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<Duplica
     let total = api.engine.visit(|state| state.fates.contracts.audited).await?;
     let (rows, next) = page(&api.engine, &wanted).await?;
     let next = next.map(|(offset, index)| format!("{offset}-{index}"));
-    Ok(Json(Duplicates { total, duplicates: rows.into_iter().map(DuplicateView::from).collect(), next }))
+    Ok(Json(Duplicates { total, duplicates: views(&api.engine, rows).await?, next }))
+}
+
+/// The rows, each with what came first.
+async fn views(engine: &Engine, rows: Vec<Duplicate>) -> Result<Vec<DuplicateView>, Refusal> {
+    let hasher = engine.hasher();
+    let key = |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, &row.event_id, &mut Vec::new()));
+    let firsts = engine.firsts(rows.iter().map(key).collect()).await?;
+    let view = |row: Duplicate| {
+        let content = firsts.get(&key(&row)).map(|content| read_first(content)).transpose();
+        Ok(DuplicateView::new(row, content.map_err(|error| damaged(&error.to_string()))?.as_ref()))
+    };
+    rows.into_iter().map(view).collect()
 }
 
 impl Wanted {
@@ -201,18 +242,42 @@ fn damaged(what: &str) -> Refusal {
     Refusal::StoreFailed(format!("a row of the audit is damaged: {what}").into())
 }
 
-impl From<Duplicate> for DuplicateView {
-    fn from(duplicate: Duplicate) -> DuplicateView {
+impl DuplicateView {
+    fn new(row: Duplicate, first: Option<&Event<'_>>) -> DuplicateView {
         DuplicateView {
-            position: Place { offset: duplicate.offset, index: duplicate.index },
-            event_id: duplicate.event_id,
-            first_seen: rfc3339(duplicate.first_seen_ms),
-            seen_again: rfc3339(duplicate.seen_ms),
-            r#type: duplicate.event_type,
-            dimensions: duplicate.dimensions.into_iter().collect(),
-            delta: duplicate.delta,
-            counters: duplicate.counters,
-            conflict: duplicate.conflict,
+            position: Place { offset: row.offset, index: row.index },
+            first: First::new(row.first_seen_ms, first),
+            content_hash: content_hash(event(&row).content_hash()),
+            event_id: row.event_id,
+            first_seen: rfc3339(row.first_seen_ms),
+            seen_again: rfc3339(row.seen_ms),
+            r#type: row.event_type,
+            dimensions: row.dimensions.into_iter().collect(),
+            delta: row.delta,
+            counters: row.counters,
+            conflict: row.conflict,
         }
     }
+}
+
+impl First {
+    fn new(seen_ms: u64, content: Option<&Event<'_>>) -> First {
+        let seen_at = rfc3339(seen_ms);
+        let Some(first) = content else { return First { seen_at, ..First::default() } };
+        let text = |text: &str| text.to_owned();
+        First {
+            seen_at,
+            r#type: Some(text(&first.event_type)),
+            dimensions: Some(first.dimensions.iter().map(|(name, value)| (text(name), text(value))).collect()),
+            delta: Some(first.delta),
+            occurred_at: first.occurred_at_ms.map(rfc3339_signed),
+            content_hash: Some(content_hash(first.content_hash())),
+        }
+    }
+}
+
+/// What a row knows of its event.
+fn event(row: &Duplicate) -> Event<'_> {
+    let dimensions = row.dimensions.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+    Event { delta: row.delta, dimensions: dimensions.collect(), ..Event::new(row.event_type.as_str(), 0) }
 }

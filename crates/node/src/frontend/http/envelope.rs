@@ -118,6 +118,11 @@ pub fn rfc3339_signed(ms: i64) -> String {
     format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(beyond))
 }
 
+/// The hash of an event's content, as people compare it.
+pub fn content_hash(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

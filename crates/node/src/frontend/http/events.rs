@@ -19,7 +19,7 @@ use super::body::{Pieces, content_length};
 use super::guard::is_lines;
 use super::parameters::Parameters;
 use super::problem::{Kind, Problem};
-use crate::engine::RETRY_AFTER;
+use crate::engine::{RETRY_AFTER, Refusal};
 use crate::metrics::Metrics;
 use crate::seldom::Seldom;
 use batch::{Batch, Outcome};
@@ -36,7 +36,7 @@ const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// an event feeds: `received = counted + duplicate + conflict + rejectedCount + ignored + late`. A bad event is reported
 /// and does not stop the good ones; it makes no entries and is counted in `invalid`.
 #[utoipa::path(post, path = "/v1/events", tag = "events",
-    params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read, or an entry would be rejected, or an event feeds no counter, nothing is counted, and the answer is a 422 that names them")),
+    params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read or feeds no counter, or an entry would be rejected or be a conflict, nothing is counted, and the answer is a 422 that names them. Repeats are no fault, so the request can be sent again")),
     responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
 pub async fn events(
     State(api): State<Api>,
@@ -56,7 +56,7 @@ pub async fn events(
         observe(&api.metrics, faults);
         return Err(not_all(faults));
     }
-    let outcome = commit(&api, batch).await?;
+    let outcome = commit(&api, batch, is_strict).await?;
     observe(&api.metrics, &outcome);
     respond(outcome)
 }
@@ -83,13 +83,21 @@ async fn read(
     Ok(pieces.charge.grow_to(batch.bytes())?)
 }
 
-async fn commit(api: &Api, mut batch: Batch) -> Result<Outcome, Problem> {
-    let submission = batch.take_submission();
+async fn commit(api: &Api, mut batch: Batch, is_strict: bool) -> Result<Outcome, Problem> {
+    let mut submission = batch.take_submission();
     if submission.is_empty() {
         return Ok(batch.outcome(&[], None));
     }
-    let committed = api.engine.submit(submission).await?;
-    Ok(batch.outcome(&committed.answers, Some(committed.position)))
+    submission.needs.strict = is_strict;
+    match api.engine.submit(submission).await {
+        Ok(committed) => Ok(batch.outcome(&committed.answers, Some(committed.position))),
+        Err(Refusal::NotAll(answers)) => {
+            let faults = batch.refused(&answers);
+            observe(&api.metrics, &faults);
+            Err(not_all(&faults))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// NDJSON if the sender says so; otherwise the body itself tells.
@@ -140,21 +148,22 @@ fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
 
 /// Why a request that wants all or nothing gets nothing.
 fn not_all(faults: &Outcome) -> Problem {
-    let Outcome { events, invalid, unmatched, rejected_count, .. } = *faults;
+    let Outcome { events, invalid, unmatched, rejected_count, conflict, .. } = *faults;
     if events == 0 {
         return no_events();
     }
     let unmatched_type = faults.unmatched_types.first().map(|unmatched| unmatched.says());
     let first = faults.rejected.first().map(|rejected| rejected.reason.clone()).or(unmatched_type).unwrap_or_default();
     let detail = format!(
-        "of {events} events {invalid} cannot be read and {unmatched} feed no counter, and {rejected_count} entries would be rejected, \
-         so nothing was counted; the first: {first}"
+        "of {events} events {invalid} cannot be read and {unmatched} feed no counter, {rejected_count} entries would be rejected and \
+         {conflict} would be conflicts, so nothing was counted; the first: {first}"
     );
     Problem::new(Kind::NotAllCountable, detail)
         .with("events", events)
         .with("invalid", invalid)
         .with("unmatched", unmatched)
         .with("rejectedCount", rejected_count)
+        .with("conflict", conflict)
         .with("rejected", json(&faults.rejected))
         .with("unmatchedTypes", json(&faults.unmatched_types))
 }

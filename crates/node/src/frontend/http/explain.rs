@@ -7,18 +7,21 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use serde::Serialize;
 use tally_core::counter::Counter;
 use tally_core::fates::ParkedEntry;
 use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
+use tally_core::position::Position;
 use tally_core::values::Sums;
 
 use super::Api;
 use super::balance::Account;
 use super::envelope::{ReadKind, rfc3339, rfc3339_signed};
 use super::id::{ID, IdPath, Named};
+use super::parameters::{Parameters, refused};
 use super::problem::Problem;
-use crate::engine::{Facts, KeysOf, Total, Why};
+use crate::engine::{Facts, KeysOf, Standing, Total, Why};
 
 /// Where a number comes from.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -44,7 +47,8 @@ pub struct Explanation {
     /// By how much it has changed since then.
     #[schema(value_type = i64)]
     since_base: i128,
-    /// What is there without corrections. `sums` says what was counted for all keys, which is known apart from their values.
+    /// What is there without corrections: for a single key it is `value` less `corrected`, and known in no other way. `sums` says
+    /// what was counted for all keys, which is known apart from their values.
     #[schema(value_type = i64)]
     counted: i128,
     /// What all corrections together have changed.
@@ -118,12 +122,18 @@ pub struct SumsOf {
     counted: i128,
     #[schema(value_type = i64)]
     corrected: i128,
-    /// Left out, as `values` is, if there are more than 10,000 keys, or a checkpoint is being written.
+    /// Left out, as `values` is, if they were not added up; then `note` says why.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = i64)]
     values: Option<i128>,
+    /// Only with `values=all`: the checkpoint as of which all of this is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1-0-4711")]
+    position: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -165,31 +175,66 @@ pub struct Check {
 const AD_HOC: &str = "an ad-hoc counter has no boxes, because no events feed it; what clients added, set or deleted by \
     its name is in `counted`";
 
+const NOT_SUMMED: &str = "the values were not added up and compared, because there are more than 10,000 keys, or a checkpoint is \
+    being written: ask with ?values=all, which adds up any number of them";
+
 /// Says where a number comes from
 ///
 /// Base, boxes, corrections, parked entries and positions, all as of one moment, and whether they add up.
 #[utoipa::path(get, path = "/v1/counters/{id}/explain", tag = "counters",
-    params(("id" = String, Path, description = ID, example = "views:v42")),
+    params(("id" = String, Path, description = ID, example = "views:v42"),
+        ("values" = Option<String>, Query, description = "`all`: adds up the values of all keys of the counter, however many, as of a checkpoint; without it up to 10,000, as of now", example = "all")),
     responses((status = 200, description = "Where the number comes from", body = Explanation), Problem))]
-pub async fn explain(State(api): State<Api>, IdPath(id): IdPath) -> Result<Json<Explanation>, Problem> {
+pub async fn explain(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<Explanation>, Problem> {
+    let all_values = match Parameters::read(&uri, &["values"])?.text("values") {
+        None => false,
+        Some("all") => true,
+        Some(other) => return Err(refused("values", other, "send all, or leave it out")),
+    };
     let declarations = api.engine.declarations();
     let named = Named::resolve(&declarations, &api.engine.hasher(), &id)?;
     let counter = named.declared.map(|index| declarations.counter(index));
     let keys_of =
         |counter: &Counter| KeysOf { name: counter.name.to_string(), has_keys: !counter.dimensions.is_empty() };
-    let facts = api.engine.facts(named.cell, counter.map(keys_of)).await?;
+    let keys_of = counter.map(keys_of);
+    let facts = api.engine.facts(named.cell, keys_of.clone()).await?;
+    let summed = match keys_of.filter(|_| all_values) {
+        Some(keys_of) => {
+            let _turn = api.walks.acquire().await;
+            Summed::at_checkpoint(&api.engine.standing(keys_of).await?)
+        }
+        None => Summed::now(&facts),
+    };
     let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
     let whys = api.engine.whys(&numbers, &named.id).await?;
     let log_start = api.engine.log().start().to_string();
-    Ok(Json(Explanation::new(named, &facts, whys, log_start)))
+    Ok(Json(Explanation::new(named, &facts, &summed, whys, log_start)))
+}
+
+/// What was counted and corrected, and what the values add up to, at one moment.
+struct Summed {
+    sums: Option<Sums>,
+    total: Option<Total>,
+    /// `None`: the moment of everything else.
+    position: Option<Position>,
+}
+
+impl Summed {
+    fn now(facts: &Facts) -> Summed {
+        Summed { sums: facts.balance.as_ref().and_then(|balance| balance.sums), total: facts.total, position: None }
+    }
+
+    fn at_checkpoint(standing: &Standing) -> Summed {
+        Summed { sums: standing.sums, total: Some(standing.total), position: Some(standing.position) }
+    }
 }
 
 impl Explanation {
-    fn new(named: Named, facts: &Facts, whys: Vec<Why>, log_start: String) -> Explanation {
+    fn new(named: Named, facts: &Facts, summed: &Summed, whys: Vec<Why>, log_start: String) -> Explanation {
         let value = facts.sum.unwrap_or(0);
         let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
         let pending = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
-        let checks = checks(facts, &whys);
+        let checks = checks(facts, summed, &whys);
         let account = facts.balance.as_ref().map(|balance| Account::new(balance.received, &balance.boxes));
         let position = facts.checkpoint.map(|position| position.to_string());
         Explanation {
@@ -207,7 +252,7 @@ impl Explanation {
             corrections_total: facts.history.steps,
             corrections: facts.history.newest.iter().zip(whys).map(CorrectionOf::new).collect(),
             boxes: account.map(|counter| BoxesOf { key: non_zero(&facts.boxes), counter }),
-            sums: facts.balance.as_ref().and_then(|balance| balance.sums).map(|sums| SumsOf::new(sums, facts.total)),
+            sums: summed.sums.map(|sums| SumsOf::new(sums, summed)),
             parked: facts.parked.iter().map(ParkedOf::new).collect(),
             positions: Positions { log_start, checkpoint: position, applied: facts.applied.to_string() },
             watermark: facts.balance.as_ref().and_then(|balance| balance.watermark_ms).map(rfc3339_signed),
@@ -225,16 +270,16 @@ fn non_zero(boxes: &Boxes) -> BTreeMap<&'static str, i64> {
 }
 
 /// Whatever is known in two ways.
-fn checks(facts: &Facts, whys: &[Why]) -> Vec<Check> {
+fn checks(facts: &Facts, summed: &Summed, whys: &[Why]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut check = |what, left: i128, right: i128| checks.push(Check { what, left, right, holds: left == right });
     if let Some(balance) = &facts.balance {
         let boxes = balance.boxes.received();
         let what = "received = counted + duplicate + conflict + rejected + ignored + late";
         check(what, balance.received.into(), boxes.into());
-        if let (Some(sums), Some(total)) = (balance.sums, facts.total) {
-            check("values of all keys = counted + corrected", total.value, sums.counted + sums.corrected);
-        }
+    }
+    if let (Some(sums), Some(total)) = (summed.sums, summed.total) {
+        check("values of all keys = counted + corrected", total.value, sums.counted + sums.corrected);
     }
     let newest = facts.history.newest.first().map_or(0, |(generation, _)| *generation);
     check("the generation is that of the last correction", facts.generation.into(), newest.into());
@@ -273,8 +318,15 @@ fn cause(cause: Cause) -> &'static str {
 }
 
 impl SumsOf {
-    fn new(Sums { counted, corrected }: Sums, total: Option<Total>) -> SumsOf {
-        SumsOf { counted, corrected, keys: total.map(|total| total.keys), values: total.map(|total| total.value) }
+    fn new(Sums { counted, corrected }: Sums, Summed { total, position, .. }: &Summed) -> SumsOf {
+        SumsOf {
+            counted,
+            corrected,
+            keys: total.map(|total| total.keys),
+            values: total.map(|total| total.value),
+            position: position.map(|position| position.to_string()),
+            note: total.is_none().then_some(NOT_SUMMED),
+        }
     }
 }
 

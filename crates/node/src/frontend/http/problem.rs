@@ -253,6 +253,7 @@ impl From<Refusal> for Problem {
             }
             Refusal::DiskFull(_) => Problem::new(Kind::DiskFull, detail),
             Refusal::TooLarge(_) => Problem::new(Kind::TooLarge, detail),
+            Refusal::NotAll(_) => Problem::new(Kind::NotAllCountable, detail),
             Refusal::LogFailed(_) => Problem::new(Kind::LogFailed, detail),
             Refusal::WorkerFailed(_) => Problem::new(Kind::NotReady, detail),
             Refusal::ShuttingDown => Problem::new(Kind::ShuttingDown, detail).retry_after(1),

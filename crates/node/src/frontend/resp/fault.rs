@@ -86,7 +86,7 @@ impl From<Refusal> for Fault {
             Refusal::LogFailed(_) | Refusal::WorkerFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => {
                 "MISCONF"
             }
-            Refusal::TooLarge(_) => "ERR",
+            Refusal::TooLarge(_) | Refusal::NotAll(_) => "ERR",
             Refusal::ShuttingDown => "SHUTDOWN",
         };
         Fault::from(format!("{code} {refusal}"))

@@ -15,7 +15,7 @@ use tally_core::nearest::nearest;
 use tally_core::op::{Answer, Op, OpKind, Stamp, Submission};
 use tally_core::position::Position;
 
-use super::super::envelope::rfc3339;
+use super::super::envelope::{content_hash, rfc3339};
 use super::super::problem::quoted;
 
 /// Room that is made in advance for what the sender promises to send: so many times what has arrived, and at most so many
@@ -220,6 +220,20 @@ impl Batch {
         self.outcome
     }
 
+    /// What would have become of a request that wanted all or nothing and got nothing: conflicts are among the reasons.
+    pub fn refused(self, answers: &[Answer]) -> Outcome {
+        let mut outcome = self.outcome(answers, None);
+        let reasons = outcome.conflicts.iter().map(|conflict| {
+            let first_seen = conflict.first_seen.as_deref().unwrap_or("before");
+            let reason = format!("the event id came with another content first ({first_seen}); send another id");
+            Rejected { index: conflict.index, counter: Some(conflict.counter.clone()), reason }
+        });
+        outcome.rejected.extend(reasons);
+        outcome.rejected.sort_by_key(|rejected| rejected.index);
+        outcome.rejected.truncate(REJECTIONS_SHOWN_MAX);
+        outcome
+    }
+
     #[cold]
     fn show_repeats(&mut self, answers: &[Answer]) {
         let declarations = Arc::clone(self.stager.declarations());
@@ -242,7 +256,7 @@ impl Batch {
                     index: origin.event as usize,
                     counter: declarations.counter(origin.counter).name.to_string(),
                     first_seen: known.map(|(_, _, at_ms)| rfc3339(at_ms)),
-                    first_content_hash: known.map(|(_, content, _)| format!("{content:016x}")),
+                    first_content_hash: known.map(|(_, content, _)| content_hash(content)),
                 });
             }
         }
