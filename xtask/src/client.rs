@@ -90,9 +90,13 @@ impl HttpClient {
 
     /// Posts lines of JSON; answers status and body.
     pub fn post_lines(&mut self, path: &str, body: &str) -> io::Result<(u16, String)> {
+        self.post(path, "application/x-ndjson", body)
+    }
+
+    pub fn post(&mut self, path: &str, content_type: &str, body: &str) -> io::Result<(u16, String)> {
         let (host, length) = (&self.host, body.len());
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.answer()

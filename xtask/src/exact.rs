@@ -3,11 +3,12 @@
 //!
 //! The models know the server only by its answers. `display` needs the log time of each request, since the rule is about
 //! windows of it; the server tells it in `GET /v1/commits`. `persistent` needs no time, so its server is killed while requests
-//! are under way.
+//! are under way. `folded` has no model: somebody outside follows the commits, and must have what the server has.
 
 mod answer;
 mod commits;
 mod display;
+mod folded;
 mod life;
 mod persistent;
 
@@ -23,11 +24,13 @@ pub enum Contract {
     Display,
     /// Each event id once, for ever
     Persistent,
+    /// Who folds a snapshot and the commits behind it has every counter
+    Folded,
 }
 
 #[derive(Args)]
 pub struct ExactArgs {
-    /// Which promise is tested; without any, both
+    /// Which promise is tested; without any, all
     contracts: Vec<Contract>,
     /// How many events are sent for each
     #[arg(long, default_value_t = 10_000_000)]
@@ -78,6 +81,7 @@ pub fn run(args: ExactArgs) -> Result<()> {
         let config = match contract {
             Contract::Display => display::CONFIG,
             Contract::Persistent => persistent::CONFIG,
+            Contract::Folded => folded::CONFIG,
         };
         let place = Place::new(binary.clone(), directory.path(), config, "4MiB")?;
         let plan = Plan { place, events: args.events, life: Duration::from_secs_f64(seconds), seed };
@@ -85,6 +89,7 @@ pub fn run(args: ExactArgs) -> Result<()> {
         let outcome = match contract {
             Contract::Display => display::run(&plan),
             Contract::Persistent => persistent::run(&plan),
+            Contract::Folded => folded::run(&plan),
         };
         match outcome {
             Ok(summary) => println!("  exact: {summary}, in {:.0} s", started.elapsed().as_secs_f64()),

@@ -70,6 +70,11 @@ impl Space {
         }
     }
 
+    /// What every id begins with that says its space.
+    pub fn marker() -> [u8; 2] {
+        MARKER
+    }
+
     /// What stands behind the ids of all spaces in use, and before whatever else database 0 has.
     pub fn behind_all() -> Vec<u8> {
         Space(Self::NUMBER_MAX).prefix().to_vec()

@@ -330,5 +330,14 @@ pub const KEYS_SUMMED_MAX: usize = 10_000;
 /// How long a read waits for what it was told to wait for, in milliseconds.
 pub const AT_LEAST_WAIT_MS_MAX: u64 = 5_000;
 
+/// Snapshots that are held for those who read them.
+pub const SNAPSHOTS_MAX: usize = 4;
+
+/// How long a snapshot is held that nobody reads, in milliseconds.
+pub const SNAPSHOT_KEPT_MS: u64 = 600_000;
+
+/// Counters that a watch over a pattern tells at first.
+pub const WATCHED_AT_FIRST_MAX: usize = 10_000;
+
 /// A commit is what the log took in so many milliseconds of its time.
 pub const COMMIT_SLOT_MS: u64 = 100;

@@ -336,6 +336,11 @@ fn put_tagged_long(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
     put_bytes(out, text);
 }
 
+/// Whether records begin with a [`Record::Tick`].
+pub fn begins_with_tick(records: &[u8]) -> bool {
+    records.first() == Some(&tag::TICK)
+}
+
 /// The bytes of [`Record::Event`], for those who have an event and want to keep it.
 #[inline]
 pub(crate) fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {

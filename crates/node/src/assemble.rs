@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::descriptors::{self, Connections};
 use crate::engine::{
-    self, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal, Trouble,
+    self, CommitsOptions, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal, Trouble,
 };
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tally_core::counter::{ConfigErrors, Declarations};
 use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
+use tally_storage::log::LogError;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
 use tally_storage::store::local::LocalStore;
 use tokio::sync::watch;
@@ -29,6 +30,8 @@ const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
 const LOADING_CACHE_BYTES: u64 = 8 << 20;
 /// The least memory a node can do with.
 pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
+/// Commits are kept and freed by so many bytes.
+const COMMITS_SEGMENT_BYTES: u64 = 2 << 20;
 
 #[derive(Clone)]
 pub struct Options {
@@ -49,6 +52,8 @@ pub struct Options {
     pub client_bytes: Option<u64>,
     pub durability: Durability,
     pub checkpoint_log_bytes: u64,
+    /// How long commits are kept, and how many.
+    pub commits: CommitsOptions,
     pub log: local::Options,
     pub resp_options: resp::RespOptions,
     pub http_options: http::Options,
@@ -76,6 +81,7 @@ impl Options {
             client_bytes: None,
             durability: Durability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
+            commits: CommitsOptions::default(),
             log: local::Options::default(),
             resp_options: resp::RespOptions::default(),
             http_options: http::Options::default(),
@@ -267,6 +273,7 @@ fn open_engine(
             (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
         ),
         checkpoint_log_bytes: options.checkpoint_log_bytes,
+        commits: options.commits,
         clock: options.clock.clone(),
         accept_clock: options.accept_clock,
         remove: options.remove.clone(),
@@ -301,7 +308,9 @@ fn open_engine(
         handle = Some(tally_storage::log::Log::handle(&log));
         Ok(log)
     };
-    let (thread, recovered) = engine::open(restored, store.clone(), open_log, declarations, engine_options)?;
+    let open_commits = |anew| open_commits(data_dir, anew);
+    let (thread, recovered) =
+        engine::open(restored, store.clone(), open_log, open_commits, declarations, engine_options)?;
     if !has_room {
         let what =
             "the disk has no room for the log: counters are read, and writes are refused until some space is free";
@@ -312,6 +321,30 @@ fn open_engine(
         tracing::warn!(%error, "what the store no longer needs stays for now");
     }
     Ok((thread, recovered, handle.expect("the log was opened")))
+}
+
+/// The second log. One that is of no use is set aside.
+fn open_commits(data_dir: &DataDir, anew: bool) -> Result<LocalLog, LogError> {
+    let path = data_dir.commits();
+    if anew {
+        let aside = path.with_extension("discarded");
+        let moved = std::fs::remove_dir_all(&aside).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        let moved = moved.and_then(|()| std::fs::rename(&path, &aside));
+        moved.map_err(|error| LogError::Failed(format!("cannot set {} aside: {error}", path.display())))?;
+    }
+    let (log_id, segment_bytes) = (data_dir.identity.id, COMMITS_SEGMENT_BYTES);
+    let options = local::Options {
+        log_id,
+        segment_bytes,
+        tail_only: true,
+        spares_ahead: 1,
+        spares_max: 2,
+        ..local::Options::default()
+    };
+    Ok(LocalLog::open(&path, options)?.0)
 }
 
 fn open_store(data_dir: &DataDir, cache_bytes: u64) -> Result<Arc<LocalStore>, RecoveryError> {

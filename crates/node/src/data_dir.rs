@@ -21,6 +21,7 @@ const READ_BY: &str = "0.1.0";
 const IDENTITY: &str = "TALLY";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
+const COMMITS: &str = "commits";
 const STORE: &str = "store";
 
 /// An open data directory. No other process can open it until this is dropped.
@@ -127,6 +128,10 @@ impl DataDir {
 
     pub fn log(&self) -> PathBuf {
         self.path.join(LOG)
+    }
+
+    pub fn commits(&self) -> PathBuf {
+        self.path.join(COMMITS)
     }
 
     pub fn store(&self) -> PathBuf {

@@ -5,6 +5,7 @@
 //! all other threads. Memory holds only what is durable, so readers look at the cells directly and wait for nobody.
 
 mod checkpoint;
+mod commits;
 mod correction;
 mod cut;
 mod explain;
@@ -14,6 +15,7 @@ mod options;
 mod queue;
 mod recovery;
 mod shared;
+mod snapshot;
 mod sweep;
 mod tend;
 #[cfg(test)]
@@ -24,11 +26,13 @@ mod trouble;
 mod watch;
 mod writer;
 
+pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
 pub use correction::{CorrectionError, CorrectionRequest, Reverted};
 pub use explain::{Facts, History, KeysOf, Standing, Total, Why};
 pub use firsts::FirstContents;
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
+pub use snapshot::{Counters, Snapshot};
 pub use tally_core::cell::Hot;
 pub use thread::{EngineThread, LocalEngine, Transacted};
 pub use trouble::{Trouble, Troubles};
@@ -301,6 +305,20 @@ impl Engine {
     /// The log, to read along.
     pub fn log(&self) -> &dyn Follow {
         &*self.shared.log
+    }
+
+    /// What the log came to, as commits.
+    pub fn commits(&self) -> &Commits {
+        &self.shared.commits
+    }
+
+    /// Sees to it that commits say what they did to each counter, and goes on seeing to it for as long as commits are kept.
+    /// Answers the position from which on they do.
+    pub async fn follow_commits(&self) -> Result<Position, Refusal> {
+        self.shared.commits.hold(self.shared.clock.now_ms());
+        let (reply, answer) = oneshot::channel();
+        self.shared.send(Message::Follow { reply }).await?;
+        answer.await.map_err(|_| Refusal::ShuttingDown)
     }
 
     /// Runs on the writer's thread, between two commits.

@@ -58,6 +58,9 @@ pub trait LogHandle: Clone + Send + Sync + 'static {
     /// Allows everything before `from` to be forgotten, when and as far as that is convenient.
     fn retain_from(&self, from: Position) -> Result<(), LogError>;
 
+    /// What it takes on the disk, or in memory if it is there.
+    fn bytes(&self) -> u64;
+
     /// Does work ahead of the writer, such as preparing files; takes its time, so call it off the writer's thread whenever
     /// the log has grown. Answers whether there was any.
     fn prepare(&self) -> Result<bool, LogError>;

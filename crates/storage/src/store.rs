@@ -106,6 +106,19 @@ pub trait Store: Send + Sync + 'static {
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
 
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error>;
+
+    /// The store as of its last commit, whatever is committed meanwhile. It takes room on the disk while it is held.
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error>;
+}
+
+/// A store as of one commit.
+pub trait Snapshot: Send + Sync {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error>;
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error>;
+
+    /// As [`Store::names`].
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
 }
 
 /// What a change leaves of a ledger row. `before` tells the row as of before the cut, and is asked only by a merge.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX};
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
-use tally_node::engine::{Durability, RecoveryError};
+use tally_node::engine::{CommitsOptions, Durability, RecoveryError};
 use tally_node::frontend::http;
 use tally_node::frontend::resp::RespOptions;
 
@@ -67,6 +67,12 @@ pub struct ServeArgs {
     /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_checkpoint_log, help_heading = "Tuning")]
     checkpoint_log: ByteSize,
+    /// How long commits are kept for those who follow them
+    #[arg(long, value_name = "TIME", default_value = "72h", value_parser = humantime::parse_duration, help_heading = "Tuning")]
+    commits_keep: Duration,
+    /// How much of the disk they take at most [default: 1GiB, or a tenth of what is free if that is less]
+    #[arg(long, value_name = "SIZE", help_heading = "Tuning")]
+    commits_bytes: Option<ByteSize>,
     /// Threads for HTTP [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = parse_threads, help_heading = "Tuning")]
     http_threads: Option<usize>,
@@ -138,6 +144,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         table_bytes: args.table_memory.map(|size| size.as_u64() as usize),
         durability: args.durability,
         checkpoint_log_bytes: args.checkpoint_log.as_u64(),
+        commits: CommitsOptions { keep: args.commits_keep, bytes_max: commits_bytes(args) },
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
@@ -146,6 +153,17 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
     })
+}
+
+/// What was asked for, or a part of the disk that nobody misses.
+fn commits_bytes(args: &ServeArgs) -> u64 {
+    let free = || {
+        // The directory may not be there yet; the file system it will be on is.
+        let there = args.data.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
+        rustix::fs::statvfs(there).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    };
+    let derived = || CommitsOptions::default().bytes_max.min(free() / 10);
+    args.commits_bytes.map_or_else(derived, |size| size.as_u64())
 }
 
 /// Half of the machine's memory, or of what the process's container may use.

@@ -46,6 +46,11 @@ impl<D: Disk> Handle<D> {
     pub fn synced_end(&self) -> u64 {
         self.shared.synced()
     }
+
+    /// What its segments take on the disk.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.shared.segments).iter().map(|segment| segment.header.segment_bytes).sum()
+    }
 }
 
 pub(crate) struct Shared<D: Disk> {

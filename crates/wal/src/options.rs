@@ -23,6 +23,8 @@ pub struct Options {
     /// Lets the log end where it is damaged, if that is at this record or behind it: the last remedy. Segments behind the
     /// damage are set aside. Does nothing to a log that is whole.
     pub discard_from: Option<u64>,
+    /// Only the last two segments are verified: whoever reads others finds out then.
+    pub tail_only: bool,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             log_id: 0,
             from_offset: 0,
             discard_from: None,
+            tail_only: false,
         }
     }
 }

@@ -148,7 +148,10 @@ struct Verified {
 
 /// Reads everything from the segment with `from_offset` on; of those before, only the headers have been looked at.
 fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> Result<Verified, Error> {
-    let start = headers.partition_point(|header| header.base_offset <= options.from_offset).saturating_sub(1);
+    let start = match options.tail_only {
+        true => headers.len().saturating_sub(2),
+        false => headers.partition_point(|header| header.base_offset <= options.from_offset).saturating_sub(1),
+    };
     let unread = headers[..start].iter().map(|header| Segment { header: *header, index: Default::default() });
     let mut segments: Vec<Segment> = unread.collect();
     let epoch = start.checked_sub(1).map_or(0, |before| headers[before].epoch);

@@ -26,7 +26,7 @@ struct Commit {
 struct Told {
     from: String,
     to: String,
-    log_time_ms: u64,
+    log_time: String,
 }
 
 /// All commits that were told, in their order.
@@ -40,7 +40,8 @@ pub struct Commits {
 impl Commits {
     fn push(&mut self, data: &str) -> Result<()> {
         let told: Told = serde_json::from_str(data)?;
-        let commit = Commit { from: offset(&told.from)?, to: offset(&told.to)?, log_time_ms: told.log_time_ms };
+        let log_time_ms = told.log_time.parse::<jiff::Timestamp>()?.as_millisecond() as u64;
+        let commit = Commit { from: offset(&told.from)?, to: offset(&told.to)?, log_time_ms };
         if let Some(before) = self.list.last() {
             ensure!(commit.from == before.to, "{commit:?} does not follow {before:?}");
             ensure!(commit.log_time_ms >= before.log_time_ms, "time ran backwards from {before:?} to {commit:?}");
@@ -122,10 +123,11 @@ impl Followed {
 mod tests {
     use super::*;
 
-    fn told(commits: &[(u64, u64, u64)]) -> Result<Commits> {
+    fn told(commits: &[(u64, u64, i64)]) -> Result<Commits> {
         let mut told = Commits::default();
         for (from, to, time) in commits {
-            told.push(&format!(r#"{{"from":"1-0-{from}","to":"2-0-{to}","logTimeMs":{time},"records":1}}"#))?;
+            let time = jiff::Timestamp::from_millisecond(*time)?;
+            told.push(&format!(r#"{{"from":"1-0-{from}","to":"2-0-{to}","logTime":"{time}"}}"#))?;
         }
         Ok(told)
     }

@@ -68,6 +68,10 @@ impl Table {
         }
     }
 
+    pub fn is_followed(&self) -> bool {
+        self.followed.is_some()
+    }
+
     /// What has happened to values since this was asked last; `None` if nobody follows.
     pub fn take_changes(&mut self) -> Option<ValueChanges> {
         self.followed.as_deref_mut().map(std::mem::take)

@@ -1,8 +1,9 @@
 //! Where a commit begins and ends: a function of the log alone, so that a replay draws the same lines.
 //!
-//! A batch belongs to the commit before it if both are of one epoch and one slot of log time and it brings no configuration.
-//! A commit is over when a batch of another one comes, or when the clock has passed its slot: whoever closes it for that
-//! reason sees to it that no later batch has a time within the slot ([`Slots::floor_ms`]).
+//! A batch belongs to the commit before it if both are of one epoch and one slot of log time, it brings no configuration and
+//! does not begin with a tick. A commit is over when a batch of another one comes, or when somebody closes it: because the clock
+//! has passed its slot, or because a cut ends there. If the next batch would still belong to it, a tick is put before it
+//! ([`Slots::must_mark`]), so that a replay draws the same line.
 
 use super::codec::ToldCorrection;
 use super::exception::Exception;
@@ -42,18 +43,19 @@ pub struct Slots {
     /// Behind the last batch.
     end: Position,
     open: Option<Slot>,
-    floor_ms: u64,
+    /// The slot that was closed last, if no batch has come since.
+    closed: Option<u64>,
 }
 
 impl Slots {
     /// Goes on behind the commits that end at `end`.
     pub fn new(end: Position) -> Slots {
-        Slots { end, open: None, floor_ms: 0 }
+        Slots { end, open: None, closed: None }
     }
 
-    /// The log time that the next batch has at least.
-    pub fn floor_ms(&self) -> u64 {
-        self.floor_ms
+    /// Whether a batch with this time needs a tick before it, to be of another commit than the one that was closed.
+    pub fn must_mark(&self, log_time_ms: u64) -> bool {
+        self.closed == Some(log_time_ms / COMMIT_SLOT_MS)
     }
 
     /// Behind the last batch that came.
@@ -61,15 +63,23 @@ impl Slots {
         self.end
     }
 
-    /// A batch comes that ends at `to`. Answers the commit that ends before it, if one does.
-    pub fn enter(&mut self, to: Position, log_time_ms: u64, declarations: &Arc<Declarations>) -> Option<Slot> {
+    /// A batch comes that ends at `to`. Answers the commit that ends before it, if one does. `begins`: with a tick.
+    pub fn enter(
+        &mut self,
+        to: Position,
+        log_time_ms: u64,
+        begins: bool,
+        declarations: &Arc<Declarations>,
+    ) -> Option<Slot> {
         let joins = |open: &Slot| {
-            open.to.epoch == to.epoch
+            !begins
+                && open.to.epoch == to.epoch
                 && open.number() == log_time_ms / COMMIT_SLOT_MS
                 && Arc::ptr_eq(&open.declarations, declarations)
         };
         let closed = if self.open.as_ref().is_some_and(joins) { None } else { self.open.take() };
         let from = std::mem::replace(&mut self.end, to);
+        self.closed = None;
         match &mut self.open {
             Some(open) => (open.to, open.log_time_ms) = (to, log_time_ms),
             None => {
@@ -87,6 +97,11 @@ impl Slots {
         closed
     }
 
+    /// No commit is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// The commit that the last batch belongs to, to say what became of it.
     pub fn open(&mut self) -> Option<&mut Slot> {
         self.open.as_mut()
@@ -97,10 +112,10 @@ impl Slots {
         self.open.as_ref().is_some_and(|open| now_ms >= open.end_ms())
     }
 
-    /// Closes what is open: from here on log time is that of a later slot.
+    /// Closes what is open: no later batch is of it.
     pub fn close(&mut self) -> Option<Slot> {
         let closed = self.open.take()?;
-        self.floor_ms = closed.end_ms();
+        self.closed = Some(closed.number());
         Some(closed)
     }
 }

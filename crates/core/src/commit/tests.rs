@@ -136,6 +136,8 @@ enum Step {
     },
     /// A cut is taken.
     Cut,
+    /// A tick, because something is due.
+    Ticked,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -145,6 +147,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Restarted),
         2 => (0u64..250).prop_map(|after_ms| Step::Looked { after_ms }),
         1 => Just(Step::Cut),
+        1 => Just(Step::Ticked),
     ]
 }
 
@@ -155,6 +158,7 @@ struct Logged {
     log_time_ms: u64,
     declarations: Arc<Declarations>,
     is_config: bool,
+    begins: bool,
 }
 
 /// The lines as the rule says them, from the whole log.
@@ -166,6 +170,7 @@ fn naive(log: &[Logged]) -> Vec<(u64, u64)> {
             before.to.epoch == batch.to.epoch
                 && before.log_time_ms / COMMIT_SLOT_MS == batch.log_time_ms / COMMIT_SLOT_MS
                 && !batch.is_config
+                && !batch.begins
         });
         match lines.last_mut() {
             Some(last) if joins => last.1 = batch.to.offset,
@@ -185,9 +190,10 @@ proptest! {
         let mut cuts = vec![0];
         let line = |slot: Slot| (slot.from.offset, slot.to.offset);
         for step in steps {
-            let mut is_config = false;
+            let (mut is_config, mut begins) = (false, false);
             match step {
                 Step::Batch { pause_ms } => now_ms += pause_ms,
+                Step::Ticked => begins = true,
                 Step::Configured => {
                     declarations = Arc::default();
                     is_config = true;
@@ -212,10 +218,11 @@ proptest! {
                 }
             }
             let last = log.last().map_or((0, 0), |batch| (batch.to.offset, batch.log_time_ms));
-            let log_time_ms = now_ms.max(last.1).max(slots.floor_ms());
+            let log_time_ms = now_ms.max(last.1);
             let to = position(epoch, last.0 + 1);
-            drawn.extend(slots.enter(to, log_time_ms, &declarations).map(line));
-            log.push(Logged { to, log_time_ms, declarations: declarations.clone(), is_config });
+            begins |= slots.must_mark(log_time_ms);
+            drawn.extend(slots.enter(to, log_time_ms, begins, &declarations).map(line));
+            log.push(Logged { to, log_time_ms, declarations: declarations.clone(), is_config, begins });
         }
         drawn.extend(slots.close().map(line));
         prop_assert_eq!(&drawn, &naive(&log));
@@ -225,7 +232,7 @@ proptest! {
             let mut slots = Slots::new(at);
             let mut again = Vec::new();
             for batch in &log[cut..] {
-                again.extend(slots.enter(batch.to, batch.log_time_ms, &batch.declarations).map(line));
+                again.extend(slots.enter(batch.to, batch.log_time_ms, batch.begins, &batch.declarations).map(line));
             }
             again.extend(slots.close().map(line));
             let rest: Vec<_> = drawn.iter().copied().filter(|(from, _)| *from >= at.offset).collect();
@@ -238,7 +245,7 @@ proptest! {
 fn a_digest_is_of_all_before_it_and_not_of_the_deltas() {
     let slot = |to| {
         let mut slots = Slots::new(position(1, 0));
-        slots.enter(position(1, to), 5, &Arc::default());
+        slots.enter(position(1, to), 5, false, &Arc::default());
         slots.close().expect("a batch came")
     };
     let (first, other) = (Commit::new(slot(1), Digest::default(), None), Commit::new(slot(2), Digest::default(), None));

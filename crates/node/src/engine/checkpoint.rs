@@ -1,5 +1,6 @@
 //! The thread that writes cuts to the store while the writer goes on.
 
+use super::commits::CommitQueue;
 use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use flume::{Receiver, Sender};
 use std::ops::ControlFlow;
@@ -58,6 +59,7 @@ pub(super) fn job(content: Content) -> (Job, Handover) {
 /// Writes cuts until the writer is gone.
 pub(super) struct Checkpointer {
     store: Arc<dyn Store>,
+    commits: CommitQueue,
     jobs: Receiver<Job>,
     next: Option<Job>,
 }
@@ -72,8 +74,8 @@ impl Checkpointer {
         spec.waits_for("a checkpoint to be written").vital()
     }
 
-    pub fn new(store: Arc<dyn Store>, jobs: Receiver<Job>) -> Checkpointer {
-        Checkpointer { store, jobs, next: None }
+    pub fn new(store: Arc<dyn Store>, commits: CommitQueue, jobs: Receiver<Job>) -> Checkpointer {
+        Checkpointer { store, commits, jobs, next: None }
     }
 
     fn write(&self, content: &Content, chunks: Chunks<'_>) -> Result<(), Error> {
@@ -94,7 +96,11 @@ impl Checkpointer {
 impl Work for Checkpointer {
     async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
         let Some(Job { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
-        let result = if context.is_among_others() {
+        // The log is durable up to here, then the commits are, then the cut is.
+        let settled = self.commits.settle().await.map_err(|error| Error::Io(error.to_string()));
+        let result = if settled.is_err() {
+            settled
+        } else if context.is_among_others() {
             // Whoever collects them has to have a turn.
             let mut gathered = gather(&chunks).await.into_iter();
             self.write(&content, &mut || gathered.next().unwrap_or(Err(Abandoned)))

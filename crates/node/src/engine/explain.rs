@@ -383,6 +383,7 @@ mod tests {
     use tally_core::id::CellHasher;
     use tally_core::op::Submission;
     use tally_storage::log::local::{LocalLog, Options as LogOptions};
+    use tally_storage::log::memory::{MemoryDisk, MemoryLog};
     use tally_storage::store::memory::MemoryStore;
     use tally_wal::testing::FaultDisk;
 
@@ -395,8 +396,9 @@ mod tests {
             let log = LogOptions { segment_bytes: 8 << 10, log_id: 9, from_offset, ..LogOptions::default() };
             Ok(LocalLog::open_on(FaultDisk::new(1), log)?.0)
         };
+        let open_commits = |_| Ok(MemoryLog::open(&MemoryDisk::default()));
         let declarations = Some(Declarations::default());
-        let (thread, _) = recovery::open(restored, store, open_log, declarations, options).unwrap();
+        let (thread, _) = recovery::open(restored, store, open_log, open_commits, declarations, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let engine = thread.engine();
         tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -1,5 +1,6 @@
 //! How an engine should behave.
 
+use super::commits::CommitsOptions;
 use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
@@ -63,6 +64,7 @@ pub struct EngineOptions {
     pub checkpoint_retry: Duration,
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
+    pub commits: CommitsOptions,
 }
 
 impl Default for EngineOptions {
@@ -81,6 +83,7 @@ impl Default for EngineOptions {
             busy_after: Duration::from_secs(5),
             checkpoint_retry: Duration::from_secs(5),
             remove: Vec::new(),
+            commits: CommitsOptions::default(),
         }
     }
 }

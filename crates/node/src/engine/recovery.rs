@@ -2,6 +2,7 @@
 
 use super::EngineOptions;
 use super::checkpoint::Checkpointer;
+use super::commits::{self, Applied, CommitMaker, Commits, CommitsError, Maker, Recorder, Step};
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Parts, Shared};
@@ -57,6 +58,8 @@ pub enum RecoveryError {
     Thread(#[from] std::io::Error),
     #[error("{0}")]
     Refused(#[from] super::Refusal),
+    #[error("{0}")]
+    Commits(#[from] CommitsError),
 }
 
 /// What a start found.
@@ -92,25 +95,31 @@ pub struct Restored {
 }
 
 /// Opens an engine on a restored state: replays the log behind it and puts `declarations` in force if they are new.
-/// `open_log` gets the offset from which the log will be read.
-pub fn open<L: Log + 'static>(
+/// `open_log` gets the offset from which the log will be read, `open_commits` whether a new log is to be begun in place of
+/// the one there is.
+pub fn open<L: Log + 'static, C: Log + 'static>(
     restored: Restored,
     store: Arc<dyn Store>,
     open_log: impl FnOnce(u64) -> Result<L, LogError>,
+    mut open_commits: impl FnMut(bool) -> Result<C, LogError>,
     declarations: Option<Declarations>,
     options: EngineOptions,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
     let Restored { mut state, position, read_from } = restored;
     let log = open_log(read_from)?;
     let stored = position.map_or(0, |position| position.offset);
-    let replayed_records = replay(&mut state, &*store, &log, read_from, stored)?;
+    let cut = position.unwrap_or(Position { epoch: log.end().epoch, log: log.end().log, offset: 0 });
+    let mut chain = Chain::resume(&mut open_commits, state.hasher(), cut, log.end().offset)?;
+    state.values.table.follow(chain.followed);
+    let replayed_records = replay(&mut state, &*store, &log, read_from, stored, &mut chain)?;
+    chain.finish(log.end().offset)?;
     options.clock.go_on_from(state.log_time_ms().max(log.log_time_ms()), options.accept_clock)?;
     let cells = state.values.table.cells();
     let mut recovered =
         Recovered { counters: cells.len(), in_memory: cells.len() - cells.cold(), replayed_records, changes: None };
     let clock = options.clock.clone();
     let remove = options.remove.clone();
-    let mut thread = start(store, log, state, position, read_from, options)?;
+    let mut thread = start(store, log, chain, state, position, read_from, options)?;
     if let Some(declarations) = declarations {
         recovered.changes = declare(&mut thread.writer, declarations, &remove, clock.now_ms())?;
     }
@@ -196,12 +205,13 @@ fn read_part(
 
 /// Reads the log from `read_from` on: up to the cut it is only remembered, behind it it is applied. Answers how many records
 /// were applied.
-fn replay<L: Log>(
+fn replay<L: Log, C: Log>(
     state: &mut State,
     store: &dyn Store,
     log: &L,
     read_from: u64,
     stored: u64,
+    chain: &mut Chain<C>,
 ) -> Result<u64, RecoveryError> {
     let handle = log.handle();
     let mut reader = handle.reader(Position { offset: read_from, ..log.end() })?;
@@ -215,13 +225,20 @@ fn replay<L: Log>(
             resuming = false;
             state.resumed().map_err(in_batch)?;
         }
+        let (count, to) = (batch.count, Position { offset: batch.end_offset(), ..batch.position });
         match state.decode(batch.records, &mut ops).map_err(in_batch)? {
             Replayed::Config { version, yaml } => {
                 let declarations = Declarations::parse(&yaml).map_err(|error| in_batch(error.into()))?;
                 let declarations = declarations.with_version(version);
                 match resuming {
                     true => state.redeclare(declarations),
-                    false => state.configure(declarations, batch.end_offset()),
+                    false => {
+                        state.configure(declarations, batch.end_offset());
+                        let (records, log_time_ms) = (batch.records, batch.log_time_ms);
+                        let batch = Batch { records, ops: &[], stamps: &[], log_time_ms, offset };
+                        chain
+                            .applied(state, &Applied { batch: &batch, count, to, answers: &[], exceptional: false })?;
+                    }
                 }
             }
             Replayed::Ops => {
@@ -231,7 +248,13 @@ fn replay<L: Log>(
                     load_missing(state, store, ops, stamps)?;
                 }
                 let batch = Batch { records, ops, stamps, log_time_ms, offset };
-                if resuming { state.remember(&batch) } else { state.apply(&batch, &mut answers) }
+                if resuming {
+                    state.remember(&batch);
+                } else {
+                    state.apply(&batch, &mut answers);
+                    let answers = &answers;
+                    chain.applied(state, &Applied { batch: &batch, count, to, answers, exceptional: true })?;
+                }
             }
         }
         state.forget_loaded();
@@ -241,6 +264,55 @@ fn replay<L: Log>(
         state.resumed().map_err(RecoveryError::Checkpoint)?;
     }
     Ok(records)
+}
+
+/// The commits of what is replayed: those that were published are compared, those that were not are written.
+struct Chain<L: Log> {
+    maker: Maker<L>,
+    recorder: Recorder,
+    followed: bool,
+}
+
+impl<L: Log> Chain<L> {
+    fn resume(
+        open_commits: &mut impl FnMut(bool) -> Result<L, LogError>,
+        hasher: CellHasher,
+        cut: Position,
+        log_end: u64,
+    ) -> Result<Chain<L>, RecoveryError> {
+        let resumed = match Maker::resume(open_commits(false)?, hasher, cut, log_end)? {
+            Some(resumed) => Some(resumed),
+            None => {
+                tracing::warn!("the commits know of more than the log has: they are set aside, and begin anew");
+                Maker::resume(open_commits(true)?, hasher, cut, log_end)?
+            }
+        };
+        let (maker, resumed) = resumed.expect("a log without commits is behind any other");
+        Ok(Chain { maker, recorder: Recorder::new(resumed.end), followed: resumed.followed })
+    }
+
+    fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> Result<(), CommitsError> {
+        let (closed, changes) = self.recorder.applied(state, applied);
+        if let Some(closed) = closed {
+            self.maker.take(closed)?;
+        }
+        if let Some(changes) = changes {
+            let declarations = state.declarations().clone();
+            let Batch { records, ops, .. } = applied.batch;
+            let batch = Submission { records: records.to_vec(), ops: ops.to_vec(), ..Submission::default() };
+            self.maker.take(Step::Changed { changes, batch, declarations })?;
+        }
+        self.maker.write_if_there_is_room(u64::MAX)
+    }
+
+    /// The log is at its end. What comes next is of another epoch, so the last commit is over.
+    fn finish(&mut self, log_end: u64) -> Result<(), CommitsError> {
+        if let Some(closed) = self.recorder.close() {
+            self.maker.take(closed)?;
+        }
+        self.maker.write_if_there_is_room(log_end)?;
+        Ok(self.maker.sync()?)
+    }
 }
 
 /// Looks up what a batch needs, as the running node does. There are no cuts meanwhile.
@@ -255,9 +327,10 @@ fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stam
 }
 
 /// Starts the threads beside the writer's own.
-fn start<L: Log + 'static>(
+fn start<L: Log + 'static, C: Log + 'static>(
     store: Arc<dyn Store>,
     log: L,
+    chain: Chain<C>,
     state: State,
     stored: Option<Position>,
     read_from: u64,
@@ -267,7 +340,11 @@ fn start<L: Log + 'static>(
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
     let (queues, waiting) = queues(Arc::new(Lag::new(options.clock.clone())));
+    let Chain { maker, recorder, followed } = chain;
+    let (steps, orders, spares) = commits::queue(options.spawner);
+    let now_ms = options.clock.now_ms();
     let shared = Arc::new(Shared::new(Parts {
+        commits: Commits::new(maker.handle(), options.commits, maker.written(), followed, now_ms),
         cells: state.values.table.cells().clone(),
         hasher: state.hasher(),
         declarations: state.declarations().clone(),
@@ -287,8 +364,9 @@ fn start<L: Log + 'static>(
         let reader = lookup::Reader::new(Arc::downgrade(&shared), lookups.clone());
         shared.workers.apart(lookup::Reader::spec(number), reader)?;
     }
-    shared.workers.apart(Checkpointer::spec(), Checkpointer::new(store, jobs_received))?;
-    let writer = Writer::new(log, state, stored, shared.clone(), options.clone());
+    shared.workers.apart(CommitMaker::<C>::spec(), CommitMaker::new(maker, shared.clone(), orders, spares))?;
+    shared.workers.apart(Checkpointer::spec(), Checkpointer::new(store, steps.clone(), jobs_received))?;
+    let writer = Writer::new(log, state, stored, recorder, steps, shared.clone(), options.clone());
     Ok(EngineThread { writer, shared, waiting, messages, jobs, options })
 }
 

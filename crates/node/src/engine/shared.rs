@@ -1,8 +1,10 @@
 //! What all threads of a node share: the cells, the store, and the way to the writer.
 
+use super::commits::Commits;
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::{Found, Lookup};
 use super::queue::Queues;
+use super::snapshot::Snapshots;
 use super::trouble::Troubles;
 use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
 use crate::clock::Clock;
@@ -44,6 +46,10 @@ pub(super) enum Message {
         request: CorrectionRequest,
         reply: oneshot::Sender<Result<Correction, CorrectionError>>,
     },
+    /// Deltas are to be recorded; answers from where on.
+    Follow {
+        reply: oneshot::Sender<Position>,
+    },
     /// To look at the state, or to change in it what nobody can see: filters, rows that have expired.
     Visit(Box<dyn FnOnce(&mut State) + Send>),
     Stop {
@@ -61,6 +67,8 @@ pub(super) struct Shared {
     pub workers: Workers,
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
+    pub commits: Commits,
+    pub snapshots: Snapshots,
     pub queues: Queues,
     pub messages: mpsc::Sender<Message>,
     pub lookups: Sender<Lookup>,
@@ -90,6 +98,7 @@ pub(super) struct Parts {
     pub declarations: Arc<Declarations>,
     pub store: Arc<dyn Store>,
     pub log: Box<dyn Follow>,
+    pub commits: Commits,
     pub queues: Queues,
     pub messages: mpsc::Sender<Message>,
     pub lookups: Sender<Lookup>,
@@ -114,6 +123,8 @@ impl Shared {
             metrics,
             store: parts.store,
             log: parts.log,
+            commits: parts.commits,
+            snapshots: Snapshots::default(),
             queues: parts.queues,
             messages: parts.messages,
             lookups: parts.lookups,

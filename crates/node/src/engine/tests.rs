@@ -3,6 +3,7 @@
 
 mod alone;
 mod cold;
+mod commits;
 mod corrections;
 mod full;
 mod ground;
@@ -18,6 +19,7 @@ use std::sync::Weak;
 use tally_core::event::Event;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 use tally_storage::log::local::{LocalLog, Options as LogOptions};
+use tally_storage::log::memory::{MemoryDisk, MemoryLog};
 use tally_storage::store::Store;
 use tally_storage::store::local::{Identity, LocalStore};
 use tally_storage::store::memory::MemoryStore;
@@ -297,6 +299,11 @@ fn options() -> EngineOptions {
     }
 }
 
+/// For those who look at something else: every start begins without commits.
+fn no_commits(_: bool) -> Result<MemoryLog, LogError> {
+    Ok(MemoryLog::open(&MemoryDisk::default()))
+}
+
 fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<LocalLog<D>>, RecoveryError> {
     let open_log = |from_offset| {
         let log = LogOptions { segment_bytes: 8 << 10, log_id: 9, from_offset, ..LogOptions::default() };
@@ -304,7 +311,7 @@ fn open_on<D: Disk>(store: Arc<dyn Store>, disk: D) -> Result<EngineThread<Local
     };
     let declarations = Declarations::parse(CONFIG).unwrap();
     let restored = recovery::restore(&*store, CellHasher::new(1), options().table_bytes)?;
-    let opened = recovery::open(restored, store, open_log, Some(declarations), options());
+    let opened = recovery::open(restored, store, open_log, no_commits, Some(declarations), options());
     opened.map(|(thread, _)| thread)
 }
 
@@ -527,7 +534,7 @@ fn open_with(options: EngineOptions, segment_bytes: u64) -> EngineThread<LocalLo
     };
     let store = Arc::new(MemoryStore::default());
     let restored = recovery::restore(&*store, CellHasher::new(1), options.table_bytes).unwrap();
-    recovery::open(restored, store, open_log, None, options).unwrap().0
+    recovery::open(restored, store, open_log, no_commits, None, options).unwrap().0
 }
 
 fn one_each(engine: &Engine, ids: impl Iterator<Item = String>) -> Submission {

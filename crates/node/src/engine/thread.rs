@@ -364,6 +364,15 @@ impl<L: Log + 'static> LocalEngine<L> {
         loop {
             match messages.recv().await.expect("the engine holds a sender itself") {
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
+                Message::Follow { reply } => {
+                    let mut writer = self.desk.writer.borrow_mut();
+                    let (from, steps) = (writer.follow(), writer.steps());
+                    // A restart has to know of it before anybody relies on it. If that fails, no write is taken any more.
+                    Spawner::task(async move {
+                        let _ = steps.settle().await;
+                        let _ = reply.send(from);
+                    });
+                }
                 Message::Visit(visit) => {
                     // Whoever is staged was told what memory knows; a visitor may change that.
                     self.desk.commit();

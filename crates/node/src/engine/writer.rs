@@ -3,6 +3,7 @@
 mod alone;
 
 use super::checkpoint::{self, Content, Handover, Job, Written};
+use super::commits::{Applied, CommitQueue, Recorder, Step};
 use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
 use super::options::EngineOptions;
@@ -47,6 +48,8 @@ pub(super) struct Writer<L: Log> {
     /// Something staged must be seen as a whole.
     whole: bool,
     pub watches: Watches,
+    recorder: Recorder,
+    steps: CommitQueue,
     /// Something is in the log that is not synced.
     unsynced: bool,
     /// And somebody was promised that it will be soon.
@@ -81,6 +84,8 @@ impl<L: Log> Writer<L> {
         log: L,
         state: State,
         stored: Option<Position>,
+        recorder: Recorder,
+        steps: CommitQueue,
         shared: Arc<Shared>,
         options: EngineOptions,
     ) -> Writer<L> {
@@ -96,6 +101,8 @@ impl<L: Log> Writer<L> {
             durability: Durability::None,
             whole: false,
             watches: Watches::default(),
+            recorder,
+            steps,
             unsynced: false,
             sync_promised: false,
             stored,
@@ -116,7 +123,8 @@ impl<L: Log> Writer<L> {
 
     /// The largest batch that the log takes.
     pub fn batch_bytes_max(&self) -> usize {
-        COMMIT_BYTES_MAX.min(self.log.batch_bytes_max())
+        // A tick may be put before it.
+        COMMIT_BYTES_MAX.min(self.log.batch_bytes_max() - 1)
     }
 
     pub fn state_mut(&mut self) -> &mut State {
@@ -130,9 +138,13 @@ impl<L: Log> Writer<L> {
         self.batch.record(&Record::Config { version: declarations.version(), yaml });
         self.durability = Durability::Sync;
         let appended = self.append(now_ms);
+        if let Ok(log_time_ms) = appended {
+            self.state.configure(declarations, self.log.end().offset);
+            self.answers.clear();
+            self.record(log_time_ms, false);
+        }
         self.batch.clear();
         appended?;
-        self.state.configure(declarations, self.log.end().offset);
         self.shared.applied.send_replace(self.log.end());
         let declarations = self.state.declarations();
         self.shared.declarations.store(declarations.clone());
@@ -199,7 +211,7 @@ impl<L: Log> Writer<L> {
         for (need, stored) in found.into_rows() {
             self.state.load(need, stored);
         }
-        let now_ms = now_ms.max(self.state.log_time_ms());
+        let now_ms = self.next_log_time_ms(now_ms);
         let verdict = self.watches.judge(terms, &self.state, now_ms);
         if verdict == Verdict::Holds {
             self.stage(submission, Found::default(), reply);
@@ -219,12 +231,17 @@ impl<L: Log> Writer<L> {
     }
 
     fn commit_staged(&mut self, now_ms: u64) {
-        let now_ms = now_ms.max(self.state.log_time_ms());
+        let now_ms = self.next_log_time_ms(now_ms);
         let result = if self.batch.record_count == 0 { Ok(now_ms) } else { self.append(now_ms) };
         match result {
             Ok(log_time_ms) => self.apply_and_answer(log_time_ms),
             Err(refusal) => self.refuse(&refusal),
         }
+    }
+
+    /// The log time of a batch that is appended at a time.
+    fn next_log_time_ms(&self, now_ms: u64) -> u64 {
+        now_ms.max(self.state.log_time_ms())
     }
 
     /// Turns away everything staged.
@@ -241,6 +258,7 @@ impl<L: Log> Writer<L> {
 
     /// Lets time pass although nobody writes, if something waits for it.
     pub fn tick(&mut self, now_ms: u64) {
+        self.close_commit(now_ms);
         if self.has_staged() || self.shared.health().is_err() {
             return;
         }
@@ -296,6 +314,9 @@ impl<L: Log> Writer<L> {
     }
 
     fn append(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {
+        if self.recorder.must_mark(log_time_ms) {
+            self.mark_batch();
+        }
         let appended = self.log.append(log_time_ms, self.batch.record_count, &self.batch.records);
         let appended = appended.map_err(|error| self.refusal(error))?;
         self.unsynced = true;
@@ -312,6 +333,16 @@ impl<L: Log> Writer<L> {
         self.shared.metrics.commits.inc();
         self.shared.metrics.commit_bytes.inc_by(bytes);
         Ok(appended.log_time_ms)
+    }
+
+    /// Puts a tick before the batch, which says that it begins a commit. A configuration begins one anyway.
+    #[cold]
+    fn mark_batch(&mut self) {
+        if !matches!(Record::decode(&mut &*self.batch.records), Ok(Record::Config { .. })) {
+            let batch = std::mem::take(&mut self.batch);
+            self.batch.record(&Record::Tick);
+            self.batch.append(&batch);
+        }
     }
 
     fn refusal(&mut self, error: LogError) -> Refusal {
@@ -367,30 +398,101 @@ impl<L: Log> Writer<L> {
             self.watches.note(ops, &self.answers, records, &self.state);
         }
         self.tell_duplicates(audited);
-        self.count_outcomes();
+        let exceptional = self.count_outcomes();
         if self.batch.record_count > 0 {
+            self.record(log_time_ms, exceptional);
             self.shared.applied.send_replace(position);
         }
     }
 
-    /// What the operations of the batch have come to, for the metrics: a look at each, and two additions.
-    fn count_outcomes(&self) {
-        let (mut updates, mut duplicates, mut last_record) = (0, 0, None);
+    /// Notes for its commit what became of the batch that was applied.
+    fn record(&mut self, log_time_ms: u64, exceptional: bool) {
+        let to = self.log.end();
+        let Submission { records, record_count, ops, stamps, .. } = &self.batch;
+        let (count, offset) = (*record_count, to.offset - u64::from(*record_count));
+        let batch = Batch { records, ops, stamps, log_time_ms, offset };
+        let applied = Applied { batch: &batch, count, to, answers: &self.answers, exceptional };
+        let (closed, changes) = self.recorder.applied(&mut self.state, &applied);
+        if let Some(closed) = closed {
+            self.hand_on(closed);
+        }
+        if let Some(changes) = changes {
+            let declarations = self.state.declarations().clone();
+            let batch = std::mem::replace(&mut self.batch, self.steps.spare());
+            self.hand_on(Step::Changed { changes, batch, declarations });
+        }
+    }
+
+    fn hand_on(&mut self, step: Step) {
+        if self.steps.is_full() {
+            // What waits may wait for this. A failure is remembered, and every later write is told.
+            let _ = self.sync();
+        }
+        self.steps.send(step);
+    }
+
+    /// Closes the commit whose slot the clock has passed. Nobody follows for ever.
+    fn close_commit(&mut self, now_ms: u64) {
+        if let Some(closed) = self.recorder.close_if_over(now_ms) {
+            self.hand_on(closed);
+        }
+        if self.shared.commits.is_lapsed(now_ms) {
+            self.state.values.table.follow(false);
+            self.shared.commits.set_followed(false);
+        }
+    }
+
+    /// The way to whoever makes commits.
+    pub fn steps(&self) -> CommitQueue {
+        self.steps.clone()
+    }
+
+    /// Notes what becomes of every counter from now on; answers from where.
+    pub fn follow(&mut self) -> Position {
+        if !self.state.values.table.is_followed() {
+            if let Some(closed) = self.recorder.close() {
+                self.hand_on(closed);
+            }
+            self.state.values.table.follow(true);
+            self.shared.commits.set_followed(true);
+            let (at, log_time_ms) = (self.recorder.end(), self.state.log_time_ms());
+            self.hand_on(Step::Followed { at, log_time_ms });
+        }
+        self.recorder.end()
+    }
+
+    /// What the operations of the batch have come to, for the metrics: a look at each, and two additions. Answers whether some
+    /// entry was not simply counted.
+    fn count_outcomes(&self) -> bool {
+        let (mut updates, mut duplicates, mut last_record, mut exceptional) = (0, 0, None, false);
         for (op, answer) in self.batch.ops.iter().zip(&self.answers) {
             match answer {
                 Answer::Counted => updates += 1,
                 Answer::Value(_) => updates += u64::from(op.kind.is_update()),
                 Answer::Set { applied, .. } => updates += u64::from(*applied),
                 // The entries of an event stand side by side.
-                Answer::Duplicate if last_record != Some(op.record) => {
-                    duplicates += 1;
-                    last_record = Some(op.record);
+                Answer::Duplicate => {
+                    exceptional = true;
+                    if last_record != Some(op.record) {
+                        duplicates += 1;
+                        last_record = Some(op.record);
+                    }
                 }
+                Answer::Conflict
+                | Answer::Overflow
+                | Answer::Ignored
+                | Answer::Late
+                | Answer::Rejected
+                | Answer::NoRoom
+                | Answer::Repeated(_)
+                | Answer::OtherDelta(_)
+                | Answer::Full => exceptional = true,
                 _ => {}
             }
         }
         self.shared.metrics.updates.inc_by(updates);
         self.shared.metrics.duplicate_events.inc_by(duplicates);
+        exceptional
     }
 
     /// Entries that counted, of all counters.
@@ -461,7 +563,7 @@ impl<L: Log> Writer<L> {
         let record = Record::Correct(&correction.to_bytes());
         self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
         self.durability = Durability::Sync;
-        let appended = self.append(now_ms.max(self.state.log_time_ms()));
+        let appended = self.append(self.next_log_time_ms(now_ms));
         if let Ok(log_time_ms) = appended {
             let counted = self.counted();
             self.apply_whole(log_time_ms);
@@ -537,6 +639,10 @@ impl<L: Log> Writer<L> {
         // Nothing that a power cut could take back may get into the store.
         self.shared.log_health()?;
         self.sync()?;
+        // A cut is where a commit ends, so a replay from it begins with a whole one.
+        if let Some(closed) = self.recorder.close() {
+            self.hand_on(closed);
+        }
         let position = self.log.handle().synced_end();
         assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
         let (state, read_from) = self.state.checkpoint(position.offset);

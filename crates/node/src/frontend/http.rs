@@ -21,6 +21,7 @@ mod health;
 mod history;
 mod id;
 mod linger;
+mod live;
 mod openapi;
 mod parameters;
 mod patience;
@@ -28,6 +29,7 @@ mod pattern;
 mod problem;
 mod pulse;
 mod server;
+mod snapshot;
 mod workers;
 
 use std::sync::Arc;

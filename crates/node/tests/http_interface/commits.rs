@@ -2,6 +2,7 @@
 
 use crate::support::{TestNode, read_answer, read_head};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -42,10 +43,6 @@ impl Subscriber {
         assert_eq!(subscriber.next(), Some(Told::Comment("subscribed".to_owned())));
         assert!(subscriber.last_id.is_some(), "the first word says where it begins");
         subscriber
-    }
-
-    fn from_the_beginning(node: &TestNode) -> Subscriber {
-        Subscriber::open(node, "?from=1-0-0", None)
     }
 
     /// The next thing told; `None` after a clean end.
@@ -127,33 +124,76 @@ fn offset(position: &Value) -> u64 {
     position.as_str().unwrap().parse::<Position>().unwrap().offset
 }
 
-/// Checks that commits follow each other without a gap, and answers how many records and events they have.
-fn check_seamless(commits: &[Value]) -> (u64, u64) {
-    for pair in commits.windows(2) {
-        assert_eq!(pair[0]["to"], pair[1]["from"], "{pair:?}");
+/// What somebody outside makes of commits: a value for each counter, and where it stands.
+#[derive(Default)]
+struct Folded {
+    values: BTreeMap<String, i64>,
+    at: Option<Value>,
+}
+
+impl Folded {
+    /// Takes a commit that begins where the one before ended.
+    fn take(&mut self, commit: &Value) {
+        assert!(self.at.as_ref().is_none_or(|at| *at == commit["from"]), "{commit} does not follow {:?}", self.at);
+        assert!(offset(&commit["to"]) > offset(&commit["from"]), "{commit}");
+        self.at = Some(commit["to"].clone());
+        if commit["flushed"] == true {
+            self.values.clear();
+        }
+        for delta in commit["deltas"].as_array().unwrap() {
+            let id = delta["id"].as_str().unwrap().to_owned();
+            let before = self.values.get(&id).copied().unwrap_or(0);
+            assert_eq!(before + delta["delta"].as_i64().unwrap(), delta["value"].as_i64().unwrap_or(0), "{delta}");
+            match delta["value"].as_i64() {
+                Some(value) => self.values.insert(id, value),
+                None => self.values.remove(&id),
+            };
+        }
     }
-    for commit in commits {
-        assert_eq!(offset(&commit["to"]) - offset(&commit["from"]), commit["records"].as_u64().unwrap(), "{commit}");
+
+    fn of(commits: &[Value]) -> Folded {
+        let mut folded = Folded::default();
+        commits.iter().for_each(|commit| folded.take(commit));
+        folded
     }
-    let sum = |field: &str| commits.iter().map(|commit| commit[field].as_u64().unwrap()).sum();
-    (sum("records"), sum("events"))
+
+    fn get(&self, id: &str) -> Option<i64> {
+        self.values.get(id).copied()
+    }
 }
 
 #[test]
-fn every_commit_is_told_with_what_it_has() {
+fn every_commit_is_told_with_what_it_did() {
     let node = TestNode::start();
+    let mut subscriber = Subscriber::open(&node, "", None);
+    let begin = subscriber.last_id.clone().unwrap();
     add(&node, "a");
     let token = sell(&node, 100);
-    let mut subscriber = Subscriber::from_the_beginning(&node);
     let commits = subscriber.commits_to(&token);
-    assert_eq!(commits[0]["from"], "1-0-0");
-    // The declarations are a record, too.
-    assert_eq!(check_seamless(&commits), (102, 100));
-    assert!(commits.iter().all(|commit| commit["logTimeMs"].as_u64().unwrap() > 0));
+    assert_eq!(commits[0]["from"], begin);
+    let folded = Folded::of(&commits);
+    assert_eq!((folded.get("a"), folded.get("stock:i1"), folded.values.len()), (Some(1), Some(-100), 2));
+    for commit in &commits {
+        assert_eq!((&commit["partition"], &commit["generation"]), (&json!(0), &json!(0)), "{commit}");
+        assert_eq!(commit["digest"].as_str().map(str::len), Some(32), "{commit}");
+        assert!(commit["logTime"].as_str().unwrap().ends_with('Z') && commit["exceptions"] == json!([]), "{commit}");
+    }
     assert_eq!(subscriber.last_id.as_deref(), Some(token.as_str()));
-    let token = add(&node, "a");
-    let live = subscriber.commit();
-    assert_eq!((&live["to"], &live["records"], &live["events"]), (&json!(token), &json!(1), &json!(0)));
+    node.send("DELETE", "/v1/counters/a", &[], b"").ok();
+    assert_eq!(subscriber.commit()["deltas"], json!([{"id": "a", "delta": -1, "value": null}]));
+}
+
+#[test]
+fn only_counters_that_match_are_told_and_every_commit_is() {
+    let node = TestNode::start();
+    let mut subscriber = Subscriber::open(&node, "?match=s*", None);
+    add(&node, "a");
+    let first = subscriber.commit();
+    assert_eq!(first["deltas"], json!([]));
+    sell(&node, 1);
+    let second = subscriber.commit();
+    assert_eq!(second["deltas"], json!([{"id": "stock:i1", "delta": -1, "value": -1}]));
+    assert_eq!(first["to"], second["from"]);
 }
 
 #[test]
@@ -161,21 +201,21 @@ fn a_correction_is_told_with_its_reason_once_readers_see_it() {
     let node = TestNode::start();
     let mut subscriber = Subscriber::open(&node, "", None);
     let number = propose(&node);
-    assert_eq!(subscriber.commit()["records"], 1);
-    std::thread::scope(|scope| {
-        let applied = scope.spawn(|| node.post(&format!("/v1/corrections/{number}/apply"), "").ok());
-        let Some(Told::Correction(told)) = subscriber.next() else { panic!("the correction comes first") };
-        assert_eq!((node.value("a"), node.value("b")), (-1, 2), "whoever is told reads it");
-        let applied = applied.join().unwrap();
-        assert_eq!(
-            told,
-            json!({
-                "generation": 1, "number": number, "cause": "proposal", "reason": "bots", "author": "ops",
-                "appliedBy": "anonymous", "at": applied["appliedAt"], "deltaCount": 2, "deltas": applied["deltas"],
-            })
-        );
-        assert_eq!(subscriber.commit()["to"], applied["token"]);
-    });
+    assert_eq!(subscriber.commit()["deltas"], json!([]), "a proposal changes nothing");
+    let applied = node.post(&format!("/v1/corrections/{number}/apply"), "").ok();
+    let Some(Told::Correction(told)) = subscriber.next() else { panic!("the correction comes first") };
+    assert_eq!((node.value("a"), node.value("b")), (-1, 2), "whoever is told reads it");
+    assert_eq!(
+        told,
+        json!({
+            "generation": 1, "number": number, "cause": "proposal", "reason": "bots", "author": "ops",
+            "appliedBy": "anonymous", "at": applied["appliedAt"], "deltaCount": 2, "deltas": applied["deltas"],
+        })
+    );
+    let commit = subscriber.commit();
+    assert_eq!((&commit["to"], &commit["generation"]), (&applied["token"], &json!(1)));
+    let deltas = json!([{"id": "a", "delta": -1, "value": -1}, {"id": "b", "delta": 2, "value": 2}]);
+    assert_eq!(commit["deltas"], deltas);
     node.post(&format!("/v1/corrections/{number}/revert"), "").ok();
     let Some(Told::Correction(told)) = subscriber.next() else { panic!("a revert is a correction") };
     assert_eq!((&told["cause"], &told["reverts"], &told["generation"]), (&json!("revert"), &json!(number), &json!(2)));
@@ -185,49 +225,39 @@ fn a_correction_is_told_with_its_reason_once_readers_see_it() {
 fn a_subscriber_that_comes_back_sees_every_commit_once() {
     let node = TestNode::start();
     let node = &node;
-    let writers = 3;
-    let writes = 60;
-    let mut commits = Vec::new();
+    let (writers, writes) = (3, 60);
+    let total: usize = (0..writers).flat_map(|writer| (0..writes).map(move |n| 1 + (writer + n) % 3)).sum();
+    let mut last_id = Subscriber::open(node, "", None).last_id.unwrap();
+    let mut folded = Folded::default();
     std::thread::scope(|scope| {
         for writer in 0..writers {
             scope.spawn(move || (0..writes).for_each(|n| drop(sell(node, 1 + (writer + n) % 3))));
         }
         // It is cut off again and again, while everybody writes.
-        let mut last_id = "1-0-0".to_owned();
-        let total =
-            (0..writers).flat_map(|writer| (0..writes).map(move |n| 1 + (writer + n) % 3)).sum::<usize>() as u64;
-        while commits.iter().map(|commit: &Value| commit["events"].as_u64().unwrap()).sum::<u64>() < total {
+        while folded.get("stock:i1") != Some(-(total as i64)) {
             let mut subscriber = Subscriber::open(node, "?from=1-0-0", Some(&last_id));
-            for _ in 0..7 {
-                commits.push(subscriber.commit());
-                last_id = subscriber.last_id.clone().unwrap();
-                if check_seamless(&commits).1 >= total {
-                    break;
-                }
-            }
+            folded.take(&subscriber.commit());
+            last_id = subscriber.last_id.clone().unwrap();
         }
-        // One more than the events: the declarations.
-        assert_eq!(check_seamless(&commits), (total + 1, total));
     });
 }
 
 #[test]
-fn a_position_inside_a_commit_is_told_the_rest_of_it() {
+fn a_position_inside_a_commit_is_told_all_of_it() {
     let node = TestNode::start();
+    let mut subscriber = Subscriber::open(&node, "", None);
     let token: Position = sell(&node, 10).parse().unwrap();
+    let whole = subscriber.commit();
     let inside = Position { offset: token.offset - 4, ..token };
-    let mut subscriber = Subscriber::open(&node, &format!("?from={inside}"), None);
-    let commit = subscriber.commit();
-    assert_eq!(
-        (&commit["from"], &commit["to"], &commit["records"], &commit["events"]),
-        (&json!(inside.to_string()), &json!(token.to_string()), &json!(4), &json!(4))
-    );
+    assert_eq!(Subscriber::open(&node, &format!("?from={inside}"), None).commit(), whole);
 }
 
 #[test]
 fn a_position_that_cannot_be_followed_is_refused_with_the_reason() {
     let node = TestNode::start();
+    let mut subscriber = Subscriber::open(&node, "", None);
     let end: Position = add(&node, "a").parse().unwrap();
+    subscriber.commits_to(&end.to_string());
     let refused =
         |position: &str| read_answer(&mut Subscriber::connect(&node, &format!("?from={position}"), None)).unwrap();
     for position in ["", "7", "1-0", "1-0-x", "1-0-1-1"] {
@@ -247,7 +277,8 @@ fn a_position_that_cannot_be_followed_is_refused_with_the_reason() {
     let token: Position = add(&node, "a").parse().unwrap();
     assert_eq!(token.epoch, 2);
     let commits = Subscriber::open(&node, &format!("?from={end}"), None).commits_to(&token.to_string());
-    assert_eq!(check_seamless(&commits).0, token.offset - end.offset);
+    assert_eq!(commits[0]["from"], end.to_string());
+    assert_eq!(commits.last().unwrap()["deltas"], json!([{"id": "a", "delta": 1, "value": 2}]));
     // This one was never given to anybody: the first life ended before it.
     let lost = Position { epoch: 1, ..token };
     let answer = read_answer(&mut Subscriber::connect(&node, &format!("?from={lost}"), None)).unwrap();
@@ -255,37 +286,30 @@ fn a_position_that_cannot_be_followed_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_position_that_the_log_has_forgotten_is_gone() {
-    let node = TestNode::start_with(|options| {
-        options.log.segment_bytes = 8 << 10;
-        // Nothing that looks back at the log, as windows do.
-        options.config = None;
-    });
-    let connect = |position: &str| Subscriber::connect(&node, &format!("?from={position}"), None);
-    let refused = |position: &str| read_answer(&mut connect(position)).filter(|answer| answer.status != 200);
-    // Segments are freed behind a checkpoint, which a walk over new ids takes, by a thread of their own.
-    let answer = (0..).find_map(|round| {
-        (0..50).for_each(|n| drop(add(&node, &format!("an_id_that_is_long_so_that_the_log_fills_up_{round}_{n}"))));
-        node.get("/v1/counters/an_id*/aggregate").ok();
-        refused("1-0-0")
-    });
-    let answer = answer.unwrap();
-    let detail = answer.problem(410, "position-gone");
-    let mut oldest = answer.json()["oldest"].as_str().unwrap().to_owned();
-    assert!(detail.contains("GET /v1/corrections") && detail.contains(&oldest), "{detail}");
-    // It may go on being freed for a while, also under the one who reads it.
-    let first = loop {
-        let problem = match refused(&oldest) {
-            Some(answer) => answer.json(),
-            None => match Subscriber::open(&node, &format!("?from={oldest}"), None).next() {
-                Some(Told::Problem(problem)) => problem,
-                told => break told,
-            },
-        };
-        oldest = problem["oldest"].as_str().unwrap_or_else(|| panic!("{problem}")).to_owned();
-    };
-    let Some(Told::Commit(first)) = first else { panic!("{first:?} is no commit") };
-    assert_eq!(first["from"], oldest);
+fn a_position_from_before_anybody_listened_is_gone() {
+    let node = TestNode::start();
+    let token = add(&node, "a");
+    let refused = read_answer(&mut Subscriber::connect(&node, "?from=1-0-0", None)).unwrap();
+    let detail = refused.problem(410, "position-gone");
+    assert!(detail.contains("GET /v1/snapshot") && detail.contains("nobody listened"), "{detail}");
+    // From here on somebody does.
+    assert_eq!(refused.json()["oldest"], token);
+    let later = add(&node, "a");
+    let commits = Subscriber::open(&node, &format!("?from={token}"), None).commits_to(&later);
+    assert_eq!(commits[0]["deltas"], json!([{"id": "a", "delta": 1, "value": 2}]));
+}
+
+#[test]
+fn entries_that_do_not_simply_count_are_told_where_they_stand() {
+    let node = TestNode::start();
+    let mut subscriber = Subscriber::open(&node, "", None);
+    let header = [("idempotency-key", "k")];
+    node.send("POST", "/v1/counters/a/increment", &header, b"").ok();
+    let first = subscriber.commit();
+    node.send("POST", "/v1/counters/a/increment", &header, b"").ok();
+    let commit = subscriber.commit();
+    assert_eq!((&first["exceptions"], &commit["deltas"]), (&json!([]), &json!([])));
+    assert_eq!(commit["exceptions"], json!([{"at": first["to"], "counter": "a", "fate": "duplicate"}]));
 }
 
 #[test]
@@ -302,7 +326,7 @@ fn a_client_that_goes_makes_room_for_another() {
         std::thread::yield_now();
     }
     add(&node, "a");
-    assert_eq!(second.commit()["records"], 1);
+    assert_eq!(second.commit()["deltas"], json!([{"id": "a", "delta": 1, "value": 1}]));
 }
 
 #[test]
@@ -316,16 +340,17 @@ fn a_quiet_subscription_is_kept_alive() {
         assert_eq!(subscriber.next(), Some(Told::Comment("nothing new".to_owned())));
     }
     add(&node, "a");
-    assert_eq!(subscriber.commit()["records"], 1);
+    assert_eq!(subscriber.commit()["deltas"], json!([{"id": "a", "delta": 1, "value": 1}]));
 }
 
 #[test]
 fn a_node_that_stops_ends_its_subscriptions_cleanly() {
     let node = TestNode::start();
     let mut subscriber = Subscriber::open(&node, "", None);
-    let mut busy = Subscriber::from_the_beginning(&node);
+    let mut busy = Subscriber::open(&node, "", None);
+    add(&node, "a");
     let stopping = Spawner::thread("stop", move || node.stop()).unwrap();
-    assert_eq!(subscriber.next(), None);
+    while subscriber.next().is_some() {}
     while busy.next().is_some() {}
     stopping.join().unwrap();
 }
@@ -346,9 +371,14 @@ fn what_is_not_durable_is_not_told() {
     // Corrections are durable whatever the node promises, and so is everything before them.
     let number = propose(&node);
     let applied = node.post(&format!("/v1/corrections/{number}/apply"), "").ok();
-    assert_eq!(subscriber.commit()["to"], written);
-    assert_eq!(subscriber.commit()["from"], written);
-    assert!(matches!(subscriber.next(), Some(Told::Correction(_))));
-    assert_eq!(subscriber.commit()["to"], applied["token"]);
-    assert_eq!(behind.commit()["from"], written);
+    let mut folded = Folded::default();
+    while folded.at.as_ref() != Some(&applied["token"]) {
+        match subscriber.next() {
+            Some(Told::Commit(commit)) => folded.take(&commit),
+            Some(_) => {}
+            None => panic!("it ends"),
+        }
+    }
+    assert_eq!((folded.get("a"), folded.get("b")), (Some(0), Some(2)));
+    while !matches!(behind.next(), Some(Told::Commit(_))) {}
 }

@@ -12,6 +12,7 @@ mod counters;
 mod duplicates;
 mod events;
 mod explain;
+mod following;
 mod full;
 mod honesty;
 mod hostile;

@@ -107,6 +107,10 @@ impl<D: Disk> LogHandle for LocalHandle<D> {
         Ok(self.0.retain_from(from.offset)?)
     }
 
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
     fn prepare(&self) -> Result<bool, LogError> {
         Ok(self.0.prepare_spare()?)
     }

@@ -145,6 +145,10 @@ impl LogHandle for MemoryHandle {
         Ok(())
     }
 
+    fn bytes(&self) -> u64 {
+        self.disk.state().batches.iter().map(|batch| batch.records.len() as u64).sum()
+    }
+
     fn prepare(&self) -> Result<bool, LogError> {
         Ok(false)
     }

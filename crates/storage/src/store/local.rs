@@ -17,7 +17,7 @@ mod verify;
 mod view;
 
 use super::key::Key;
-use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
+use super::{Checkpoint, Cut, Error, Snapshot, Store, VisitLedger, settle};
 use current::Named;
 use fjall::{Keyspace, Readable};
 use generation::{Before, Generation, Opening};
@@ -222,19 +222,13 @@ impl Store for LocalStore {
     }
 
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let start = Key::Name(prefix.max(after.unwrap_or(prefix))).encode();
-        let mut names = Vec::new();
-        for entry in self.generation()?.keyspace.range(start..Key::Ledger(b"").encode()) {
-            let key = entry.key()?;
-            let id = name_of(&key)?;
-            if names.len() == limit || !id.starts_with(prefix) {
-                break;
-            }
-            if after.is_none_or(|after| id > after) {
-                names.push(id.to_vec());
-            }
-        }
-        Ok(names)
+        let entries = self.generation()?.keyspace.range(names_from(prefix, after)..Key::Ledger(b"").encode());
+        visit_names(entries, prefix, after, limit)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error> {
+        let generation = self.generation()?;
+        Ok(Box::new(LocalSnapshot { snapshot: generation.db.snapshot(), generation }))
     }
 
     fn counters(
@@ -298,6 +292,53 @@ impl Store for LocalStore {
         }
         result
     }
+}
+
+/// The store as of a moment. Fields are dropped in this order.
+struct LocalSnapshot {
+    snapshot: fjall::Snapshot,
+    generation: Arc<Generation>,
+}
+
+impl Snapshot for LocalSnapshot {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        let bytes = self.snapshot.get(&self.generation.keyspace, Key::Checkpoint.encode())?;
+        bytes.map(|bytes| Checkpoint::decode(&bytes)).transpose()
+    }
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        let bytes = self.snapshot.get(&self.generation.keyspace, Key::Cell(key).encode())?;
+        bytes.map(|bytes| decode_row(&bytes)).transpose()
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let range = names_from(prefix, after)..Key::Ledger(b"").encode();
+        visit_names(self.snapshot.range(&self.generation.keyspace, range), prefix, after, limit)
+    }
+}
+
+fn names_from(prefix: &[u8], after: Option<&[u8]>) -> Vec<u8> {
+    Key::Name(prefix.max(after.unwrap_or(prefix))).encode()
+}
+
+fn visit_names(
+    entries: impl Iterator<Item = fjall::Guard>,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let mut names = Vec::new();
+    for entry in entries {
+        let key = entry.key()?;
+        let id = name_of(&key)?;
+        if names.len() == limit || !id.starts_with(prefix) {
+            break;
+        }
+        if after.is_none_or(|after| id > after) {
+            names.push(id.to_vec());
+        }
+    }
+    Ok(names)
 }
 
 fn write_cut(keyspace: &Keyspace, identity: &Identity, cut: Cut<'_>) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! A store in memory, for tests: the contract and nothing else.
 
-use super::{Checkpoint, Cut, Error, Store, VisitLedger, settle};
+use super::{Checkpoint, Cut, Error, Snapshot, Store, VisitLedger, settle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
@@ -39,7 +39,25 @@ impl MemoryStore {
     }
 }
 
+impl Snapshot for MemoryStore {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        Store::checkpoint(self)
+    }
+
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        Store::get(self, key)
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        Store::names(self, prefix, after, limit)
+    }
+}
+
 impl Store for MemoryStore {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
         Ok(self.read().checkpoint.clone())
     }

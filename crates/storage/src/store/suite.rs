@@ -214,6 +214,30 @@ fn a_replacing_cut_forgets_everything_else() {
 }
 
 #[test]
+fn a_snapshot_stays_as_it_was_whatever_is_committed() {
+    on_each_store(|store, _| {
+        let rows = (0..50).map(|n| (n, plain(1))).collect();
+        commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
+        let first = store.snapshot().unwrap();
+        let rows = vec![(0, None), (1, plain(2)), (90, plain(9))];
+        commit(&*store, Changes { from: Some(1), to: 2, rows, names: vec![("a", false)], ..Changes::default() })
+            .unwrap();
+        let second = store.snapshot().unwrap();
+        commit(&*store, Changes { from: Some(2), to: 3, replace: true, ..Changes::default() }).unwrap();
+        for (snapshot, position, names, values) in [
+            (&first, 1, vec!["a", "b"], [plain(1), plain(1), None]),
+            (&second, 2, vec!["b"], [None, plain(2), plain(9)]),
+        ] {
+            assert_eq!(snapshot.checkpoint().unwrap(), Some(at(position)));
+            assert_eq!(snapshot.names(b"", None, 9).unwrap(), names.iter().map(|id| id.as_bytes()).collect::<Vec<_>>());
+            assert_eq!([0, 1, 90].map(|n| snapshot.get(key(n)).unwrap()), values);
+        }
+        assert_eq!(second.names(b"", Some(b"b"), 9).unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(store.get(key(1)).unwrap(), None);
+    });
+}
+
+#[test]
 fn names_come_in_order_page_by_page_and_by_prefix() {
     on_each_store(|store, _| {
         let names = vec![("", true), ("a", true), ("a:1", true), ("a:2", true), ("b", true)];

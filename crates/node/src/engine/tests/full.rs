@@ -71,6 +71,10 @@ impl Store for Stubborn {
         self.store.ledger_rows_back(from, to, visit)
     }
 
+    fn snapshot(&self) -> Result<Box<dyn tally_storage::store::Snapshot>, Error> {
+        self.store.snapshot()
+    }
+
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
         match self.refuses.load(Ordering::Acquire) {
             true => Err(Error::Io("it is stubborn".into())),

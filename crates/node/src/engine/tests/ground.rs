@@ -11,13 +11,29 @@ pub struct Ground {
     pub config: Option<&'static str>,
     pub segment_bytes: u64,
     pub log: RefCell<Option<LocalHandle<FaultDisk>>>,
+    pub commits: FaultDisk,
+}
+
+/// The second log on a disk. There is no other disk to begin anew on.
+pub fn commits_on(disk: &FaultDisk, anew: bool) -> Result<LocalLog<FaultDisk>, LogError> {
+    assert!(!anew, "the commits are ahead of the log");
+    let options = LogOptions { segment_bytes: 64 << 10, log_id: 9, tail_only: true, ..LogOptions::default() };
+    Ok(LocalLog::open_on(disk.clone(), options)?.0)
 }
 
 impl Ground {
     pub fn new(table_bytes: usize) -> Ground {
         let options = EngineOptions { table_bytes, ..EngineOptions::default() };
         let (store, disk) = (Arc::<MemoryStore>::default(), FaultDisk::new(1));
-        Ground { store, disk, options, config: None, segment_bytes: 8 << 20, log: RefCell::default() }
+        Ground {
+            store,
+            disk,
+            options,
+            config: None,
+            segment_bytes: 8 << 20,
+            log: RefCell::default(),
+            commits: FaultDisk::new(2),
+        }
     }
 
     pub fn open(&self) -> (EngineThread<LocalLog<FaultDisk>>, Recovered) {
@@ -32,10 +48,11 @@ impl Ground {
             self.log.replace(Some(log.handle()));
             Ok(log)
         };
+        let open_commits = |anew| commits_on(&self.commits, anew);
         let declarations = self.config.map(|yaml| Declarations::parse(yaml).unwrap());
         let restored = recovery::restore(&*self.store, CellHasher::new(1), self.options.table_bytes).unwrap();
         let (store, options) = (self.store.clone(), self.options.clone());
-        recovery::open(restored, store, open_log, declarations, options).unwrap()
+        recovery::open(restored, store, open_log, open_commits, declarations, options).unwrap()
     }
 
     /// Opens an engine and drops it where it stands when `test` is done.

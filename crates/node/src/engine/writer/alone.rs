@@ -66,7 +66,7 @@ impl<L: Log> Writer<L> {
 
     /// Whether something may be asked for under its id, if it has one.
     pub(super) fn check_once(&mut self, once: Option<&Request>, now_ms: u64) -> Result<(), Unfit> {
-        let log_time_ms = now_ms.max(self.state.log_time_ms());
+        let log_time_ms = self.next_log_time_ms(now_ms);
         once.map_or(Ok(()), |once| self.state.check_once(once, log_time_ms))
     }
 
@@ -91,7 +91,7 @@ impl<L: Log> Writer<L> {
 
     /// Makes what is in the batch durable and applies it; nobody waits for it here.
     fn commit_alone(&mut self, now_ms: u64) -> Result<u64, Refusal> {
-        let appended = self.append(now_ms.max(self.state.log_time_ms()));
+        let appended = self.append(self.next_log_time_ms(now_ms));
         if let Ok(log_time_ms) = appended {
             self.apply(log_time_ms);
         }

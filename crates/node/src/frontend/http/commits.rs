@@ -1,7 +1,7 @@
-//! `GET /v1/commits`: every commit of the log, and every correction, as server-sent events that can be taken up again.
+//! `GET /v1/commits`: what the log came to, commit by commit, as server-sent events that can be taken up again.
 //!
 //! Only what is durable and applied is told: nobody acts on a record that is lost later, and whoever is told of a correction
-//! reads it. A subscription is a stream that is asked for more when its client has taken what there was. It reads the log on
+//! reads it. A subscription is a stream that is asked for more when its client has taken what there was. It reads commits on
 //! a thread that may wait for a disk, and only while there is something to read; when the client goes it is dropped. What
 //! it is about to tell is charged to the budget of all clients until the client has taken it, and a client that does not
 //! take it is cut off.
@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::parameters::{Parameters, refused};
+use super::pattern::Pattern;
 use super::problem::{Kind, Problem};
 use super::{Api, PROTOCOL};
 use crate::engine::{Engine, RETRY_AFTER};
@@ -28,31 +29,36 @@ use crate::frontend::budget::Charge;
 use crate::metrics::Cut;
 use follow::Follower;
 
+pub use render::{heartbeat, problem, put_json, shown};
+
 mod follow;
 mod render;
 
+const PARAMETERS: &[&str] = &["from", "match"];
 const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
 /// Tells a proxy that would gather the events to pass them on.
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// How often a subscription looks whether what was applied is durable, where nobody promises when it will be.
-const SYNC_POLL: Duration = Duration::from_millis(100);
-
-/// Follows every commit and every correction
+/// Follows every commit: what it did to each counter, and what was not simply counted
 ///
-/// Server-sent events. A `commit` says which positions of the log it covers, how many records it has and how many of them
-/// are events; its `id` is the position behind it, from which a subscription can be taken up again. A `count_correction` says
-/// what a correction changed and why; it comes before its commit, so whoever is cut off between the two is told again.
+/// Server-sent events. A `commit` is a tenth of a second of the log: which positions it covers, the delta and the value of every
+/// counter that changed, the fate of every entry that was not simply counted, and a digest chained to the commit before. Its
+/// `id` is the position behind it, from which a subscription can be taken up again; `from` of one is `to` of the one before. A
+/// `count_correction` says what a correction changed and why; it comes before its commit, so whoever is cut off between the two
+/// is told again. Whoever folds `GET /v1/snapshot` and the commits behind its position has every value.
 #[utoipa::path(get, path = "/v1/commits", tag = "corrections",
-    params(("from" = Option<String>, Query, description = "A position, such as the token of a write; the end of the log if left out", example = "1-0-4711"),
+    params(("from" = Option<String>, Query, description = "A position, such as the token of a write or that of a snapshot; it begins with the commit that holds it. The end of the log if left out", example = "1-0-4711"),
+        ("match" = Option<String>, Query, description = "A pattern: only deltas of these counters are told, of every commit", example = "views:*"),
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen; it goes before `from`")),
     responses((status = 200, description = "Events without end", body = String, content_type = "text/event-stream"), Problem))]
 pub async fn commits(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let asked = asked(&uri, &headers)?;
-    let place = api.subscribers.clone().try_acquire_owned().map_err(|_| too_many(api.options.subscribers_max))?;
-    let from = asked.unwrap_or_else(|| api.engine.log().synced_end());
-    let follower = Follower::open(&api.engine, api.turn.clone(), from).await?;
+    let pattern = pattern(&api, &uri)?;
+    let place = place(&api)?;
+    let recorded_from = api.engine.follow_commits().await?;
+    let from = asked.unwrap_or(recorded_from);
+    let follower = Follower::open(&api.engine, api.turn.clone(), from, recorded_from, pattern).await?;
     let subscription = Subscription {
         engine: api.engine.clone(),
         follower: Some(follower),
@@ -62,13 +68,29 @@ pub async fn commits(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Re
         charge: Charge::new(&api.budget),
         _place: place,
     };
+    Ok(event_stream(Body::from_stream(subscription.events())))
+}
+
+/// The answer that server-sent events come in.
+pub fn event_stream(body: Body) -> Response {
     let headers = [(CONTENT_TYPE, EVENT_STREAM), (CACHE_CONTROL, "no-store"), (UNBUFFERED, "no")];
-    Ok((headers, Body::from_stream(subscription.events())).into_response())
+    (headers, body).into_response()
+}
+
+/// A place among those who may have a stream open.
+pub fn place(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {
+    api.subscribers.clone().try_acquire_owned().map_err(|_| too_many(api.options.subscribers_max))
+}
+
+/// The counters that the client wants to hear of.
+fn pattern(api: &Api, uri: &Uri) -> Result<Option<Pattern>, Problem> {
+    let parameters = Parameters::read(uri, PARAMETERS)?;
+    parameters.text("match").map(|text| Pattern::resolve(&api.engine.declarations(), text)).transpose()
 }
 
 /// The position that the client names: the one that a browser remembered, or the one in the query.
 fn asked(uri: &Uri, headers: &HeaderMap) -> Result<Option<Position>, Problem> {
-    let parameters = Parameters::read(uri, &["from"])?;
+    let parameters = Parameters::read(uri, PARAMETERS)?;
     let remembered = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or("not text"));
     let (name, text) = match (remembered, parameters.text("from")) {
         (Some(id), _) => ("Last-Event-ID", id),
@@ -128,13 +150,13 @@ impl Subscription {
             };
             let reached = follower.reached();
             self.follower = Some(follower);
+            self.engine.commits().hold(self.engine.clock().now_ms());
             if !text.is_empty() {
                 if let Err(full) = self.charge.set(text.len()) {
                     self.follower = None;
                     self.engine.metrics().cuts.of(PROTOCOL, Cut::Memory).inc();
                     return Some(render::problem(&full.into()));
                 }
-                self.engine.wait_for(reached).await;
                 return Some(text);
             }
             match self.wait(reached).await {
@@ -145,21 +167,14 @@ impl Subscription {
         }
     }
 
-    /// Waits for something behind an offset, but not too long.
+    /// Waits for a commit behind an offset, but not too long.
     async fn wait(&mut self, offset: u64) -> Woken {
         tokio::select! {
-            () = is_durable_behind(&self.engine, offset) => Woken::Moved,
+            () = self.engine.commits().wait_behind(offset) => Woken::Moved,
             // An error means that the sender is gone, and with it the node.
             _ = self.stopping.wait_for(|stop| *stop) => Woken::Stopping,
             () = sleep(self.heartbeat) => Woken::Quiet,
         }
-    }
-}
-
-async fn is_durable_behind(engine: &Engine, offset: u64) {
-    engine.wait_for(offset + 1).await;
-    while engine.log().synced_end().offset <= offset {
-        sleep(SYNC_POLL).await;
     }
 }
 
@@ -181,7 +196,7 @@ mod tests {
         for (query, remembered, named) in [
             ("?from=5", None, "from is 5; send a position"),
             ("?from=1-0-5", Some("x"), "Last-Event-ID is x;"),
-            ("?form=1-0-5", None, "the parameter form is not known; there is from"),
+            ("?form=1-0-5", None, "the parameter form is not known; there is from, match"),
         ] {
             let problem = asked(query, remembered).unwrap_err();
             assert_eq!(problem.kind, Kind::InvalidParameter);

@@ -14,7 +14,8 @@ use utoipa_swagger_ui::SwaggerUi;
 use super::guard::Access;
 use super::problem::ProblemBody;
 use super::{
-    Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, pattern, workers,
+    Api, balance, commits, corrections, counters, duplicates, events, explain, health, history, live, pattern,
+    snapshot, workers,
 };
 
 #[derive(OpenApi)]
@@ -67,6 +68,9 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(corrections::apply))
         .routes(routes!(corrections::revert))
         .routes(routes!(commits::commits))
+        .routes(routes!(snapshot::snapshot))
+        .routes(routes!(live::watch_all))
+        .routes(routes!(live::watch))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

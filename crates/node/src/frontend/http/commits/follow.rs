@@ -1,18 +1,20 @@
-//! One subscriber's place in the log.
+//! One subscriber's place among the commits.
 //!
-//! A batch may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing of
-//! the log between turns.
+//! A commit may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing of
+//! what they read between turns.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tally_core::commit::Commit;
 use tally_core::position::Position;
-use tally_storage::log::{LogError, LogReader};
+use tally_storage::log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::super::pattern::Pattern;
 use super::super::problem::{Kind, Problem};
 use super::render;
-use crate::engine::{Engine, Refusal};
+use crate::engine::{CommitReader, CommitsError, Engine, Refusal};
 
 /// One turn ends when it has made this much text.
 const TURN_BYTES: usize = 64 * 1024;
@@ -20,22 +22,33 @@ const TURN_BYTES: usize = 64 * 1024;
 pub struct Follower {
     engine: Engine,
     turn: Arc<Semaphore>,
-    reader: Box<dyn LogReader>,
+    /// `None` until there is a commit to begin with.
+    reader: Option<CommitReader>,
     /// Everything before this offset was told.
     reached: u64,
+    /// From here on deltas are recorded for certain.
+    recorded_from: Position,
+    pattern: Option<Pattern>,
 }
 
 impl Follower {
-    /// Takes a place, if it is one of this log that can still be read from.
-    pub async fn open(engine: &Engine, turn: Arc<Semaphore>, from: Position) -> Result<Follower, Problem> {
+    /// Takes a place, if it is one of this log that can still be followed from.
+    pub async fn open(
+        engine: &Engine,
+        turn: Arc<Semaphore>,
+        from: Position,
+        recorded_from: Position,
+        pattern: Option<Pattern>,
+    ) -> Result<Follower, Problem> {
         let engine = engine.clone();
         let mine = my(&turn).await;
         let spawner = engine.workers().spawner();
         let opened = spawner.blocking(move || {
             let _mine = mine;
-            check(&engine, from)?;
-            let reader = engine.log().reader(from).map_err(|error| failed(&engine, from.offset, error))?;
-            Ok(Follower { engine, turn, reader, reached: from.offset })
+            let mut follower = Follower { engine, turn, reader: None, reached: from.offset, recorded_from, pattern };
+            follower.check(from)?;
+            follower.begin()?;
+            Ok(follower)
         });
         opened.await.ok_or(Refusal::ShuttingDown)?
     }
@@ -44,13 +57,15 @@ impl Follower {
         self.reached
     }
 
-    /// Goes on by some commits and tells them; none at the synced end.
+    /// Goes on by some commits and tells them; none at the end.
     pub async fn read(mut self) -> Result<(Follower, Bytes), Problem> {
         let mine = my(&self.turn).await;
         let spawner = self.engine.workers().spawner();
         let read = spawner.blocking(move || {
             let text = self.read_turn();
-            self.reader.rest();
+            if let Some(reader) = &mut self.reader {
+                reader.rest();
+            }
             drop(mine);
             Ok((self, text?))
         });
@@ -58,71 +73,92 @@ impl Follower {
     }
 
     fn read_turn(&mut self) -> Result<Bytes, Problem> {
-        let Follower { engine, reader, reached, .. } = self;
         let mut text = Vec::new();
+        self.begin()?;
         while text.len() < TURN_BYTES
-            && let Some(batch) = reader.next().map_err(|error| failed(engine, *reached, error))?
+            && let Some(reader) = &mut self.reader
+            && let Some(commit) = reader.read().map_err(|error| self.failed(&error))?
         {
-            let damaged = |error| Problem::new(Kind::LogFailed, format!("record {} of the log: {error}", *reached));
-            render::commit(&batch, *reached, &mut text).map_err(damaged)?;
-            *reached = batch.end_offset();
+            self.check_recorded(&commit)?;
+            render::commit(&commit, &self.engine.declarations(), self.pattern.as_ref(), &mut text);
+            self.reached = commit.to.offset;
         }
         Ok(text.into())
+    }
+
+    /// Finds the commit to begin with, once it is there.
+    fn begin(&mut self) -> Result<(), Problem> {
+        if self.reader.is_none()
+            && let Some((first, reader)) =
+                self.engine.commits().find(self.reached).map_err(|error| self.failed(&error))?
+        {
+            if first.from.offset > self.reached {
+                return Err(self.gone(self.reached));
+            }
+            self.check_recorded(&first)?;
+            self.reader = Some(reader);
+        }
+        Ok(())
+    }
+
+    /// What nobody listened to was not written down.
+    fn check_recorded(&self, commit: &Commit) -> Result<(), Problem> {
+        if commit.deltas.is_some() { Ok(()) } else { Err(self.gone(commit.from.offset)) }
+    }
+
+    /// Refuses a position that is not one of this log.
+    fn check(&self, from: Position) -> Result<(), Problem> {
+        let end = self.engine.applied();
+        if from.log != end.log {
+            let detail = format!(
+                "position {from} is of log {}; this node has log {} only, and ends at {end}",
+                from.log, end.log
+            );
+            return Err(Problem::new(Kind::InvalidParameter, detail).with("value", from.to_string()));
+        }
+        if from.epoch > end.epoch || from.offset > end.offset {
+            let reason = "another node gave it, or this one went back to an older copy of its data";
+            return Err(self.unknown(from, &format!("is beyond the end of the log, {end}: {reason}")));
+        }
+        if from.epoch < end.epoch && self.epoch_before(from.offset)? > from.epoch {
+            let why = "was lost with a tail of the log that was not durable; others have its place now";
+            return Err(self.unknown(from, why));
+        }
+        Ok(())
+    }
+
+    /// When the record before an offset was appended; 0 if nobody knows any more.
+    fn epoch_before(&self, offset: u64) -> Result<u32, Problem> {
+        if offset > self.engine.epoch_began() {
+            return Ok(self.engine.applied().epoch);
+        }
+        let holding = self.engine.commits().holding(offset).map_err(|error| self.failed(&error))?;
+        Ok(holding.map_or(0, |commit| commit.to.epoch))
+    }
+
+    fn unknown(&self, position: Position, why: &str) -> Problem {
+        let end = self.engine.applied();
+        let detail = format!("position {position} {why}; begin with GET /v1/snapshot, or go on from {end}");
+        Problem::new(Kind::PositionUnknown, detail).with("value", position.to_string()).with("end", end.to_string())
+    }
+
+    fn gone(&self, offset: u64) -> Problem {
+        let oldest = self.recorded_from;
+        let detail = format!(
+            "what became of counters from record {offset} on is not kept, or was not written down because nobody listened; begin with \
+             GET /v1/snapshot and follow from its position, or go on from {oldest}. GET /v1/corrections has every correction"
+        );
+        Problem::new(Kind::PositionGone, detail).with("oldest", oldest.to_string())
+    }
+
+    fn failed(&self, error: &CommitsError) -> Problem {
+        match error {
+            CommitsError::Log(LogError::Trimmed { .. }) => self.gone(self.reached),
+            error => Problem::new(Kind::LogFailed, format!("the commits cannot be read: {error}")),
+        }
     }
 }
 
 async fn my(turn: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     Arc::clone(turn).acquire_owned().await.expect("nobody closes it")
-}
-
-/// Refuses a position that is not one of this log, or not any more.
-fn check(engine: &Engine, from: Position) -> Result<(), Problem> {
-    let (start, end) = (engine.log().start(), engine.applied());
-    if from.log != end.log {
-        let detail =
-            format!("position {from} is of log {}; this node has log {} only, and ends at {end}", from.log, end.log);
-        return Err(Problem::new(Kind::InvalidParameter, detail).with("value", from.to_string()));
-    }
-    if from.epoch > end.epoch || from.offset > end.offset {
-        let reason = "another node gave it, or this one went back to an older copy of its data";
-        return Err(unknown(from, &format!("is beyond the end of the log, {end}: {reason}"), end));
-    }
-    if from.offset < start.offset {
-        return Err(gone(from.offset, start));
-    }
-    if from.epoch < end.epoch && from.offset > start.offset && epoch_before(engine, from)? > from.epoch {
-        return Err(unknown(
-            from,
-            "was lost with a tail of the log that was not durable; others have its place now",
-            end,
-        ));
-    }
-    Ok(())
-}
-
-/// When the record before a position was appended.
-fn epoch_before(engine: &Engine, position: Position) -> Result<u32, Problem> {
-    let before = Position { offset: position.offset - 1, ..position };
-    let epoch = || Ok(engine.log().reader(before)?.next()?.map_or(0, |batch| batch.position.epoch));
-    epoch().map_err(|error| failed(engine, before.offset, error))
-}
-
-fn unknown(position: Position, why: &str, end: Position) -> Problem {
-    let detail =
-        format!("position {position} {why}; GET /v1/corrections has every correction, {end} is where to go on");
-    Problem::new(Kind::PositionUnknown, detail).with("value", position.to_string()).with("end", end.to_string())
-}
-
-fn gone(offset: u64, oldest: Position) -> Problem {
-    let detail = format!(
-        "record {offset} is not in the log any more, which begins at {oldest}; GET /v1/corrections has every correction, then go on from {oldest}"
-    );
-    Problem::new(Kind::PositionGone, detail).with("oldest", oldest.to_string())
-}
-
-fn failed(engine: &Engine, offset: u64, error: LogError) -> Problem {
-    match error {
-        LogError::Trimmed { .. } => gone(offset, engine.log().start()),
-        error => Problem::new(Kind::LogFailed, format!("the log cannot be read: {error}")),
-    }
 }

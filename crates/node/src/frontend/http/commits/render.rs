@@ -1,26 +1,54 @@
-//! Batches of the log as server-sent events.
+//! Commits as server-sent events.
 
 use bytes::Bytes;
 use serde::Serialize;
-use tally_core::ledger::{Correction, Row};
-use tally_core::limits::DELTAS_TOLD_MAX;
+use tally_core::commit::{Commit, CounterDelta, NamedException, ToldCorrection};
+use tally_core::counter::Declarations;
 use tally_core::position::Position;
-use tally_core::record::{DecodeError, Record};
-use tally_storage::log::Batch;
 
 use super::super::corrections::{CauseName, DeltaView, reverts};
 use super::super::envelope::rfc3339;
+use super::super::pattern::Pattern;
 use super::super::problem::Problem;
 
 /// What a subscriber is told of a commit.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Commit {
+struct CommitView<'a> {
+    partition: u32,
     from: String,
     to: String,
-    log_time_ms: u64,
-    records: u32,
-    events: u32,
+    log_time: String,
+    generation: u64,
+    digest: String,
+    /// Every counter was forgotten before these deltas.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    flushed: bool,
+    /// Counters that changed and whose ids are not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    unnamed: u64,
+    deltas: Vec<CounterView<'a>>,
+    exceptions: Vec<ExceptionView<'a>>,
+}
+
+/// What happened to one counter.
+#[derive(Serialize)]
+struct CounterView<'a> {
+    id: std::borrow::Cow<'a, str>,
+    /// Of the true sum.
+    delta: i128,
+    /// What a read shows; `null` if there is no such counter any more.
+    value: Option<i64>,
+    /// The true sum, where a read shows 0 for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct ExceptionView<'a> {
+    at: String,
+    counter: std::borrow::Cow<'a, str>,
+    fate: &'static str,
 }
 
 /// What a subscriber is told of a correction, so that whoever used the wrong number can make up for it.
@@ -36,9 +64,13 @@ struct CountCorrection {
     author: String,
     applied_by: String,
     at: String,
-    delta_count: usize,
+    delta_count: u64,
     /// The first of them; `GET /v1/corrections/{number}` has them all.
     deltas: Vec<DeltaView>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The first word: it is answered at once, and a client that reconnects from now on knows from where.
@@ -58,50 +90,70 @@ pub fn problem(problem: &Problem) -> Bytes {
     text.into()
 }
 
-/// The records of a batch from an offset on, of which there is at least one.
-pub fn commit(batch: &Batch<'_>, from: u64, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-    let at = |offset| Position { offset, ..batch.position }.to_string();
-    let from = from.max(batch.position.offset);
-    let skipped = (from - batch.position.offset) as u32;
-    let mut commit = Commit {
-        from: at(from),
-        to: at(batch.end_offset()),
-        log_time_ms: batch.log_time_ms,
-        records: batch.count - skipped,
-        events: 0,
-    };
-    let mut records = batch.records;
-    for index in 0..batch.count {
-        match Record::decode(&mut records)? {
-            _ if index < skipped => {}
-            Record::Event(_) => commit.events += 1,
-            // Without an id of its own: only the commit says that everything in it was told.
-            Record::Correct(bytes) => put_json(out, None, "count_correction", &correction(bytes, batch.log_time_ms)?),
-            _ => {}
-        }
+/// A commit that was followed; of the counters that match, if a pattern is given.
+pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pattern>, out: &mut Vec<u8>) {
+    for told in &commit.corrections {
+        // Without an id of its own: only the commit says that everything in it was told.
+        put_json(out, None, "count_correction", &correction(told));
     }
-    put_json(out, Some(&commit.to), "commit", &commit);
-    Ok(())
+    let to = commit.to.to_string();
+    let (flushed, unnamed, counters) = match &commit.deltas {
+        Some(deltas) => (deltas.flushed, deltas.unnamed, deltas.counters.as_slice()),
+        None => (false, 0, &[][..]),
+    };
+    let wanted = counters.iter().filter(|counter| pattern.is_none_or(|pattern| pattern.matches(&counter.id)));
+    let at = |offset| Position { offset, ..commit.to }.to_string();
+    let view = CommitView {
+        partition: commit.to.log,
+        from: commit.from.to_string(),
+        to: to.clone(),
+        log_time: rfc3339(commit.log_time_ms),
+        generation: commit.generation,
+        digest: commit.digest.to_string(),
+        flushed,
+        unnamed,
+        deltas: wanted.map(|counter| counter_view(counter, declarations)).collect(),
+        exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
+    };
+    put_json(out, Some(&to), "commit", &view);
 }
 
-/// The record was written before its time was known: it is that of the batch.
-fn correction(bytes: &[u8], log_time_ms: u64) -> Result<CountCorrection, DecodeError> {
-    let correction = Correction::decode(bytes)?;
-    Ok(CountCorrection {
+fn counter_view<'a>(counter: &'a CounterDelta, declarations: &Declarations) -> CounterView<'a> {
+    let value = counter.value.map(|sum| shown(declarations, &counter.id, sum));
+    CounterView {
+        id: String::from_utf8_lossy(&counter.id),
+        delta: counter.delta,
+        value,
+        sum: counter.value.filter(|sum| value != Some(*sum)),
+    }
+}
+
+/// What a read shows of a sum.
+pub fn shown(declarations: &Declarations, id: &[u8], sum: i64) -> i64 {
+    declarations.index_of(id).map_or(sum, |index| declarations.counter(index).shown(sum))
+}
+
+fn exception_view(exception: &NamedException, at: String) -> ExceptionView<'_> {
+    ExceptionView { at, counter: String::from_utf8_lossy(&exception.counter), fate: exception.fate.name() }
+}
+
+fn correction(told: &ToldCorrection) -> CountCorrection {
+    let correction = &told.correction;
+    CountCorrection {
         generation: correction.generation,
         number: correction.number,
         cause: CauseName::of(correction.cause),
         reverts: reverts(correction.cause),
-        reason: correction.reason,
-        author: correction.author,
-        applied_by: correction.applied_by,
-        at: rfc3339(log_time_ms),
-        delta_count: correction.deltas.len(),
-        deltas: correction.deltas.iter().take(DELTAS_TOLD_MAX).map(DeltaView::of).collect(),
-    })
+        reason: correction.reason.clone(),
+        author: correction.author.clone(),
+        applied_by: correction.applied_by.clone(),
+        at: rfc3339(correction.at_ms),
+        delta_count: told.delta_count,
+        deltas: correction.deltas.iter().map(DeltaView::of).collect(),
+    }
 }
 
-fn put_json(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &impl Serialize) {
+pub fn put_json(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &impl Serialize) {
     put(out, id, event, &serde_json::to_vec(data).expect("strings and numbers are JSON"));
 }
 
@@ -118,78 +170,84 @@ fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tally_core::event::Event;
-    use tally_core::ledger::{Cause, Delta};
+    use tally_core::commit::{Deltas, Digest};
+    use tally_core::ledger::{BoxKind, Cause, Correction, Delta};
 
-    fn batch<'a>(records: &'a mut Vec<u8>, of: &[Record<'_>]) -> Batch<'a> {
-        of.iter().for_each(|record| record.encode(records));
-        let position = Position { epoch: 2, log: 0, offset: 10 };
-        Batch { position, count: of.len() as u32, log_time_ms: 1_794_765_600_000, records }
+    const CONFIG: &str = "counters: [{counterName: likes, mode: transition, dimensions: [video], entity: [user, video], floorAtZero: true, rules: [{on: liked, op: increment}]}]";
+
+    fn sample() -> Commit {
+        let at = |offset| Position { epoch: 2, log: 0, offset };
+        let counter = |id: &str, delta, value| CounterDelta { id: id.as_bytes().into(), delta, value };
+        Commit {
+            from: at(10),
+            to: at(14),
+            log_time_ms: 1_794_765_600_000,
+            generation: 3,
+            exceptions: vec![NamedException { offset: 12, counter: b"views"[..].into(), fate: BoxKind::Duplicate }],
+            corrections: Vec::new(),
+            digest: Digest(255),
+            deltas: Some(Deltas {
+                flushed: false,
+                unnamed: 0,
+                counters: vec![
+                    counter("gone", -4, None),
+                    counter("likes:v", -3, Some(-2)),
+                    counter("views:v1", 3, Some(10)),
+                ],
+            }),
+        }
     }
 
-    fn check(records: &[Record<'_>], from: u64, expected: &str) {
+    fn told(commit: &Commit, pattern: Option<&str>) -> String {
+        let declarations = Declarations::parse(CONFIG).unwrap();
+        let pattern = pattern.map(|text| Pattern::resolve(&declarations, text).unwrap());
         let mut out = Vec::new();
-        commit(&batch(&mut Vec::new(), records), from, &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        super::commit(commit, &declarations, pattern.as_ref(), &mut out);
+        String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn a_commit_says_what_it_covers() {
-        let event = Record::Event(Event::new("video.viewed", 0));
-        let records = [Record::Add { name: b"a", delta: 1 }, event.clone(), Record::Tick, event];
-        check(
-            &records,
-            3,
-            "id: 2-0-14\nevent: commit\ndata: {\"from\":\"2-0-10\",\"to\":\"2-0-14\",\"logTimeMs\":1794765600000,\"records\":4,\"events\":2}\n\n",
+    fn a_commit_says_what_it_did() {
+        let head = concat!(
+            "id: 2-0-14\nevent: commit\ndata: {\"partition\":0,\"from\":\"2-0-10\",\"to\":\"2-0-14\",",
+            "\"logTime\":\"2026-11-15T18:00:00.000Z\",\"generation\":3,\"digest\":\"000000000000000000000000000000ff\",",
         );
-    }
-
-    #[test]
-    fn records_before_the_position_are_left_out() {
-        let event = Record::Event(Event::new("video.viewed", 0));
-        let records = [event.clone(), Record::Tick, event];
-        check(
-            &records,
-            11,
-            "id: 2-0-13\nevent: commit\ndata: {\"from\":\"2-0-11\",\"to\":\"2-0-13\",\"logTimeMs\":1794765600000,\"records\":2,\"events\":1}\n\n",
+        let tail = "\"exceptions\":[{\"at\":\"2-0-12\",\"counter\":\"views\",\"fate\":\"duplicate\"}]}\n\n";
+        let views = "{\"id\":\"views:v1\",\"delta\":3,\"value\":10}";
+        let all = format!(
+            "{head}\"deltas\":[{{\"id\":\"gone\",\"delta\":-4,\"value\":null}},{{\"id\":\"likes:v\",\"delta\":-3,\"value\":0,\"sum\":-2}},{views}],{tail}"
         );
+        assert_eq!(told(&sample(), None), all);
+        assert_eq!(told(&sample(), Some("views:*")), format!("{head}\"deltas\":[{views}],{tail}"));
+        let flushed = Commit {
+            exceptions: Vec::new(),
+            deltas: Some(Deltas { flushed: true, unnamed: 2, counters: Vec::new() }),
+            ..sample()
+        };
+        let tail = "\"flushed\":true,\"unnamed\":2,\"deltas\":[],\"exceptions\":[]}\n\n";
+        assert_eq!(told(&flushed, None), format!("{head}{tail}"));
     }
 
     #[test]
     fn a_correction_is_told_before_its_commit_and_without_an_id() {
-        let delta = |index: usize| Delta { id: format!("a{index}\n").into(), bucket_ms: Some(0), delta: -5 };
         let correction = Correction {
             number: 7,
             generation: 3,
             cause: Cause::Revert(4),
             reason: "two\nlines".into(),
             author: "ops".into(),
-            at_ms: 0,
-            deltas: vec![delta(1)],
+            at_ms: 1_794_765_600_000,
+            deltas: vec![Delta { id: b"a1\n".to_vec(), bucket_ms: Some(0), delta: -5 }],
             applied_by: "boss".into(),
             proposed_ms: None,
             reverted_generation: None,
         };
-        check(
-            &[Record::Correct(&correction.to_bytes())],
-            0,
-            concat!(
-                "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"reverts\":4,",
-                "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"appliedBy\":\"boss\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":1,",
-                "\"deltas\":[{\"id\":\"a1\\n\",\"bucket\":\"1970-01-01T00:00:00.000Z\",\"delta\":-5}]}\n\n",
-                "id: 2-0-11\nevent: commit\ndata: {\"from\":\"2-0-10\",\"to\":\"2-0-11\",\"logTimeMs\":1794765600000,\"records\":1,\"events\":0}\n\n",
-            ),
+        let told = told(&Commit { corrections: vec![ToldCorrection { delta_count: 9, correction }], ..sample() }, None);
+        let expected = concat!(
+            "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"reverts\":4,",
+            "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"appliedBy\":\"boss\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":9,",
+            "\"deltas\":[{\"id\":\"a1\\n\",\"bucket\":\"1970-01-01T00:00:00.000Z\",\"delta\":-5}]}\n\nid: 2-0-14\nevent: commit\n",
         );
-        let deltas = (0..DELTAS_TOLD_MAX + 1).map(delta).collect();
-        let bytes = Correction { deltas, ..correction }.to_bytes();
-        let told = super::correction(&bytes, 0).unwrap();
-        assert_eq!((told.delta_count, told.deltas.len()), (DELTAS_TOLD_MAX + 1, DELTAS_TOLD_MAX));
-    }
-
-    #[test]
-    fn a_batch_that_cannot_be_read_is_an_error() {
-        let mut records = Vec::new();
-        let batch = Batch { count: 2, ..batch(&mut records, &[Record::Tick]) };
-        assert_eq!(commit(&batch, 0, &mut Vec::new()), Err(DecodeError::Truncated));
+        assert!(told.starts_with(expected), "{told}");
     }
 }

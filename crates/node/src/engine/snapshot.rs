@@ -1,0 +1,170 @@
+//! Every counter at one position: a view of the store as of a checkpoint.
+
+use super::shared::Shared;
+use super::{Engine, Reading, Refusal, Wanted};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tally_core::cell::Row;
+use tally_core::database::Space;
+use tally_core::id::CellHasher;
+use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOTS_MAX};
+use tally_core::position::Position;
+use tally_storage::store::{self, Checkpoint};
+
+/// How often a checkpoint is taken for a snapshot: a flush in the middle of one leaves nothing.
+const ATTEMPTS_MAX: usize = 10;
+
+/// Counters, with their ids.
+pub type Counters = Vec<(Vec<u8>, Reading)>;
+
+pub struct Snapshot {
+    view: Box<dyn store::Snapshot>,
+    position: Position,
+    counters: u64,
+    hasher: CellHasher,
+}
+
+impl Engine {
+    /// Takes a snapshot, and holds it until it is released or nobody has asked for it for a while. The commits behind its
+    /// position say what they did to each counter.
+    pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let place = self.shared.snapshots.place(&self.shared)?;
+        let followed_from = self.follow_commits().await?;
+        for _ in 0..ATTEMPTS_MAX {
+            self.checkpoint(Wanted::Everything).await?;
+            let shared = self.shared.clone();
+            let taken = self.shared.blocking(move || Snapshot::take(&shared)).await??;
+            if let Some(snapshot) = taken.filter(|snapshot| snapshot.position.offset >= followed_from.offset) {
+                return Ok(place.hold(snapshot));
+            }
+        }
+        Err(Refusal::busy())
+    }
+
+    /// A snapshot that is held, by its position; it is in use.
+    pub fn held_snapshot(&self, position: Position) -> Option<Arc<Snapshot>> {
+        self.shared.snapshots.find(position, self.shared.clock.passed())
+    }
+
+    /// Nobody will go on reading it.
+    pub fn release_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        self.shared.snapshots.lock().retain(|held| !held.snapshot.as_ref().is_some_and(|it| Arc::ptr_eq(it, snapshot)));
+    }
+}
+
+/// The place of a snapshot that is being taken; it is given up if nothing comes of it.
+struct Place<'a> {
+    snapshots: &'a Snapshots,
+    number: u64,
+}
+
+impl Place<'_> {
+    fn hold(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+        let snapshot = Arc::new(snapshot);
+        if let Some(held) = self.snapshots.lock().iter_mut().find(|held| held.place == self.number) {
+            held.snapshot = Some(snapshot.clone());
+        }
+        snapshot
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.snapshots.lock().retain(|held| held.place != self.number || held.snapshot.is_some());
+    }
+}
+
+/// Snapshots that are held for those who read them.
+#[derive(Default)]
+pub(super) struct Snapshots(Mutex<Vec<Held>>);
+
+struct Held {
+    /// `None` while it is being taken.
+    snapshot: Option<Arc<Snapshot>>,
+    place: u64,
+    /// When it was last used, by [`crate::clock::Clock::passed`].
+    used: Duration,
+}
+
+impl Snapshots {
+    /// A place for one more, if there is one.
+    fn place(&self, shared: &Shared) -> Result<Place<'_>, Refusal> {
+        let now = shared.clock.passed();
+        self.sweep(now);
+        let mut held = self.lock();
+        if held.len() >= SNAPSHOTS_MAX {
+            return Err(Refusal::busy());
+        }
+        let place = held.iter().map(|held| held.place + 1).max().unwrap_or(0);
+        held.push(Held { snapshot: None, place, used: now });
+        Ok(Place { snapshots: self, number: place })
+    }
+
+    fn find(&self, position: Position, now: Duration) -> Option<Arc<Snapshot>> {
+        self.sweep(now);
+        let mut held = self.lock();
+        let is_it = |held: &&mut Held| held.snapshot.as_ref().is_some_and(|held| held.position == position);
+        let found = held.iter_mut().find(is_it)?;
+        found.used = now;
+        found.snapshot.clone()
+    }
+
+    /// Lets go of those that nobody came back for.
+    pub fn sweep(&self, now: Duration) {
+        self.lock().retain(|held| now.saturating_sub(held.used) < Duration::from_millis(SNAPSHOT_KEPT_MS));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Snapshot {
+    /// The store as it is; `None` before its first checkpoint.
+    fn take(shared: &Arc<Shared>) -> Result<Option<Snapshot>, Refusal> {
+        let failed = |error: store::Error| Refusal::store(&error);
+        let view = shared.store.snapshot().map_err(failed)?;
+        let Some(Checkpoint { position, counters, .. }) = view.checkpoint().map_err(failed)? else { return Ok(None) };
+        let outside = view.names(&Space::marker(), None, usize::MAX).map_err(failed)?;
+        let outside = outside.iter().filter(|id| Space::split(id).0 != Space::MAIN).count() as u64;
+        // As the commits say it: a checkpoint that another epoch takes at the same place is none of theirs.
+        let holding = shared.commits.holding(position.offset);
+        let holding = holding.map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
+        let position = holding.map_or(position, |commit| commit.to);
+        let counters = counters.saturating_sub(outside);
+        Ok(Some(Snapshot { view, position, counters, hasher: shared.hasher }))
+    }
+
+    /// Everything before it is in the snapshot, nothing behind it is.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// How many counters of database 0 there are.
+    pub fn counters(&self) -> u64 {
+        self.counters
+    }
+
+    /// Up to `limit` counters of database 0 behind an id, less those whose time has come; and the id to go on behind.
+    pub fn page(
+        &self,
+        after: Option<&[u8]>,
+        limit: usize,
+        now_ms: u64,
+    ) -> Result<(Counters, Option<Vec<u8>>), Refusal> {
+        let failed = |error: store::Error| Refusal::store(&error);
+        let mut ids = self.view.names(b"", after, limit).map_err(failed)?;
+        let next = if ids.len() == limit { ids.last().cloned() } else { None };
+        ids.retain(|id| Space::split(id).0 == Space::MAIN);
+        let mut counters = Vec::with_capacity(ids.len());
+        for id in ids {
+            let row = self.view.get(self.hasher.key(&id)).map_err(failed)?;
+            let is_due = |row: &Row| row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
+            if let Some(row) = row.filter(|row| !is_due(row)) {
+                let reading = Reading { value: row.value, generation: row.mark.generation };
+                counters.push((Space::split(&id).1.to_vec(), reading));
+            }
+        }
+        Ok((counters, next))
+    }
+}
