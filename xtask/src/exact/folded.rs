@@ -64,7 +64,8 @@ fn life(plan: &Plan, copy: &Mutex<Copy>, random: &mut Random, sent: &mut u64, en
     let http = server.http()?;
     // Now and then it has lost everything and begins anew.
     if random.one_in(5) {
-        *lock(copy) = Copy { commits: lock(copy).commits, snapshots: lock(copy).snapshots, ..Copy::default() };
+        let mut copy = lock(copy);
+        *copy = Copy { commits: copy.commits, snapshots: copy.snapshots, ..Copy::default() };
     }
     lock(copy).begin(http)?;
     let stream = Subscription::open(http, &lock(copy).path())?;
