@@ -115,7 +115,9 @@ fn post_head(extra: &str) -> Vec<u8> {
 }
 
 /// Events that do not compress well, so that the log has large batches.
-fn write_large_batches(server: &Server) {
+/// Answers where the log ends then.
+fn write_large_batches(server: &Server) -> u64 {
+    let mut end = 0;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut word = || {
         state ^= state << 13;
@@ -135,27 +137,45 @@ fn write_large_batches(server: &Server) {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        end = offset_behind(&answer, "\"token\":\"").expect("it has counted or not, but it is in the log");
+    }
+    end
+}
+
+/// The offset of the last position behind a mark.
+fn offset_behind(text: &str, mark: &str) -> Option<u64> {
+    let position = text.rsplit_once(mark)?.1;
+    let offset = position.split('-').nth(2)?;
+    offset.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn subscribe(server: &Server, query: &str) -> TcpStream {
+    let mut stream = server.http();
+    let head = format!("GET /v1/commits{query} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+/// Reads until the subscription has come to a position of the log.
+fn read_to(stream: &mut TcpStream, offset: u64) {
+    let mut seen = String::new();
+    while offset_behind(&seen, "id: ").is_none_or(|reached| reached < offset) {
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
 }
 
 #[test]
 fn subscribers_that_do_not_read() {
     let server = Server::start(&[]);
-    write_large_batches(&server);
-    let mut subscribers: Vec<TcpStream> = (0..128).map(|_| server.http()).collect();
-    for stream in &mut subscribers {
-        stream.write_all(b"GET /v1/commits?from=1-0-0 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    }
-    for stream in &mut subscribers {
-        // All of them have read the log to its end when they have told its last commit.
-        let mut seen = Vec::new();
-        while String::from_utf8_lossy(&seen).matches("event: commit").count() < 3 {
-            let mut bytes = [0; 4096];
-            let read = stream.read(&mut bytes).unwrap();
-            assert!(read > 0, "{}", String::from_utf8_lossy(&seen));
-            seen.extend_from_slice(&bytes[..read]);
-        }
-    }
+    // From here on it is written down what becomes of counters.
+    read_to(&mut subscribe(&server, ""), 0);
+    let end = write_large_batches(&server);
+    let mut subscribers: Vec<TcpStream> = (0..128).map(|_| subscribe(&server, "?from=1-0-0")).collect();
+    // All of them have read the log to its end when they have told its last commit.
+    subscribers.iter_mut().for_each(|stream| read_to(stream, end));
     server.check("128 subscribers from the beginning");
 }
 

@@ -76,23 +76,33 @@ fn subscribe(target: Target, query: &str) -> Result<Vec<TcpStream>> {
     (0..SUBSCRIBERS).map(open).collect()
 }
 
+/// What becomes of counters is written down from the first subscription on.
+fn begin_following(target: Target) -> Result<()> {
+    let mut stream = target.http()?;
+    stream.write_all(b"GET /v1/commits HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+    read_until(&mut stream, "id: ")
+}
+
+fn read_until(stream: &mut TcpStream, text: &str) -> Result<()> {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(text) {
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes)?;
+        ensure!(read > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&bytes[..read]);
+    }
+    Ok(())
+}
+
 fn unread_from_the_beginning(target: Target) -> Result<Vec<TcpStream>> {
+    begin_following(target)?;
     write_large_batches(target)?;
     subscribe(target, "?from=1-0-0")
 }
 
 fn read_from_the_beginning(target: Target) -> Result<Vec<TcpStream>> {
-    write_large_batches(target)?;
-    let mut subscribers = subscribe(target, "?from=1-0-0")?;
-    for stream in &mut subscribers {
-        let mut seen = Vec::new();
-        while String::from_utf8_lossy(&seen).matches("event: commit").count() < LARGE_BATCHES {
-            let mut bytes = [0; 4096];
-            let read = stream.read(&mut bytes)?;
-            ensure!(read > 0, "{}", String::from_utf8_lossy(&seen));
-            seen.extend_from_slice(&bytes[..read]);
-        }
-    }
+    let mut subscribers = unread_from_the_beginning(target)?;
+    subscribers.iter_mut().try_for_each(|stream| read_until(stream, "event: commit"))?;
     Ok(subscribers)
 }
 
