@@ -1,12 +1,13 @@
 //! What strangers can make grow or keep busy has a bound, and those who behave do not feel it.
 
-use crate::support::{Answer, TestNode, read_answer, read_head};
+use crate::support::{Answer, PATIENCE, TestNode, read_answer, read_head};
 use serde_json::json;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tally_core::limits::HTTP_READ_BUFFER_BYTES_MAX;
+use tally_node::clock::Stopwatch;
 
 /// Longer than any test that passes takes.
 const LONG: Duration = Duration::from_secs(600);
@@ -177,7 +178,11 @@ fn slow_heads_and_bodies_keep_nobody_out() {
     strangers.iter_mut().for_each(|stream| drop(stream.write_all(b"GET /healthz HT")));
     strangers.extend((0..4).map(|_| begin(&node, "", b"{")));
     for _ in 0..8 {
-        assert!(healthy(&mut node.connect()), "a newcomer gets a place");
+        // Those before him are gone, and their places are free as soon as that is noticed.
+        let began = Stopwatch::start();
+        while !healthy(&mut node.connect()) {
+            assert!(began.elapsed() < PATIENCE, "a newcomer gets a place");
+        }
     }
     assert!(healthy(&mut used), "who has been answered keeps his place");
 }

@@ -26,7 +26,7 @@ counters:
 ";
 
 /// No test waits longer than this for a byte; it is a bound on a failing test, not on a passing one.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct TestNode {
     node: Option<Node>,

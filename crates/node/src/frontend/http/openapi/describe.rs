@@ -11,7 +11,7 @@ use tally_core::limits::{
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 24] = [
+const OPERATIONS: [(&str, &str, &str); 27] = [
     ("post", "/v1/events", "sendEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
@@ -24,6 +24,9 @@ const OPERATIONS: [(&str, &str, &str); 24] = [
     ("get", "/v1/counters/{id}/aggregate", "aggregateCounters"),
     ("get", "/v1/counters/{id}/explain", "explainCounter"),
     ("get", "/v1/counters/{id}/history", "getCounterHistory"),
+    ("get", "/v1/counters/{id}/watch", "watchCounter"),
+    ("get", "/v1/counters/watch", "watchCounters"),
+    ("get", "/v1/snapshot", "getSnapshot"),
     ("get", "/v1/corrections", "listCorrections"),
     ("post", "/v1/corrections", "proposeCorrection"),
     ("get", "/v1/corrections/{n}", "getCorrection"),
