@@ -336,6 +336,9 @@ pub const SNAPSHOTS_MAX: usize = 4;
 /// How long a snapshot is held that nobody reads, in milliseconds.
 pub const SNAPSHOT_KEPT_MS: u64 = 600_000;
 
+/// The same once all of it was told: its end may have got lost on the way.
+pub const SNAPSHOT_KEPT_TOLD_MS: u64 = 60_000;
+
 /// Counters that a watch over a pattern tells at first.
 pub const WATCHED_AT_FIRST_MAX: usize = 10_000;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tally_core::cell::Row;
 use tally_core::database::Space;
 use tally_core::id::CellHasher;
-use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOTS_MAX};
+use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOT_KEPT_TOLD_MS, SNAPSHOTS_MAX};
 use tally_core::position::Position;
 use tally_storage::store::{self, Checkpoint};
 
@@ -25,7 +25,7 @@ pub struct Snapshot {
 }
 
 impl Engine {
-    /// Takes a snapshot, and holds it until it is released or nobody has asked for it for a while. The commits behind its
+    /// Takes a snapshot, and holds it until nobody has asked for it for a while. The commits behind its
     /// position say what they did to each counter.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Refusal> {
         let place = self.shared.snapshots.place(&self.shared)?;
@@ -46,9 +46,12 @@ impl Engine {
         self.shared.snapshots.find(position, self.shared.clock.passed())
     }
 
-    /// Nobody will go on reading it.
-    pub fn release_snapshot(&self, snapshot: &Arc<Snapshot>) {
-        self.shared.snapshots.lock().retain(|held| !held.snapshot.as_ref().is_some_and(|it| Arc::ptr_eq(it, snapshot)));
+    /// All of it was told. Whether it arrived nobody knows, so it is held a little longer, unless its place is needed.
+    pub fn told_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        let is_it = |held: &&mut Held| held.snapshot.as_ref().is_some_and(|it| Arc::ptr_eq(it, snapshot));
+        if let Some(held) = self.shared.snapshots.lock().iter_mut().find(is_it) {
+            held.is_told = true;
+        }
     }
 }
 
@@ -84,6 +87,15 @@ struct Held {
     place: u64,
     /// When it was last used, by [`crate::clock::Clock::passed`].
     used: Duration,
+    /// Somebody was told all of it.
+    is_told: bool,
+}
+
+impl Held {
+    fn is_over(&self, now: Duration) -> bool {
+        let kept_ms = if self.is_told { SNAPSHOT_KEPT_TOLD_MS } else { SNAPSHOT_KEPT_MS };
+        now.saturating_sub(self.used) >= Duration::from_millis(kept_ms)
+    }
 }
 
 impl Snapshots {
@@ -93,10 +105,12 @@ impl Snapshots {
         self.sweep(now);
         let mut held = self.lock();
         if held.len() >= SNAPSHOTS_MAX {
-            return Err(Refusal::busy());
+            let told = held.iter().enumerate().filter(|(_, held)| held.is_told);
+            let oldest = told.min_by_key(|(_, held)| held.used).map(|(index, _)| index);
+            held.remove(oldest.ok_or_else(Refusal::busy)?);
         }
         let place = held.iter().map(|held| held.place + 1).max().unwrap_or(0);
-        held.push(Held { snapshot: None, place, used: now });
+        held.push(Held { snapshot: None, place, used: now, is_told: false });
         Ok(Place { snapshots: self, number: place })
     }
 
@@ -106,12 +120,13 @@ impl Snapshots {
         let is_it = |held: &&mut Held| held.snapshot.as_ref().is_some_and(|held| held.position == position);
         let found = held.iter_mut().find(is_it)?;
         found.used = now;
+        found.is_told = false;
         found.snapshot.clone()
     }
 
     /// Lets go of those that nobody came back for.
     pub fn sweep(&self, now: Duration) {
-        self.lock().retain(|held| now.saturating_sub(held.used) < Duration::from_millis(SNAPSHOT_KEPT_MS));
+        self.lock().retain(|held| !held.is_over(now));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Held>> {

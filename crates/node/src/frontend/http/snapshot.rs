@@ -133,7 +133,7 @@ impl Reader {
             }
         }
         if self.is_over {
-            self.api.engine.release_snapshot(&self.snapshot);
+            self.api.engine.told_snapshot(&self.snapshot);
             return None;
         }
         self.is_over = true;
