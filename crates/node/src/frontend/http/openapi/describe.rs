@@ -124,6 +124,7 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
         (_, "wait_ms") => json!({"maximum": AT_LEAST_WAIT_MS_MAX}),
         (_, "at_least" | "from" | "Last-Event-ID") => json!({"pattern": POSITION}),
         (_, "consistency") => json!({"enum": ["cached", "latest"]}),
+        ("explainCounter", "values") => json!({"enum": ["all"]}),
         ("listDuplicates", "before") => json!({"pattern": r"^(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,8})$"}),
         (_, "reason") => text(REASON_BYTES_MAX),
         (_, "author") => text(AUTHOR_BYTES_MAX),
