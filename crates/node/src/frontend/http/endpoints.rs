@@ -1,0 +1,19 @@
+//! What can be asked: a file or a folder for each family of endpoints, and [`openapi`], which lists and describes them all.
+
+pub mod aggregate;
+pub mod balance;
+pub mod commits;
+pub mod corrections;
+pub mod counters;
+pub mod duplicates;
+pub mod events;
+pub mod explain;
+pub mod health;
+pub mod history;
+pub mod live;
+pub mod openapi;
+pub mod snapshot;
+pub mod workers;
+
+/// Cold counters that one request reads at the same time.
+const READS_AT_ONCE: usize = 32;

@@ -1,0 +1,125 @@
+//! Sums over many counters: all whose id matches a pattern.
+//!
+//! The walk is an ordered scan behind the literal beginning of the pattern, page by page, and never longer than a bound.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use tally_core::aggregate::State as CoreState;
+use tally_core::database::Space;
+use tally_core::limits::SCAN_NAMES_MAX;
+
+use crate::engine::{Engine, Refusal};
+use crate::frontend::http::Api;
+use crate::frontend::http::words::at_least::{self, AtLeast};
+use crate::frontend::http::words::envelope::{ReadKind, rfc3339};
+use crate::frontend::http::words::id::IdPath;
+use crate::frontend::http::words::pattern::Pattern;
+use crate::frontend::http::words::problem::{Kind, Problem};
+
+/// Names that one step of a walk asks for.
+const PAGE_NAMES: usize = 1024;
+
+/// The sum over all counters that match a pattern.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Aggregate {
+    #[schema(example = "page_views_article_*")]
+    pub pattern: String,
+    /// The sum of what a read of each of them shows.
+    pub value: i64,
+    /// How many counters matched.
+    pub counters: u64,
+    pub kind: ReadKind,
+    /// Only for a `provisional` sum: how many late entries wait for their run, which will change it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
+    /// The last correction that touched one of them; 0 is none.
+    pub generation: u64,
+    /// When the walk began: no part of the sum is older.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    pub as_of: String,
+    /// How long the walk took.
+    pub staleness_ms: u64,
+}
+
+/// Adds up all counters whose id matches a pattern
+///
+/// `*` stands for any text, also for none. What stands before the first `*` narrows the walk, so put it late.
+#[utoipa::path(get, path = "/v1/counters/{id}/aggregate", tag = "counters",
+    params(("id" = String, Path, description = "A pattern", example = "page_views_article_*"),
+        ("at_least" = Option<String>, Query, description = at_least::TOKEN, example = "1-0-4711"),
+        ("wait_ms" = Option<u64>, Query, description = at_least::WAIT)),
+    responses((status = 200, description = "The sum", body = Aggregate), Problem))]
+pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri) -> Result<Json<Aggregate>, Problem> {
+    if let Some(at_least) = AtLeast::query(&uri)? {
+        at_least.reached(&api.engine).await?;
+    }
+    // Whoever waits for a turn holds nothing.
+    let _turn = api.walks.acquire().await;
+    let as_of_ms = api.engine.clock().now_ms();
+    let engine = &api.engine;
+    let pattern = Pattern::resolve(&engine.declarations(), &pattern)?;
+    let sum = engine.consistently(|| walk(engine, &pattern)).await?;
+    let pattern = pattern.to_string();
+    let value = i64::try_from(sum.value).map_err(|_| {
+        let sum = sum.value.to_string();
+        Problem::new(Kind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
+            .with("value", sum)
+    })?;
+    Ok(Json(Aggregate {
+        pattern,
+        value,
+        counters: sum.counters,
+        kind: ReadKind::with_pending(sum.pending),
+        pending: (sum.pending > 0).then_some(sum.pending),
+        generation: sum.generation,
+        as_of: rfc3339(as_of_ms),
+        staleness_ms: api.engine.clock().now_ms().saturating_sub(as_of_ms),
+    }))
+}
+
+#[derive(Default)]
+struct Sum {
+    /// Wide enough for [`SCAN_NAMES_MAX`] counters of any value.
+    value: i128,
+    counters: u64,
+    /// The highest of them.
+    generation: u64,
+    /// Late entries that wait for them.
+    pending: u64,
+}
+
+async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
+    let declarations = engine.declarations();
+    let mut sum = Sum { pending: pending(engine, pattern).await?, ..Sum::default() };
+    let mut after = None;
+    for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
+        let page = engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
+        for (id, reading) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
+            let shown = declarations.counter_of(id).map_or(reading.value, |counter| counter.shown(reading.value));
+            sum.value += i128::from(shown);
+            sum.counters += 1;
+            sum.generation = sum.generation.max(reading.generation);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(sum);
+        }
+    }
+    let detail = format!(
+        "there are more than {SCAN_NAMES_MAX} ids before the first * of the pattern; write more of the id before it"
+    );
+    Err(Problem::new(Kind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
+}
+
+/// Late entries that wait for counters of the pattern, also for some that do not exist yet.
+async fn pending(engine: &Engine, pattern: &Pattern) -> Result<u64, Refusal> {
+    let pattern = pattern.clone();
+    let look = move |state: &mut CoreState| {
+        let waiting = state.fates.contracts.parked.iter().filter(|(_, _, entry)| pattern.matches(&entry.id));
+        waiting.map(|(_, _, entry)| entry.entries).sum()
+    };
+    engine.visit(look).await
+}

@@ -1,0 +1,164 @@
+//! One subscriber's place among the commits.
+//!
+//! A commit may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing of
+//! what they read between turns.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_core::commit::Commit;
+use tally_core::position::Position;
+use tally_storage::log::LogError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::render;
+use crate::engine::{CommitReader, CommitsError, Engine, Refusal};
+use crate::frontend::http::words::pattern::Pattern;
+use crate::frontend::http::words::problem::{Kind, Problem};
+
+/// One turn ends when it has made this much text.
+const TURN_BYTES: usize = 64 * 1024;
+
+pub struct Follower {
+    engine: Engine,
+    turn: Arc<Semaphore>,
+    /// `None` until there is a commit to begin with.
+    reader: Option<CommitReader>,
+    /// Everything before this offset was told.
+    reached: u64,
+    /// From here on deltas are recorded for certain.
+    recorded_from: Position,
+    pattern: Option<Pattern>,
+}
+
+impl Follower {
+    /// Takes a place, if it is one of this log that can still be followed from.
+    pub async fn open(
+        engine: &Engine,
+        turn: Arc<Semaphore>,
+        from: Position,
+        recorded_from: Position,
+        pattern: Option<Pattern>,
+    ) -> Result<Follower, Problem> {
+        let engine = engine.clone();
+        let mine = my(&turn).await;
+        let spawner = engine.workers().spawner();
+        let opened = spawner.blocking(move || {
+            let _mine = mine;
+            let mut follower = Follower { engine, turn, reader: None, reached: from.offset, recorded_from, pattern };
+            follower.check(from)?;
+            follower.begin()?;
+            Ok(follower)
+        });
+        opened.await.ok_or(Refusal::ShuttingDown)?
+    }
+
+    pub fn reached(&self) -> u64 {
+        self.reached
+    }
+
+    /// Goes on by some commits and tells them; none at the end.
+    pub async fn read(mut self) -> Result<(Follower, Bytes), Problem> {
+        let mine = my(&self.turn).await;
+        let spawner = self.engine.workers().spawner();
+        let read = spawner.blocking(move || {
+            let text = self.read_turn();
+            if let Some(reader) = &mut self.reader {
+                reader.rest();
+            }
+            drop(mine);
+            Ok((self, text?))
+        });
+        read.await.ok_or(Refusal::ShuttingDown)?
+    }
+
+    fn read_turn(&mut self) -> Result<Bytes, Problem> {
+        let mut text = Vec::new();
+        self.begin()?;
+        while text.len() < TURN_BYTES
+            && let Some(reader) = &mut self.reader
+            && let Some(commit) = reader.read().map_err(|error| self.failed(&error))?
+        {
+            self.check_recorded(&commit)?;
+            render::commit(&commit, &self.engine.declarations(), self.pattern.as_ref(), &mut text);
+            self.reached = commit.to.offset;
+        }
+        Ok(text.into())
+    }
+
+    /// Finds the commit to begin with, once it is there.
+    fn begin(&mut self) -> Result<(), Problem> {
+        if self.reader.is_none()
+            && let Some((first, reader)) =
+                self.engine.commits().find(self.reached).map_err(|error| self.failed(&error))?
+        {
+            if first.from.offset > self.reached {
+                return Err(self.gone(self.reached));
+            }
+            self.check_recorded(&first)?;
+            self.reader = Some(reader);
+        }
+        Ok(())
+    }
+
+    /// What nobody listened to was not written down.
+    fn check_recorded(&self, commit: &Commit) -> Result<(), Problem> {
+        if commit.deltas.is_some() { Ok(()) } else { Err(self.gone(commit.from.offset)) }
+    }
+
+    /// Refuses a position that is not one of this log.
+    fn check(&self, from: Position) -> Result<(), Problem> {
+        let end = self.engine.applied();
+        if from.log != end.log {
+            let detail = format!(
+                "position {from} is of log {}; this node has log {} only, and ends at {end}",
+                from.log, end.log
+            );
+            return Err(Problem::new(Kind::InvalidParameter, detail).with("value", from.to_string()));
+        }
+        if from.epoch > end.epoch || from.offset > end.offset {
+            let reason = "another node gave it, or this one went back to an older copy of its data";
+            return Err(self.unknown(from, &format!("is beyond the end of the log, {end}: {reason}")));
+        }
+        if from.epoch < end.epoch && self.epoch_before(from.offset)? > from.epoch {
+            let why = "was lost with a tail of the log that was not durable; others have its place now";
+            return Err(self.unknown(from, why));
+        }
+        Ok(())
+    }
+
+    /// When the record before an offset was appended; 0 if nobody knows any more.
+    fn epoch_before(&self, offset: u64) -> Result<u32, Problem> {
+        if offset > self.engine.epoch_began() {
+            return Ok(self.engine.applied().epoch);
+        }
+        let holding = self.engine.commits().holding(offset).map_err(|error| self.failed(&error))?;
+        Ok(holding.map_or(0, |commit| commit.to.epoch))
+    }
+
+    fn unknown(&self, position: Position, why: &str) -> Problem {
+        let end = self.engine.applied();
+        let detail = format!("position {position} {why}; begin with GET /v1/snapshot, or go on from {end}");
+        Problem::new(Kind::PositionUnknown, detail).with("value", position.to_string()).with("end", end.to_string())
+    }
+
+    fn gone(&self, offset: u64) -> Problem {
+        let oldest = self.recorded_from;
+        let detail = format!(
+            "what became of counters from record {offset} on is not kept, or was not written down because nobody listened; begin with \
+             GET /v1/snapshot and follow from its position, or go on from {oldest}. GET /v1/corrections has every correction"
+        );
+        Problem::new(Kind::PositionGone, detail).with("oldest", oldest.to_string())
+    }
+
+    fn failed(&self, error: &CommitsError) -> Problem {
+        match error {
+            CommitsError::Log(LogError::Trimmed { .. }) => self.gone(self.reached),
+            error => Problem::new(Kind::LogFailed, format!("the commits cannot be read: {error}")),
+        }
+    }
+}
+
+async fn my(turn: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(turn).acquire_owned().await.expect("nobody closes it")
+}

@@ -1,0 +1,253 @@
+//! Commits as server-sent events.
+
+use bytes::Bytes;
+use serde::Serialize;
+use tally_core::commit::{Commit, CounterDelta, NamedException, ToldCorrection};
+use tally_core::counter::Declarations;
+use tally_core::position::Position;
+
+use super::super::corrections::{CauseName, DeltaView, reverts};
+use crate::frontend::http::words::envelope::rfc3339;
+use crate::frontend::http::words::pattern::Pattern;
+use crate::frontend::http::words::problem::Problem;
+
+/// What a subscriber is told of a commit.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommitView<'a> {
+    partition: u32,
+    from: String,
+    to: String,
+    log_time: String,
+    generation: u64,
+    digest: String,
+    /// Every counter was forgotten before these deltas.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    flushed: bool,
+    /// Counters that changed and whose ids are not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    unnamed: u64,
+    deltas: Vec<CounterView<'a>>,
+    exceptions: Vec<ExceptionView<'a>>,
+}
+
+/// What happened to one counter.
+#[derive(Serialize)]
+struct CounterView<'a> {
+    id: std::borrow::Cow<'a, str>,
+    /// Of the true sum.
+    delta: i128,
+    /// What a read shows; `null` if there is no such counter any more.
+    value: Option<i64>,
+    /// The true sum, where a read shows 0 for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct ExceptionView<'a> {
+    at: String,
+    counter: std::borrow::Cow<'a, str>,
+    fate: &'static str,
+}
+
+/// What a subscriber is told of a correction, so that whoever used the wrong number can make up for it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CountCorrection {
+    generation: u64,
+    number: u64,
+    cause: CauseName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reverts: Option<u64>,
+    reason: String,
+    author: String,
+    applied_by: String,
+    at: String,
+    delta_count: u64,
+    /// The first of them; `GET /v1/corrections/{number}` has them all.
+    deltas: Vec<DeltaView>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The first word: it is answered at once, and a client that reconnects from now on knows from where.
+pub fn greeting(from: Position) -> Bytes {
+    format!(": subscribed\nid: {from}\n\n").into()
+}
+
+/// A comment, so that nobody on the way takes the connection for dead.
+pub fn heartbeat() -> Bytes {
+    Bytes::from_static(b": nothing new\n\n")
+}
+
+/// The last word.
+pub fn problem(problem: &Problem) -> Bytes {
+    let mut text = Vec::new();
+    put(&mut text, None, "problem", &problem.body());
+    text.into()
+}
+
+/// A commit that was followed; of the counters that match, if a pattern is given.
+pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pattern>, out: &mut Vec<u8>) {
+    for told in &commit.corrections {
+        // Without an id of its own: only the commit says that everything in it was told.
+        put_json(out, None, "count_correction", &correction(told));
+    }
+    let to = commit.to.to_string();
+    let (flushed, unnamed, counters) = match &commit.deltas {
+        Some(deltas) => (deltas.flushed, deltas.unnamed, deltas.counters.as_slice()),
+        None => (false, 0, &[][..]),
+    };
+    let wanted = counters.iter().filter(|counter| pattern.is_none_or(|pattern| pattern.matches(&counter.id)));
+    let at = |offset| Position { offset, ..commit.to }.to_string();
+    let view = CommitView {
+        partition: commit.to.log,
+        from: commit.from.to_string(),
+        to: to.clone(),
+        log_time: rfc3339(commit.log_time_ms),
+        generation: commit.generation,
+        digest: commit.digest.to_string(),
+        flushed,
+        unnamed,
+        deltas: wanted.map(|counter| counter_view(counter, declarations)).collect(),
+        exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
+    };
+    put_json(out, Some(&to), "commit", &view);
+}
+
+fn counter_view<'a>(counter: &'a CounterDelta, declarations: &Declarations) -> CounterView<'a> {
+    let value = counter.value.map(|sum| shown(declarations, &counter.id, sum));
+    CounterView {
+        id: String::from_utf8_lossy(&counter.id),
+        delta: counter.delta,
+        value,
+        sum: counter.value.filter(|sum| value != Some(*sum)),
+    }
+}
+
+/// What a read shows of a sum.
+pub fn shown(declarations: &Declarations, id: &[u8], sum: i64) -> i64 {
+    declarations.index_of(id).map_or(sum, |index| declarations.counter(index).shown(sum))
+}
+
+fn exception_view(exception: &NamedException, at: String) -> ExceptionView<'_> {
+    ExceptionView { at, counter: String::from_utf8_lossy(&exception.counter), fate: exception.fate.name() }
+}
+
+fn correction(told: &ToldCorrection) -> CountCorrection {
+    let correction = &told.correction;
+    CountCorrection {
+        generation: correction.generation,
+        number: correction.number,
+        cause: CauseName::of(correction.cause),
+        reverts: reverts(correction.cause),
+        reason: correction.reason.clone(),
+        author: correction.author.clone(),
+        applied_by: correction.applied_by.clone(),
+        at: rfc3339(correction.at_ms),
+        delta_count: told.delta_count,
+        deltas: correction.deltas.iter().map(DeltaView::of).collect(),
+    }
+}
+
+pub fn put_json(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &impl Serialize) {
+    put(out, id, event, &serde_json::to_vec(data).expect("strings and numbers are JSON"));
+}
+
+/// Data is one line, as JSON is unless somebody makes it pretty.
+fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &[u8]) {
+    if let Some(id) = id {
+        out.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::commit::{Deltas, Digest};
+    use tally_core::ledger::{BoxKind, Cause, Correction, Delta};
+
+    const CONFIG: &str = "counters: [{counterName: likes, mode: transition, dimensions: [video], entity: [user, video], floorAtZero: true, rules: [{on: liked, op: increment}]}]";
+
+    fn sample() -> Commit {
+        let at = |offset| Position { epoch: 2, log: 0, offset };
+        let counter = |id: &str, delta, value| CounterDelta { id: id.as_bytes().into(), delta, value };
+        Commit {
+            from: at(10),
+            to: at(14),
+            log_time_ms: 1_794_765_600_000,
+            generation: 3,
+            exceptions: vec![NamedException { offset: 12, counter: b"views"[..].into(), fate: BoxKind::Duplicate }],
+            corrections: Vec::new(),
+            digest: Digest(255),
+            deltas: Some(Deltas {
+                flushed: false,
+                unnamed: 0,
+                counters: vec![
+                    counter("gone", -4, None),
+                    counter("likes:v", -3, Some(-2)),
+                    counter("views:v1", 3, Some(10)),
+                ],
+            }),
+        }
+    }
+
+    fn told(commit: &Commit, pattern: Option<&str>) -> String {
+        let declarations = Declarations::parse(CONFIG).unwrap();
+        let pattern = pattern.map(|text| Pattern::resolve(&declarations, text).unwrap());
+        let mut out = Vec::new();
+        super::commit(commit, &declarations, pattern.as_ref(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_commit_says_what_it_did() {
+        let head = concat!(
+            "id: 2-0-14\nevent: commit\ndata: {\"partition\":0,\"from\":\"2-0-10\",\"to\":\"2-0-14\",",
+            "\"logTime\":\"2026-11-15T18:00:00.000Z\",\"generation\":3,\"digest\":\"000000000000000000000000000000ff\",",
+        );
+        let tail = "\"exceptions\":[{\"at\":\"2-0-12\",\"counter\":\"views\",\"fate\":\"duplicate\"}]}\n\n";
+        let views = "{\"id\":\"views:v1\",\"delta\":3,\"value\":10}";
+        let all = format!(
+            "{head}\"deltas\":[{{\"id\":\"gone\",\"delta\":-4,\"value\":null}},{{\"id\":\"likes:v\",\"delta\":-3,\"value\":0,\"sum\":-2}},{views}],{tail}"
+        );
+        assert_eq!(told(&sample(), None), all);
+        assert_eq!(told(&sample(), Some("views:*")), format!("{head}\"deltas\":[{views}],{tail}"));
+        let flushed = Commit {
+            exceptions: Vec::new(),
+            deltas: Some(Deltas { flushed: true, unnamed: 2, counters: Vec::new() }),
+            ..sample()
+        };
+        let tail = "\"flushed\":true,\"unnamed\":2,\"deltas\":[],\"exceptions\":[]}\n\n";
+        assert_eq!(told(&flushed, None), format!("{head}{tail}"));
+    }
+
+    #[test]
+    fn a_correction_is_told_before_its_commit_and_without_an_id() {
+        let correction = Correction {
+            number: 7,
+            generation: 3,
+            cause: Cause::Revert(4),
+            reason: "two\nlines".into(),
+            author: "ops".into(),
+            at_ms: 1_794_765_600_000,
+            deltas: vec![Delta { id: b"a1\n".to_vec(), bucket_ms: Some(0), delta: -5 }],
+            applied_by: "boss".into(),
+            proposed_ms: None,
+            reverted_generation: None,
+        };
+        let told = told(&Commit { corrections: vec![ToldCorrection { delta_count: 9, correction }], ..sample() }, None);
+        let expected = concat!(
+            "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"reverts\":4,",
+            "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"appliedBy\":\"boss\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":9,",
+            "\"deltas\":[{\"id\":\"a1\\n\",\"bucket\":\"1970-01-01T00:00:00.000Z\",\"delta\":-5}]}\n\nid: 2-0-14\nevent: commit\n",
+        );
+        assert!(told.starts_with(expected), "{told}");
+    }
+}

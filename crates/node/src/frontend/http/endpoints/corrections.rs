@@ -1,0 +1,291 @@
+//! Corrections: the past is put right by proposals that are previewed, applied and, if they were wrong, reverted.
+//!
+//! A proposal changes nothing. Applying it, reverting a correction and clearing a counter are one record of the log each,
+//! which every reader sees at once and which makes a generation.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use serde::Serialize;
+use tally_core::aggregate::Unfit;
+use tally_core::fact::Request;
+use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
+use tally_core::limits::CORRECTION_BYTES_MAX;
+
+use super::counters::idempotency_key;
+use crate::engine::{CorrectionError, CorrectionRequest, Reverted};
+use crate::frontend::http::Api;
+use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
+use crate::frontend::http::words::problem::{Kind, Problem};
+use find::Found;
+use preview::{Part, Preview};
+use request::{ApplyBody, Number, ProposalBody, WhyBody};
+use view::{CorrectionPage, CorrectionView};
+
+mod clear;
+mod find;
+mod preview;
+mod request;
+mod view;
+
+pub use clear::{Cleared, clear};
+pub use find::decode;
+pub use view::{CauseName, DeltaView, reverts};
+
+/// Who did something without saying who.
+const ANONYMOUS: &str = "anonymous";
+
+/// A proposal that was taken back.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Withdrawn {
+    number: u64,
+    #[schema(example = "withdrawn")]
+    state: &'static str,
+}
+
+/// Proposes a correction
+///
+/// Nothing changes until it is applied. Ids are those of counters, declared or ad hoc; a `bucket` is any moment of the hour
+/// that a delta belongs to.
+#[utoipa::path(post, path = "/v1/corrections", tag = "corrections", request_body = ProposalBody,
+    responses((status = 201, description = "The proposal, with its number", body = CorrectionView), Problem))]
+pub async fn propose(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<CorrectionView>), Problem> {
+    let proposal = request::proposal(&api, &headers, body).await?;
+    let key = idempotency_key(&headers)?;
+    let request =
+        key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &[b"propose", &proposal.to_bytes()]));
+    let (number, repeated) = match api.engine.propose(proposal.clone(), request).await {
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (number, true),
+        number => (number?, false),
+    };
+    let proposed = match find::find(&api.engine, number).await? {
+        Some(Found::Proposed(proposal)) => proposal,
+        // As it was answered when it was proposed, whatever has become of it.
+        Some(Found::Applied { correction, .. }) => {
+            Proposal { number, at_ms: correction.proposed_ms.unwrap_or(correction.at_ms), ..proposal }
+        }
+        None => Proposal { number, ..proposal },
+    };
+    let view = CorrectionView::proposed(&proposed).with_deltas(&proposed.deltas);
+    Ok((StatusCode::CREATED, with_token(&api, CorrectionView { repeated, ..view })))
+}
+
+/// Lists corrections and proposals, the newest first
+#[utoipa::path(get, path = "/v1/corrections", tag = "corrections",
+    params(("limit" = Option<u64>, Query, description = "How many, at most 1000; 100 if left out"),
+        ("before" = Option<u64>, Query, description = "Only numbers below this one: the `next` of the page before")),
+    responses((status = 200, description = "Corrections, without their deltas", body = CorrectionPage), Problem))]
+pub async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<CorrectionPage>, Problem> {
+    Ok(Json(find::page(&api.engine, Paging::read(&uri)?).await?))
+}
+
+/// Shows a correction or proposal with its deltas
+#[utoipa::path(get, path = "/v1/corrections/{n}", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
+    responses((status = 200, description = "The correction", body = CorrectionView), Problem))]
+pub async fn get(State(api): State<Api>, Number(number): Number) -> Result<Json<CorrectionView>, Problem> {
+    Ok(Json(find(&api, number).await?.view()))
+}
+
+/// Shows what a proposal would do now, or what a correction did
+///
+/// Before and after for each counter: of an open proposal as of this moment, of a correction as of when it was made.
+#[utoipa::path(method(get, post), path = "/v1/corrections/{n}/preview", tag = "corrections",
+    params(("n" = u64, Path, description = "Its number"),
+        ("limit" = Option<u64>, Query, description = "How many counters, at most 1000; 100 if left out"),
+        ("after" = Option<String>, Query, description = "Only ids behind this one: the `next` of the page before")),
+    responses((status = 200, description = "Before and after", body = Preview), Problem))]
+pub async fn preview(State(api): State<Api>, Number(number): Number, uri: Uri) -> Result<Json<Preview>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "after"])?;
+    let part = Part { after: parameters.text("after").map(str::to_owned), limit: limit(&parameters)? };
+    let found = find(&api, number).await?;
+    Ok(Json(preview::preview(&api.engine, found, &part).await?))
+}
+
+/// Applies a proposal
+///
+/// It becomes visible for all readers at once and makes a generation.
+#[utoipa::path(post, path = "/v1/corrections/{n}/apply", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
+    request_body(content = Option<ApplyBody>),
+    responses((status = 200, description = "The correction", body = CorrectionView), Problem))]
+pub async fn apply(
+    State(api): State<Api>,
+    Number(number): Number,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<CorrectionView>, Problem> {
+    let ApplyBody { author, if_generation } = request::application(&api, &headers, body).await?;
+    let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
+    request::check_author(&author)?;
+    let key = idempotency_key(&headers)?;
+    let once = once(&api, key, &["apply", &number.to_string(), &author, &format!("{if_generation:?}")]);
+    let request = CorrectionRequest::new(Cause::Proposal(number), "", author, Vec::new());
+    let made = api.engine.correct(CorrectionRequest { if_generation, once, ..request }).await;
+    if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
+        // It is in another state, which is the answer.
+        open(&api, number).await?;
+    }
+    answer(&api, made).await
+}
+
+/// Reverts a correction by another one
+///
+/// What the correction added is taken away again; what was counted since stays. A revert can be reverted.
+#[utoipa::path(post, path = "/v1/corrections/{n}/revert", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
+    request_body(content = Option<WhyBody>),
+    responses((status = 200, description = "The correction that reverts it", body = CorrectionView), Problem))]
+pub async fn revert(
+    State(api): State<Api>,
+    Number(number): Number,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<CorrectionView>, Problem> {
+    let WhyBody { reason, author, if_generation } = request::why(&api, &headers, body).await?;
+    let reason = reason.unwrap_or_else(|| format!("revert of correction {number}"));
+    let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
+    request::check_why(&reason, &author)?;
+    let (reverted, deltas) = match find(&api, number).await? {
+        Found::Applied { correction, .. } => {
+            (Reverted { generation: correction.generation, cause: correction.cause }, inverse(correction)?)
+        }
+        Found::Proposed(_) => {
+            let detail =
+                format!("correction {number} is proposed, so there is nothing to revert; DELETE it to withdraw it");
+            return Err(Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed"));
+        }
+    };
+    let key = idempotency_key(&headers)?;
+    let once = once(&api, key, &["revert", &number.to_string(), &reason, &author, &format!("{if_generation:?}")]);
+    let request = CorrectionRequest::new(Cause::Revert(number), reason, author, deltas);
+    let request = CorrectionRequest { reverted: Some(reverted), if_generation, once, ..request };
+    answer(&api, api.engine.correct(request).await).await
+}
+
+/// Withdraws an open proposal
+#[utoipa::path(delete, path = "/v1/corrections/{n}", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
+    responses((status = 200, description = "It is gone", body = Withdrawn), Problem))]
+pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<Json<Withdrawn>, Problem> {
+    open(&api, number).await?;
+    if !api.engine.withdraw(number).await? {
+        // Somebody was faster; what they did is the answer.
+        open(&api, number).await?;
+    }
+    Ok(Json(Withdrawn { number, state: "withdrawn" }))
+}
+
+async fn find(api: &Api, number: u64) -> Result<Found, Problem> {
+    find::find(&api.engine, number).await?.ok_or_else(|| {
+        let detail = format!(
+            "there is no correction {number}: it was never proposed, or it was withdrawn; GET /v1/corrections lists those there are"
+        );
+        Problem::new(Kind::NotFound, detail).with("number", number)
+    })
+}
+
+/// An open proposal.
+async fn open(api: &Api, number: u64) -> Result<Proposal, Problem> {
+    match find(api, number).await? {
+        Found::Proposed(proposal) => Ok(proposal),
+        Found::Applied { correction, reverted_by } => Err(not_open(&correction, reverted_by)),
+    }
+}
+
+/// What was made now, or before under the same id.
+async fn answer(api: &Api, made: Result<Correction, CorrectionError>) -> Result<Json<CorrectionView>, Problem> {
+    let (made, repeated) = match made {
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (made_before(api, number).await?, true),
+        made => (made?, false),
+    };
+    let view = CorrectionView::applied(&made).with_deltas(&made.deltas);
+    Ok(with_token(api, CorrectionView { repeated, ..view }))
+}
+
+/// A correction that an idempotency key stands for.
+async fn made_before(api: &Api, number: u64) -> Result<Correction, Problem> {
+    match find(api, number).await? {
+        Found::Applied { correction, .. } => Ok(correction),
+        Found::Proposed(_) => Err(CorrectionError::Unfit(Unfit::OtherRequest).into()),
+    }
+}
+
+/// What is asked for under an id, if it has one.
+fn once(api: &Api, key: Option<&str>, content: &[&str]) -> Option<Request> {
+    let content: Vec<_> = content.iter().map(|text| text.as_bytes()).collect();
+    key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &content))
+}
+
+/// Adds a position behind what was just done.
+fn with_token(api: &Api, view: CorrectionView) -> Json<CorrectionView> {
+    Json(CorrectionView { token: Some(api.engine.applied().to_string()), ..view })
+}
+
+fn inverse(correction: Correction) -> Result<Vec<Delta>, Problem> {
+    let number = correction.number;
+    let inverse = |delta: Delta| {
+        let negated = delta.delta.checked_neg().ok_or_else(|| {
+            let detail = format!("correction {number} cannot be reverted: the opposite of {} does not fit into 64 bits; propose its parts", delta.delta);
+            Problem::new(Kind::Overflow, detail).with("number", number)
+        })?;
+        Ok(Delta { delta: negated, ..delta })
+    };
+    correction.deltas.into_iter().map(inverse).collect()
+}
+
+fn not_open(correction: &Correction, reverted_by: Option<u64>) -> Problem {
+    let Correction { number, generation, .. } = correction;
+    let (state, detail) = match reverted_by {
+        None => (
+            "applied",
+            format!("correction {number} is applied already, as generation {generation}; revert it to undo it"),
+        ),
+        Some(by) => (
+            "reverted",
+            format!(
+                "correction {number} was applied as generation {generation} and reverted by correction {by}; propose it anew"
+            ),
+        ),
+    };
+    Problem::new(Kind::CorrectionState, detail)
+        .with("number", *number)
+        .with("state", state)
+        .with("generation", *generation)
+}
+
+impl From<CorrectionError> for Problem {
+    fn from(error: CorrectionError) -> Problem {
+        let unfit = match error {
+            CorrectionError::Refused(refusal) => return refusal.into(),
+            CorrectionError::Unfit(unfit) => unfit,
+        };
+        let detail = unfit.to_string();
+        match unfit {
+            Unfit::NotOpen(number) => Problem::new(Kind::NotFound, detail).with("number", number),
+            Unfit::Reverted { number, by } => {
+                let detail = format!("{detail}; to bring its effect back, revert correction {by}");
+                Problem::new(Kind::CorrectionState, detail)
+                    .with("number", number)
+                    .with("state", "reverted")
+                    .with("revertedBy", by)
+            }
+            Unfit::Moved { id, asked, is } => Problem::new(Kind::GenerationMoved, detail)
+                .with("id", id)
+                .with("ifGeneration", asked)
+                .with("generation", is),
+            Unfit::TooLongAgo { id, number } => {
+                Problem::new(Kind::CorrectionState, detail).with("id", id).with("number", number)
+            }
+            Unfit::Overflow { id } => Problem::new(Kind::Overflow, detail).with("id", id),
+            Unfit::Repeated(number) => Problem::new(Kind::CorrectionState, detail).with("number", number),
+            Unfit::OtherRequest => Problem::new(Kind::IdempotencyConflict, detail),
+            Unfit::KeysFull(keys_max) => Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max),
+            Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),
+            Unfit::TooMany => Problem::new(Kind::TooManyCounters, detail),
+            Unfit::TooManyOpen | Unfit::OpenTooLarge { .. } => Problem::new(Kind::TooManyProposals, detail),
+            Unfit::TooLarge { .. } => Problem::new(Kind::TooLarge, detail).with("limit", CORRECTION_BYTES_MAX),
+        }
+    }
+}

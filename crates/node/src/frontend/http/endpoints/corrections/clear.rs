@@ -1,0 +1,129 @@
+//! Clearing a declared counter: a correction that brings it to 0, or all keys of it at once.
+
+use axum::http::Uri;
+use serde::Serialize;
+use tally_core::aggregate::Unfit;
+use tally_core::counter::Declarations;
+use tally_core::database::Space;
+use tally_core::id::SEPARATOR;
+use tally_core::ledger::{Cause, Correction, Delta};
+use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
+
+use super::{ANONYMOUS, made_before, once, request};
+use crate::engine::{CorrectionError, CorrectionRequest};
+use crate::frontend::http::Api;
+use crate::frontend::http::words::id::Named;
+use crate::frontend::http::words::parameters::Parameters;
+use crate::frontend::http::words::problem::{Kind, Problem};
+
+/// Names that one step of a walk asks for.
+const PAGE_NAMES: usize = 1024;
+
+/// A declared counter after it was cleared.
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cleared {
+    id: String,
+    /// Whether there was anything to clear.
+    cleared: bool,
+    /// How many keys were not 0.
+    counters: usize,
+    /// The generation that the clearing made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
+    /// The number of the correction; reverting it brings back what was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1-0-4711")]
+    token: Option<String>,
+    /// Only when the same `Idempotency-Key` was answered before, and then `true`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    repeated: bool,
+}
+
+/// Clears what a declared counter has under an id: one key, or all of them if the id is its bare name. `None` if the id is
+/// an ad-hoc counter's.
+pub async fn clear(api: &Api, id: &str, uri: &Uri, key: Option<&str>) -> Result<Option<Cleared>, Problem> {
+    let declarations = api.engine.declarations();
+    let (id, deltas) = if is_all_of(&declarations, id) {
+        (id.to_owned(), all_of(api, id).await?)
+    } else {
+        let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
+        if named.declared.is_none() {
+            return Ok(None);
+        }
+        let delta = nothing_of(named.id.as_bytes().to_vec());
+        (named.id, vec![delta])
+    };
+    let parameters = Parameters::read(uri, &["reason", "author", "ifGeneration"])?;
+    let if_generation = parameters.number("ifGeneration")?;
+    let reason = parameters.text("reason").unwrap_or("cleared").to_owned();
+    let author = parameters.text("author").unwrap_or(ANONYMOUS).to_owned();
+    request::check_why(&reason, &author)?;
+    let request = CorrectionRequest::new(Cause::Clear, reason, author, deltas);
+    let once = once(api, key, &["clear", &id, &request.reason, &request.author, &format!("{if_generation:?}")]);
+    let request = CorrectionRequest { if_generation, once, ..request };
+    match api.engine.correct(request).await {
+        Ok(made) => Ok(Some(Cleared::by(api, id, &made, false))),
+        Err(CorrectionError::Unfit(Unfit::Nothing)) => Ok(Some(Cleared::nothing(id, false))),
+        Err(CorrectionError::Unfit(Unfit::Repeated(0))) => Ok(Some(Cleared::nothing(id, true))),
+        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => {
+            Ok(Some(Cleared::by(api, id, &made_before(api, number).await?, true)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Cleared {
+    fn by(api: &Api, id: String, made: &Correction, repeated: bool) -> Cleared {
+        Cleared {
+            id,
+            cleared: true,
+            counters: made.deltas.len(),
+            generation: Some(made.generation),
+            number: Some(made.number),
+            token: Some(api.engine.applied().to_string()),
+            repeated,
+        }
+    }
+
+    fn nothing(id: String, repeated: bool) -> Cleared {
+        Cleared { id, cleared: false, counters: 0, generation: None, number: None, token: None, repeated }
+    }
+}
+
+/// Whether an id is the bare name of a counter that has keys.
+fn is_all_of(declarations: &Declarations, id: &str) -> bool {
+    declarations.find(id.as_bytes()).is_some_and(|index| !declarations.counter(index).dimensions.is_empty())
+}
+
+/// The keys of a counter that are not 0.
+async fn all_of(api: &Api, name: &str) -> Result<Vec<Delta>, Problem> {
+    // Whoever waits for a turn holds nothing.
+    let _turn = api.walks.acquire().await;
+    let prefix = [name.as_bytes(), &[SEPARATOR]].concat();
+    let mut deltas = Vec::new();
+    let mut after = None;
+    for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
+        let page = api.engine.scan(Space::MAIN, prefix.clone(), after, PAGE_NAMES).await?;
+        let not_zero = page.counters.into_iter().filter(|(_, reading)| reading.value != 0);
+        deltas.extend(not_zero.map(|(id, _)| nothing_of(id)));
+        after = page.next;
+        if after.is_none() || deltas.len() > CORRECTION_DELTAS_MAX {
+            break;
+        }
+    }
+    if after.is_none() && deltas.len() <= CORRECTION_DELTAS_MAX {
+        return Ok(deltas);
+    }
+    let detail = format!(
+        "{name} has more than {CORRECTION_DELTAS_MAX} keys that are not 0; clear them key by key, or propose corrections of some at a time"
+    );
+    Err(Problem::new(Kind::TooManyCounters, detail).with("id", name).with("limit", CORRECTION_DELTAS_MAX))
+}
+
+/// By how much to change it is found out when it is cleared.
+fn nothing_of(id: Vec<u8>) -> Delta {
+    Delta { id, bucket_ms: None, delta: 0 }
+}

@@ -1,0 +1,283 @@
+//! `GET /v1/duplicates`: the audit of event ids that came again, the newest first.
+//!
+//! Rows that are new since the last checkpoint are in memory, all others in the store. Memory is asked first: a row that
+//! moves to the store meanwhile is then seen twice, which its place in the log tells, and never missed.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use tally_core::aggregate::State as CoreState;
+use tally_core::event::Event;
+use tally_core::fact;
+use tally_core::id::CellKey;
+use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey, Row, read_first};
+use tally_core::limits::AUDIT_ROWS_LOOKED_AT_MAX;
+
+use crate::engine::{Engine, Refusal};
+use crate::frontend::http::Api;
+use crate::frontend::http::words::envelope::{content_hash, rfc3339, rfc3339_signed};
+use crate::frontend::http::words::parameters::{self, Parameters, refused};
+use crate::frontend::http::words::problem::Problem;
+
+/// Rows looked at in one turn: the writer waits meanwhile.
+const TURN_ROWS: usize = 1000;
+
+/// A page of the audit.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Duplicates {
+    /// How many rows the audit ever got, whatever was asked for.
+    total: u64,
+    /// The newest first.
+    duplicates: Vec<DuplicateView>,
+    /// The `before` of the next page; left out on the last one. A page that looks for something rare may have fewer rows than
+    /// asked for, or none, and still a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "4711-3")]
+    next: Option<String>,
+}
+
+/// An event whose id was seen before. It was not counted.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DuplicateView {
+    event_id: String,
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    first_seen: String,
+    #[schema(example = "2026-11-15T18:00:07.000Z")]
+    seen_again: String,
+    r#type: String,
+    dimensions: BTreeMap<String, String>,
+    delta: i64,
+    /// The counters it would have fed.
+    counters: Vec<String>,
+    /// Whether its content is another than that of the first event with this id.
+    conflict: bool,
+    /// The hash of type, dimensions and delta, in 16 hexadecimal digits.
+    #[schema(example = "27b1c0de5a3f4e90")]
+    content_hash: String,
+    first: First,
+    position: Place,
+}
+
+/// The first event with this id, which counted. Of an id that was first seen by a version that did not keep contents there is
+/// only the time.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct First {
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    seen_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<i64>,
+    /// When it happened, if its sender said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-15T17:59:58.000Z")]
+    occurred_at: Option<String>,
+    /// The hash of type, dimensions and delta, in 16 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "9a275e3f454930d1")]
+    content_hash: Option<String>,
+}
+
+/// Where in the log it stands.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Place {
+    /// Of the batch it came with.
+    offset: u64,
+    /// Its place within the batch.
+    index: u32,
+}
+
+/// What somebody wants to see.
+#[derive(Debug)]
+struct Wanted {
+    event_id: Option<CellKey>,
+    counter: Option<String>,
+    conflict: Option<bool>,
+    limit: usize,
+    before: DuplicatePlace,
+}
+
+/// Lists events whose id was seen before, the newest first
+///
+/// Persistent counters count each event id once. Whatever comes again is not counted, and kept here for ever, beside what came
+/// first.
+#[utoipa::path(get, path = "/v1/duplicates", tag = "events",
+    params(("eventId" = Option<String>, Query, description = "Only repeats of this event id"),
+        ("counter" = Option<String>, Query, description = "Only events that feed this counter", example = "impressions"),
+        ("conflict" = Option<bool>, Query, description = "Only events with another content than the first, or only those with the same"),
+        ("limit" = Option<u64>, Query, description = "How many, at most 1000; 100 if left out"),
+        ("before" = Option<String>, Query, description = "The `next` of the page before")),
+    responses((status = 200, description = "A page of the audit", body = Duplicates), Problem))]
+pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<Duplicates>, Problem> {
+    let wanted = Wanted::read(&uri, &api.engine)?;
+    let total = api.engine.visit(|state| state.fates.contracts.audited).await?;
+    let (rows, next) = page(&api.engine, &wanted).await?;
+    let next = next.map(|(offset, index)| format!("{offset}-{index}"));
+    Ok(Json(Duplicates { total, duplicates: views(&api.engine, rows).await?, next }))
+}
+
+/// The rows, each with what came first.
+async fn views(engine: &Engine, rows: Vec<Duplicate>) -> Result<Vec<DuplicateView>, Refusal> {
+    let hasher = engine.hasher();
+    let key = |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, &row.event_id, &mut Vec::new()));
+    let firsts = engine.firsts(rows.iter().map(key).collect()).await?;
+    let view = |row: Duplicate| {
+        let content = firsts.get(&key(&row)).map(|content| read_first(content)).transpose();
+        Ok(DuplicateView::new(row, content.map_err(|error| damaged(&error.to_string()))?.as_ref()))
+    };
+    rows.into_iter().map(view).collect()
+}
+
+impl Wanted {
+    const PARAMETERS: [&str; 5] = ["eventId", "counter", "conflict", "limit", "before"];
+
+    fn read(uri: &Uri, engine: &Engine) -> Result<Wanted, Problem> {
+        let parameters = Parameters::read(uri, &Wanted::PARAMETERS)?;
+        let claim_key = |event_id: &str| fact::claim_key(&engine.hasher(), event_id, &mut Vec::new());
+        Ok(Wanted {
+            event_id: parameters.text("eventId").map(claim_key),
+            counter: parameters.text("counter").map(str::to_owned),
+            conflict: parameters.text("conflict").map(conflict).transpose()?,
+            limit: parameters::limit(&parameters)?,
+            before: parameters.text("before").map_or(Ok((u64::MAX, u32::MAX)), cursor)?,
+        })
+    }
+
+    fn takes(&self, duplicate: &Duplicate) -> bool {
+        self.conflict.is_none_or(|conflict| conflict == duplicate.conflict)
+            && self.counter.as_ref().is_none_or(|counter| duplicate.counters.contains(counter))
+    }
+}
+
+fn conflict(value: &str) -> Result<bool, Problem> {
+    value.parse().map_err(|_| refused("conflict", value, "send true or false"))
+}
+
+fn cursor(value: &str) -> Result<DuplicatePlace, Problem> {
+    let place = value.split_once('-').and_then(|(offset, index)| Some((offset.parse().ok()?, index.parse().ok()?)));
+    place.ok_or_else(|| refused("before", value, "send the next of another page, such as 4711-3"))
+}
+
+/// A page, and where the next one begins.
+async fn page(engine: &Engine, wanted: &Wanted) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
+    let (mut found, mut before) = (Vec::new(), wanted.before);
+    for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / TURN_ROWS {
+        let rows = turn(engine, wanted.event_id, before).await?;
+        let is_last = rows.len() < TURN_ROWS;
+        for row in rows {
+            // There is more behind a full page only if there is one more row that belongs on it.
+            if found.len() == wanted.limit && wanted.takes(&row) {
+                return Ok((found, Some(before)));
+            }
+            before = place(&row);
+            if wanted.takes(&row) {
+                found.push(row);
+            }
+        }
+        if is_last {
+            return Ok((found, None));
+        }
+    }
+    Ok((found, Some(before)))
+}
+
+fn place(duplicate: &Duplicate) -> DuplicatePlace {
+    (duplicate.offset, duplicate.index)
+}
+
+/// The next rows back from a place, of one event id or of all.
+async fn turn(engine: &Engine, event_id: Option<CellKey>, before: DuplicatePlace) -> Result<Vec<Duplicate>, Refusal> {
+    let look = move |state: &mut CoreState| {
+        let duplicates = &state.fates.duplicates;
+        let rows: Vec<_> = match event_id {
+            Some(event_id) => duplicates.of_before(event_id, before).rev().take(TURN_ROWS).collect(),
+            None => duplicates.before(before).rev().take(TURN_ROWS).collect(),
+        };
+        (rows, state.values.store_is_void)
+    };
+    let (mut rows, store_is_void) = engine.visit(look).await?;
+    if rows.len() < TURN_ROWS && !store_is_void {
+        // All that the store has alone is older than what memory has.
+        let before = rows.last().map_or(before, place);
+        rows.extend(stored(engine, event_id, before, TURN_ROWS - rows.len()).await?);
+    }
+    Ok(rows)
+}
+
+async fn stored(
+    engine: &Engine,
+    event_id: Option<CellKey>,
+    before: DuplicatePlace,
+    limit: usize,
+) -> Result<Vec<Duplicate>, Refusal> {
+    let Some(event_id) = event_id else {
+        let range = LedgerKey::Duplicate(0, 0).encode()..LedgerKey::Duplicate(before.0, before.1).encode();
+        let rows = engine.ledger_rows(range, limit, true).await?;
+        return rows.iter().map(|(_, row)| decode(row)).collect();
+    };
+    let key = |(offset, index)| LedgerKey::DuplicateOf(event_id, offset, index).encode();
+    let mut duplicates = Vec::new();
+    for (index_key, _) in engine.ledger_rows(key((0, 0))..key(before), limit, true).await? {
+        let Ok(LedgerKey::DuplicateOf(_, offset, index)) = LedgerKey::decode(&index_key) else {
+            return Err(damaged("its key cannot be read"));
+        };
+        let row = engine.ledger_row(LedgerKey::Duplicate(offset, index).encode()).await?;
+        duplicates.push(decode(&row.ok_or_else(|| damaged("it is not where the index says"))?)?);
+    }
+    Ok(duplicates)
+}
+
+fn decode(row: &[u8]) -> Result<Duplicate, Refusal> {
+    Duplicate::decode(row).map_err(|error| damaged(&error.to_string()))
+}
+
+fn damaged(what: &str) -> Refusal {
+    Refusal::StoreFailed(format!("a row of the audit is damaged: {what}").into())
+}
+
+impl DuplicateView {
+    fn new(row: Duplicate, first: Option<&Event<'_>>) -> DuplicateView {
+        DuplicateView {
+            position: Place { offset: row.offset, index: row.index },
+            first: First::new(row.first_seen_ms, first),
+            content_hash: content_hash(event(&row).content_hash()),
+            event_id: row.event_id,
+            first_seen: rfc3339(row.first_seen_ms),
+            seen_again: rfc3339(row.seen_ms),
+            r#type: row.event_type,
+            dimensions: row.dimensions.into_iter().collect(),
+            delta: row.delta,
+            counters: row.counters,
+            conflict: row.conflict,
+        }
+    }
+}
+
+impl First {
+    fn new(seen_ms: u64, content: Option<&Event<'_>>) -> First {
+        let seen_at = rfc3339(seen_ms);
+        let Some(first) = content else { return First { seen_at, ..First::default() } };
+        let text = |text: &str| text.to_owned();
+        First {
+            seen_at,
+            r#type: Some(text(&first.event_type)),
+            dimensions: Some(first.dimensions.iter().map(|(name, value)| (text(name), text(value))).collect()),
+            delta: Some(first.delta),
+            occurred_at: first.occurred_at_ms.map(rfc3339_signed),
+            content_hash: Some(content_hash(first.content_hash())),
+        }
+    }
+}
+
+/// What a row knows of its event.
+fn event(row: &Duplicate) -> Event<'_> {
+    let dimensions = row.dimensions.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+    Event { delta: row.delta, dimensions: dimensions.collect(), ..Event::new(row.event_type.as_str(), 0) }
+}

@@ -1,0 +1,283 @@
+//! `GET /v1/counters/{id}/watch` and `GET /v1/counters/watch?match=`: live values, as server-sent events.
+//!
+//! For screens, not for books: a counter that changes a thousand times a second is told four times, with the value it has then.
+//! The first word is the value now. One counter is read again whenever something was written; of many, the commits say
+//! which ones to read.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use serde::Serialize;
+use tally_core::database::Space;
+use tally_core::limits::WATCHED_AT_FIRST_MAX;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+use super::commits::{event_stream, heartbeat, place, problem, put_json, shown};
+use crate::clock::Stopwatch;
+use crate::engine::{CommitReader, CommitsError, Engine, Reading, Refusal};
+use crate::frontend::budget::Charge;
+use crate::frontend::http::Api;
+use crate::frontend::http::words::id::{ID, IdPath, Named};
+use crate::frontend::http::words::parameters::{Parameters, refused};
+use crate::frontend::http::words::pattern::Pattern;
+use crate::frontend::http::words::problem::{Kind, Problem};
+
+/// The least time between two words about a counter.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// What is told of a counter.
+#[derive(Serialize)]
+struct ValueView<'a> {
+    id: std::borrow::Cow<'a, str>,
+    /// `null` if there is no such counter.
+    value: Option<i64>,
+    generation: u64,
+}
+
+/// Follows the value of a counter
+///
+/// Server-sent events named `value`: at once the value now, then whenever it is another one, four times a second at most. A value is
+/// `null` while there is no such counter.
+#[utoipa::path(get, path = "/v1/counters/{id}/watch", tag = "counters",
+    params(("id" = String, Path, description = ID, example = "views:v42")),
+    responses((status = 200, description = "Events without end", body = String, content_type = "text/event-stream"), Problem))]
+pub async fn watch(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let one = One { named, told: None };
+    open(api, Watched::One(one))
+}
+
+/// Follows the values of all counters that match a pattern
+///
+/// The same for many counters: at first those there are, 10,000 at most, then each that changes.
+#[utoipa::path(get, path = "/v1/counters/watch", tag = "counters",
+    params(("match" = String, Query, description = "A pattern", example = "views:*")),
+    responses((status = 200, description = "Events without end", body = String, content_type = "text/event-stream"), Problem))]
+pub async fn watch_all(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["match"])?;
+    let text = parameters.text("match").ok_or_else(|| refused("match", "", "send a pattern, such as views:*"))?;
+    let pattern = Pattern::resolve(&api.engine.declarations(), text)?;
+    let from = api.engine.follow_commits().await?;
+    let changed = first(&api, &pattern).await?;
+    open(api, Watched::Many(Many { pattern, reader: None, reached: from.offset, changed }))
+}
+
+/// The ids that match now.
+async fn first(api: &Api, pattern: &Pattern) -> Result<BTreeSet<Vec<u8>>, Problem> {
+    let _turn = api.walks.clone().acquire_owned().await.map_err(|_| Problem::from(Refusal::ShuttingDown))?;
+    let (mut ids, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = api.engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE).await?;
+        ids.extend(page.counters.into_iter().map(|(id, _)| id).filter(|id| pattern.matches(id)));
+        if ids.len() > WATCHED_AT_FIRST_MAX {
+            let detail = format!(
+                "more than {WATCHED_AT_FIRST_MAX} counters match {pattern}; name fewer, or follow GET /v1/commits"
+            );
+            return Err(Problem::new(Kind::InvalidParameter, detail).with("limit", WATCHED_AT_FIRST_MAX));
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(ids);
+        }
+    }
+}
+
+/// Ids looked at at a time.
+const PAGE: usize = 1000;
+
+fn open(api: Api, watched: Watched) -> Result<Response, Problem> {
+    let place = place(&api)?;
+    let charge = Charge::new(&api.budget);
+    let watcher = Watcher { api, watched, charge, looked: None, is_over: false, _place: place };
+    Ok(event_stream(Body::from_stream(watcher.events())))
+}
+
+struct Watcher {
+    api: Api,
+    watched: Watched,
+    /// For what was handed out last: it is taken when more is asked for.
+    charge: Charge,
+    /// Since the last look.
+    looked: Option<Stopwatch>,
+    is_over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+enum Watched {
+    One(One),
+    Many(Many),
+}
+
+struct One {
+    named: Named,
+    /// What was told last, once something was.
+    told: Option<Option<Reading>>,
+}
+
+struct Many {
+    pattern: Pattern,
+    /// `None` until there is a commit to begin with.
+    reader: Option<CommitReader>,
+    reached: u64,
+    /// Counters that have changed and are to be told.
+    changed: BTreeSet<Vec<u8>>,
+}
+
+impl Watcher {
+    fn events(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+        stream::unfold(self, async |mut watcher| {
+            let text = watcher.next().await?;
+            Some((Ok(text), watcher))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        self.charge.release();
+        loop {
+            if self.is_over || *self.api.stopping.borrow() {
+                return None;
+            }
+            self.pause().await;
+            let seen = self.api.engine.applied().offset;
+            let text = match self.look().await {
+                Ok(text) => text,
+                Err(found) => return Some(self.end(&found)),
+            };
+            if !text.is_empty() {
+                return Some(match self.charge.set(text.len()) {
+                    Ok(()) => text,
+                    Err(full) => self.end(&full.into()),
+                });
+            }
+            if !self.wait(seen).await {
+                return Some(heartbeat());
+            }
+        }
+    }
+
+    /// The last word.
+    fn end(&mut self, found: &Problem) -> Bytes {
+        self.is_over = true;
+        problem(found)
+    }
+
+    /// Looks are some time apart, however much happens.
+    async fn pause(&mut self) {
+        let left = self.looked.as_ref().map_or(Duration::ZERO, |looked| EVERY.saturating_sub(looked.elapsed()));
+        tokio::select! {
+            () = sleep(left) => {}
+            _ = self.api.stopping.wait_for(|stop| *stop) => {}
+        }
+        self.looked = Some(Stopwatch::start());
+    }
+
+    /// Waits until there may be something to tell; not for ever.
+    async fn wait(&mut self, seen: u64) -> bool {
+        let Api { engine, options, stopping, .. } = &mut self.api;
+        let reached = match &self.watched {
+            Watched::One(_) => None,
+            Watched::Many(many) => Some(many.reached),
+        };
+        let moved = async {
+            match reached {
+                None => engine.wait_for(seen + 1).await,
+                Some(reached) => engine.commits().wait_behind(reached).await,
+            }
+        };
+        tokio::select! {
+            () = moved => true,
+            _ = stopping.wait_for(|stop| *stop) => true,
+            () = sleep(options.heartbeat) => false,
+        }
+    }
+
+    /// What is to be told now.
+    async fn look(&mut self) -> Result<Bytes, Problem> {
+        match &mut self.watched {
+            Watched::One(one) => one.look(&self.api).await,
+            Watched::Many(many) => many.look(&self.api).await,
+        }
+    }
+}
+
+impl One {
+    async fn look(&mut self, api: &Api) -> Result<Bytes, Problem> {
+        let reading = api.engine.get(self.named.cell).await?;
+        let mut text = Vec::new();
+        if self.told != Some(reading) {
+            let value = reading.map(|reading| self.named.shown(reading.value));
+            put_value(&mut text, self.named.id.as_bytes(), value, reading);
+            self.told = Some(reading);
+        }
+        Ok(text.into())
+    }
+}
+
+impl Many {
+    async fn look(&mut self, api: &Api) -> Result<Bytes, Problem> {
+        api.engine.commits().hold(api.engine.clock().now_ms());
+        self.read(api).await?;
+        let (declarations, hasher, mut text) = (api.engine.declarations(), api.engine.hasher(), Vec::new());
+        for id in std::mem::take(&mut self.changed) {
+            let reading = api.engine.get(hasher.key(&Space::MAIN.id(&id))).await?;
+            let value = reading.map(|reading| shown(&declarations, &id, reading.value));
+            put_value(&mut text, &id, value, reading);
+        }
+        Ok(text.into())
+    }
+
+    /// Looks which counters have changed, on a thread that may wait for a disk.
+    async fn read(&mut self, api: &Api) -> Result<(), Problem> {
+        let turn = api.turn.clone().acquire_owned().await.map_err(|_| Problem::from(Refusal::ShuttingDown))?;
+        let (engine, pattern, reader, reached) =
+            (api.engine.clone(), self.pattern.clone(), self.reader.take(), self.reached);
+        let spawner = api.engine.workers().spawner();
+        let read = spawner.blocking(move || {
+            let _turn = turn;
+            changed(&engine, &pattern, reader, reached)
+        });
+        let failed =
+            |error: CommitsError| Problem::new(Kind::LogFailed, format!("the commits cannot be read: {error}"));
+        let (reader, reached, changed) = read.await.ok_or(Refusal::ShuttingDown)?.map_err(failed)?;
+        (self.reader, self.reached) = (reader, reached);
+        self.changed.extend(changed);
+        Ok(())
+    }
+}
+
+type Changed = (Option<CommitReader>, u64, BTreeSet<Vec<u8>>);
+
+/// The ids that match in the commits from an offset on.
+fn changed(
+    engine: &Engine,
+    pattern: &Pattern,
+    reader: Option<CommitReader>,
+    mut reached: u64,
+) -> Result<Changed, CommitsError> {
+    let begun = |found: (_, CommitReader)| found.1;
+    let mut reader = if reader.is_some() { reader } else { engine.commits().find(reached)?.map(begun) };
+    let mut ids = BTreeSet::new();
+    if let Some(reader) = &mut reader {
+        while let Some(commit) = reader.read()? {
+            let counters = commit.deltas.iter().flat_map(|deltas| &deltas.counters);
+            ids.extend(counters.filter(|counter| pattern.matches(&counter.id)).map(|counter| counter.id.to_vec()));
+            reached = commit.to.offset;
+        }
+        reader.rest();
+    }
+    Ok((reader, reached, ids))
+}
+
+fn put_value(out: &mut Vec<u8>, id: &[u8], value: Option<i64>, reading: Option<Reading>) {
+    let generation = reading.map_or(0, |reading| reading.generation);
+    put_json(out, None, "value", &ValueView { id: String::from_utf8_lossy(id), value, generation });
+}

@@ -1,0 +1,206 @@
+//! The body of a request as it streams in: decompressed, bounded in size, in time and in what is done of it at once.
+//!
+//! The bound on the size holds for what comes *out* of a decompressor, and it holds while decompressing, so a bomb costs no
+//! more than an honest body of the largest size. What is held for a body, windows of decompressors included, is charged to
+//! the budget of all clients as it arrives; what a sender only promises takes nothing.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tally_core::limits::{HTTP_DRAIN_BYTES_MAX, HTTP_POLL_BYTES_MAX};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use crate::clock::Stopwatch;
+use crate::frontend::budget::Charge;
+use crate::frontend::http::Api;
+use crate::frontend::http::words::problem::{Kind, Problem};
+use decode::{Decoder, Fault, decoder};
+
+mod decode;
+
+/// Pieces of a body, decoded, in order.
+pub struct Pieces {
+    body: Body,
+    /// The sender says that there is more than may be.
+    too_large: bool,
+    /// The sender waits for leave to send; it need not be read to be told.
+    expects_leave: bool,
+    decoder: Option<Decoder>,
+    decoder_charge: Charge,
+    /// What has arrived and is not decoded yet.
+    encoded: Bytes,
+    limit: usize,
+    left: usize,
+    /// Handed out since other requests had a turn.
+    since_turn_bytes: usize,
+    idle_timeout: Duration,
+    /// How long it may pause once it was refused.
+    linger: Duration,
+    total_timeout: Duration,
+    begun: Stopwatch,
+    /// The room that the request takes in memory; the reader of the pieces says how much.
+    pub charge: Charge,
+}
+
+impl Pieces {
+    /// `limit` is on the decoded body, in bytes.
+    pub fn new(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
+        let decoder = decoder(headers)?;
+        Ok(Pieces {
+            body,
+            too_large: decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64),
+            expects_leave: headers.contains_key(EXPECT),
+            decoder,
+            decoder_charge: Charge::new(&api.budget),
+            encoded: Bytes::new(),
+            limit,
+            left: limit,
+            since_turn_bytes: 0,
+            idle_timeout: api.options.body_idle_timeout,
+            linger: api.options.linger,
+            total_timeout: api.options.body_timeout,
+            begun: Stopwatch::start(),
+            charge: Charge::new(&api.budget),
+        })
+    }
+
+    /// The next piece, or `None` at the end of the body. A piece may be empty.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.too_large {
+            return Err(too_large(self.limit));
+        }
+        if self.since_turn_bytes >= HTTP_POLL_BYTES_MAX {
+            self.since_turn_bytes = 0;
+            yield_now().await;
+        }
+        let Some(piece) = self.next_piece().await? else { return Ok(None) };
+        self.left = self.left.checked_sub(piece.len()).ok_or_else(|| too_large(self.limit))?;
+        self.since_turn_bytes += piece.len();
+        Ok(Some(piece))
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.decoder.is_none() {
+            return self.frame().await;
+        }
+        if self.encoded.is_empty() && !self.decoder.as_ref().is_some_and(Decoder::is_pending) {
+            match self.frame().await? {
+                Some(frame) => self.encoded = frame,
+                None => return self.finish(),
+            }
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(None) };
+        let decoded = decoder.step(&mut self.encoded, self.left);
+        self.decoder_charge.grow_to(decoder.held_bytes())?;
+        decoded.map(Some).map_err(|fault| self.explain(fault))
+    }
+
+    fn finish(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(decoder) = self.decoder.take() else { return Ok(None) };
+        let rest = decoder.finish(self.left);
+        self.decoder_charge.release();
+        rest.map(Some).map_err(|fault| self.explain(fault))
+    }
+
+    /// The whole body.
+    pub async fn collect(mut self) -> Result<Whole, Problem> {
+        let mut whole = Vec::new();
+        match self.collect_into(&mut whole).await {
+            Ok(()) => Ok(Whole { bytes: whole, _charge: self.charge }),
+            Err(problem) => Err(self.refuse(problem).await),
+        }
+    }
+
+    async fn collect_into(&mut self, whole: &mut Vec<u8>) -> Result<(), Problem> {
+        while let Some(piece) = self.next().await? {
+            whole.extend_from_slice(&piece);
+            self.charge.grow_to(whole.capacity())?;
+        }
+        Ok(())
+    }
+
+    /// Ends a request that cannot be taken: a bounded rest of its body is read and forgotten, so that the connection can be
+    /// used again. Whoever is late has had his time; his connection ends (see [`super::linger`]).
+    pub async fn refuse(mut self, problem: Problem) -> Problem {
+        // Its room is free at once.
+        self.charge.release();
+        self.decoder = None;
+        self.decoder_charge.release();
+        self.idle_timeout = self.idle_timeout.min(self.linger);
+        let mut left = HTTP_DRAIN_BYTES_MAX;
+        if problem.kind == Kind::Timeout || (self.too_large && self.expects_leave) {
+            left = 0;
+        }
+        while left > 0 {
+            let Ok(Some(frame)) = self.frame().await else { break };
+            left = left.saturating_sub(frame.len());
+        }
+        problem
+    }
+
+    async fn frame(&mut self) -> Result<Option<Bytes>, Problem> {
+        let left = self.total_timeout.saturating_sub(self.begun.elapsed());
+        loop {
+            let next = timeout(left.min(self.idle_timeout), self.body.frame()).await;
+            match next.map_err(|_| self.too_slow())? {
+                None => return Ok(None),
+                // Trailers say nothing here.
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => return Ok(Some(data)),
+                    Err(_) => continue,
+                },
+                Some(Err(error)) => {
+                    let detail = format!("the body breaks off: {error}; nothing of it was counted");
+                    return Err(Problem::new(Kind::InvalidBody, detail));
+                }
+            }
+        }
+    }
+
+    fn too_slow(&self) -> Problem {
+        let (pause, total) = (self.idle_timeout, self.total_timeout);
+        let detail = format!(
+            "the body came too slowly: it may pause for {pause:?} and take {total:?} as a whole; nothing of it was counted"
+        );
+        Problem::new(Kind::Timeout, detail)
+    }
+
+    fn explain(&self, fault: Fault) -> Problem {
+        match fault {
+            Fault::TooLarge => too_large(self.limit),
+            Fault::Broken(error) => {
+                let detail = format!("the body cannot be decompressed: {error}; nothing of it was counted");
+                Problem::new(Kind::InvalidBody, detail)
+            }
+        }
+    }
+}
+
+/// How many bytes the sender promises.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::too_large("the body is too large when decompressed", limit, "send it in several requests")
+}
+
+/// A body that has been read, and its room in memory.
+pub struct Whole {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

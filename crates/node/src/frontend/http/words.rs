@@ -1,0 +1,10 @@
+//! How things are said: ids, patterns, parameters and documents that come in; envelopes and problems that go out.
+//! Nothing here asks the engine for a number.
+
+pub mod at_least;
+pub mod document;
+pub mod envelope;
+pub mod id;
+pub mod parameters;
+pub mod pattern;
+pub mod problem;
