@@ -8,6 +8,7 @@
 //! facts, whose way to a cut is in [`facts`]. What corrections do is in [`correct`], what a checkpoint carries beside rows in
 //! [`checkpoint`], what would happen in [`trial`].
 
+mod apart;
 mod checkpoint;
 mod correct;
 mod facts;
@@ -117,15 +118,11 @@ impl State {
     #[inline]
     fn apply_op(&mut self, index: usize, op: &Op, stamp: Option<&Stamp>, batch: &Batch<'_>) -> Answer {
         let State { fates, values, stager, .. } = self;
-        if op.is_entry() {
-            fates.contracts.receive(op.counter);
-        }
         let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
+        if let Some(answer) = fates.decide(index, op, stamp, &scene, values) {
+            return answer;
+        }
         match (op.kind, stamp) {
-            (OpKind::Count, _) => fates.count(op, &scene, values),
-            (OpKind::Entry, Some(stamp)) => fates.entry(op, stamp, &scene, values),
-            (OpKind::Claim, Some(stamp)) => fates.claim(index, stamp, &scene),
-            (OpKind::Reject, _) => fates.rejected(op),
             (OpKind::AddOnce, Some(stamp)) => {
                 let (answer, kind) = values.add_once(op, stamp, batch);
                 fates.box_named(op, kind);

@@ -15,7 +15,7 @@ mod transition;
 use crate::counter::{Declarations, Mode};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Claim, Duplicate, Duplicates, Entity, Firsts, KeyBoxes, Layer};
-use crate::op::{Answer, Batch, Op, Stamp};
+use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::{Record, event_at};
 use contract::Timely;
 
@@ -76,6 +76,28 @@ enum Verdict {
 }
 
 impl Fates {
+    /// What becomes of an entry, or of the claim before some; `None` if it is neither. Behind `stamp` is what tells it from others.
+    #[inline(always)]
+    pub fn decide(
+        &mut self,
+        index: usize,
+        op: &Op,
+        stamp: Option<&Stamp>,
+        scene: &Scene<'_>,
+        values: &mut impl Counts,
+    ) -> Option<Answer> {
+        if op.is_entry() {
+            self.contracts.receive(op.counter);
+        }
+        Some(match (op.kind, stamp) {
+            (OpKind::Count, _) => self.count(op, scene, values),
+            (OpKind::Entry, Some(stamp)) => self.entry(op, stamp, scene, values),
+            (OpKind::Claim, Some(stamp)) => self.claim(index, stamp, scene),
+            (OpKind::Reject, _) => self.rejected(op),
+            _ => return None,
+        })
+    }
+
     /// An entry of a counter that asks no questions.
     #[inline]
     pub fn count(&mut self, op: &Op, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {

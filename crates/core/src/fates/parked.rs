@@ -69,6 +69,14 @@ impl Parked {
         Some(entry)
     }
 
+    /// Takes out every sum that is due by a time.
+    pub(crate) fn take_due(&mut self, due_by_ms: u64) -> Vec<(CellKey, ParkedEntry)> {
+        let due = self.sums.extract_if(.., |_, entry| entry.due_ms <= due_by_ms);
+        let due: Vec<_> = due.map(|((cell, _), entry)| (cell, entry)).collect();
+        self.id_bytes -= due.iter().map(|(_, entry)| entry.id.len()).sum::<usize>();
+        due
+    }
+
     pub(crate) fn resume(&mut self, cell: CellKey, bucket_ms: u64, entry: ParkedEntry) {
         self.id_bytes += entry.id.len();
         let before = self.sums.insert((cell, bucket_ms), entry);

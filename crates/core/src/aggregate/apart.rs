@@ -1,0 +1,80 @@
+//! Fates apart from values, where a log lies between them: one state only decides, another one only counts.
+//!
+//! The rules are those of one node. What decides hands what counts to a [`Counts`] of the caller's; what counts takes it in here,
+//! by ids, since it has not seen the events.
+
+use super::State;
+use crate::cell::Added;
+use crate::fates::{Counts, ParkedEntry, Scene};
+use crate::id::CellKey;
+use crate::ledger::Entity;
+use crate::op::{Answer, Batch, OpKind};
+
+impl State {
+    /// Decides a batch of events; what counts goes to `counts`, and none of it to the values of this state.
+    pub fn judge(&mut self, batch: &Batch<'_>, counts: &mut impl Counts, answers: &mut Vec<Answer>) {
+        answers.clear();
+        self.fates.contracts.repeats_are_full = false;
+        self.pass_time(batch.log_time_ms, batch.offset);
+        let mut stamps = batch.stamps.iter();
+        for (index, op) in batch.ops.iter().enumerate() {
+            let State { fates, values, stager, .. } = self;
+            let stamp = if op.has_stamp() { stamps.next() } else { None };
+            let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
+            answers.push(match fates.decide(index, op, stamp, &scene, counts) {
+                Some(answer) => answer,
+                None if op.kind == OpKind::RepeatsFull => {
+                    fates.contracts.repeats_are_full = true;
+                    Answer::Yes
+                }
+                None => unreachable!("{op:?} is no event's"),
+            });
+        }
+    }
+
+    /// A run: everything that waits and is due by a log time leaves its box, to be counted elsewhere.
+    pub fn judge_late(&mut self, due_by_ms: u64) -> Vec<(CellKey, ParkedEntry)> {
+        let due = self.fates.contracts.parked.take_due(due_by_ms);
+        for (cell, parked) in &due {
+            self.fates.settle(*cell, parked, self.stager.declarations());
+        }
+        due
+    }
+
+    /// Takes in what counted elsewhere for a counter. Its cell must be known.
+    pub fn count_apart(&mut self, id: &[u8], delta: i64) {
+        let State { values, stager, hasher, .. } = self;
+        if let Some(sums) = values.sums.of_cell(stager.declarations(), id) {
+            sums.counted += i128::from(delta);
+        }
+        if let Added::Created(_) = values.table.count(hasher.key(id), delta) {
+            values.note_created(id);
+        }
+    }
+
+    /// An entity that counted under a generation takes that back. The cell must be known.
+    pub fn take_back_apart(&mut self, counter: u16, id: &[u8], generation: u64) {
+        let cell = self.hasher.key(id);
+        let counted = Entity { on: true, occurred_ms: 0, offset: 0, cell, generation, id: Some(id.into()) };
+        self.values.take_back(counter, &counted);
+    }
+
+    /// A generation touches a counter: a slice of a correction, or late entries that count now. The cell must be known.
+    pub fn correct_apart(&mut self, id: &[u8], delta: i64, generation: u64, is_late: bool) {
+        let cell = self.hasher.key(id);
+        if is_late {
+            self.count_apart(id, delta);
+        } else {
+            if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), id) {
+                sums.corrected += i128::from(delta);
+            }
+            if let Added::Created(_) = self.values.table.count(cell, delta) {
+                self.values.note_created(id);
+            }
+        }
+        self.values.generations.current = self.values.generations.current.max(generation);
+        let mut mark = self.values.table.mark(cell);
+        mark.generation = mark.generation.max(generation);
+        self.values.table.set_mark(cell, mark);
+    }
+}
