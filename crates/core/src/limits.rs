@@ -303,6 +303,9 @@ pub const LATE_RUN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One value of a store, in bytes: larger ones could be written and not be read.
 pub const STORE_VALUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Rows in one call to a view, written or read.
+pub const VIEW_ROWS_MAX: usize = 1_000;
+
 /// Sums of late entries that wait for their run; when there are so many, the run comes early.
 pub const PARKED_MAX: usize = 50_000;
 

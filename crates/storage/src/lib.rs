@@ -3,3 +3,4 @@
 pub mod label;
 pub mod log;
 pub mod store;
+pub mod view;
