@@ -27,7 +27,11 @@ mod watch;
 mod writer;
 
 pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
-pub use correction::{CorrectionError, CorrectionRequest, Reverted};
+pub(crate) use correction::decode_row;
+pub use correction::{
+    CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, Effects, FoundCorrection, ListedCorrection,
+    PreviewPart, Reverted,
+};
 pub use explain::{Facts, History, KeysOf, Standing, Total, Why};
 pub use firsts::FirstContents;
 pub use options::{Durability, EngineOptions};

@@ -78,6 +78,11 @@ pub enum Unfit {
     Nothing,
     #[error("a correction changes at most {CORRECTION_DELTAS_MAX} counters; make several")]
     TooMany,
+    #[error(
+        "{name} has more than {CORRECTION_DELTAS_MAX} keys that are not 0; clear them key by key, or propose corrections of some at \
+         a time"
+    )]
+    TooManyKeys { name: String },
     #[error("{PROPOSALS_OPEN_MAX} proposals are open; apply or withdraw some first")]
     TooManyOpen,
     #[error(

@@ -1,5 +1,9 @@
 //! Corrections on their way: proposed and withdrawn like any write, applied alone in a commit of their own.
 
+mod find;
+mod keys;
+mod preview;
+
 use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
@@ -18,6 +22,10 @@ use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
 use tokio::sync::oneshot;
+
+pub(crate) use find::decode_row;
+pub use find::{CorrectionList, FoundCorrection, ListedCorrection};
+pub use preview::{CounterEffect, Effects, PreviewPart};
 
 /// How often late entries are looked for whose run has come.
 const LATE_EVERY: Duration = Duration::from_secs(1);

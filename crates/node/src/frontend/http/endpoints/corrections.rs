@@ -11,26 +11,23 @@ use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::fact::Request;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
-use tally_core::limits::CORRECTION_BYTES_MAX;
+use tally_core::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX};
 
 use super::counters::idempotency_key;
-use crate::engine::{CorrectionError, CorrectionRequest, Reverted};
+use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart, Reverted};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
 use crate::frontend::http::words::problem::{Kind, Problem};
-use find::Found;
-use preview::{Part, Preview};
+use preview::Preview;
 use request::{ApplyBody, Number, ProposalBody, WhyBody};
 use view::{CorrectionPage, CorrectionView};
 
 mod clear;
-mod find;
 mod preview;
 mod request;
 mod view;
 
 pub use clear::{Cleared, clear};
-pub use find::decode;
 pub use view::{CauseName, DeltaView, reverts};
 
 /// Who did something without saying who.
@@ -63,10 +60,10 @@ pub async fn propose(
         Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (number, true),
         number => (number?, false),
     };
-    let proposed = match find::find(&api.engine, number).await? {
-        Some(Found::Proposed(proposal)) => proposal,
+    let proposed = match api.engine.correction(number).await? {
+        Some(FoundCorrection::Proposed(proposal)) => proposal,
         // As it was answered when it was proposed, whatever has become of it.
-        Some(Found::Applied { correction, .. }) => {
+        Some(FoundCorrection::Applied { correction, .. }) => {
             Proposal { number, at_ms: correction.proposed_ms.unwrap_or(correction.at_ms), ..proposal }
         }
         None => Proposal { number, ..proposal },
@@ -81,14 +78,15 @@ pub async fn propose(
         ("before" = Option<u64>, Query, description = "Only numbers below this one: the `next` of the page before")),
     responses((status = 200, description = "Corrections, without their deltas", body = CorrectionPage), Problem))]
 pub async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<CorrectionPage>, Problem> {
-    Ok(Json(find::page(&api.engine, Paging::read(&uri)?).await?))
+    let Paging { before, limit } = Paging::read(&uri)?;
+    Ok(Json(CorrectionPage::of(api.engine.corrections(before, limit).await?)))
 }
 
 /// Shows a correction or proposal with its deltas
 #[utoipa::path(get, path = "/v1/corrections/{n}", tag = "corrections", params(("n" = u64, Path, description = "Its number")),
     responses((status = 200, description = "The correction", body = CorrectionView), Problem))]
 pub async fn get(State(api): State<Api>, Number(number): Number) -> Result<Json<CorrectionView>, Problem> {
-    Ok(Json(find(&api, number).await?.view()))
+    Ok(Json(CorrectionView::of(&find(&api, number).await?)))
 }
 
 /// Shows what a proposal would do now, or what a correction did
@@ -101,9 +99,11 @@ pub async fn get(State(api): State<Api>, Number(number): Number) -> Result<Json<
     responses((status = 200, description = "Before and after", body = Preview), Problem))]
 pub async fn preview(State(api): State<Api>, Number(number): Number, uri: Uri) -> Result<Json<Preview>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "after"])?;
-    let part = Part { after: parameters.text("after").map(str::to_owned), limit: limit(&parameters)? };
+    let after = parameters.text("after").map(|after| after.as_bytes().to_vec());
+    let part = PreviewPart { after, limit: limit(&parameters)? };
     let found = find(&api, number).await?;
-    Ok(Json(preview::preview(&api.engine, found, &part).await?))
+    let effects = api.engine.preview(&found, &part).await?;
+    Ok(Json(Preview::new(&found, effects)?))
 }
 
 /// Applies a proposal
@@ -149,10 +149,10 @@ pub async fn revert(
     let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
     request::check_why(&reason, &author)?;
     let (reverted, deltas) = match find(&api, number).await? {
-        Found::Applied { correction, .. } => {
+        FoundCorrection::Applied { correction, .. } => {
             (Reverted { generation: correction.generation, cause: correction.cause }, inverse(correction)?)
         }
-        Found::Proposed(_) => {
+        FoundCorrection::Proposed(_) => {
             let detail =
                 format!("correction {number} is proposed, so there is nothing to revert; DELETE it to withdraw it");
             return Err(Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed"));
@@ -177,8 +177,8 @@ pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<
     Ok(Json(Withdrawn { number, state: "withdrawn" }))
 }
 
-async fn find(api: &Api, number: u64) -> Result<Found, Problem> {
-    find::find(&api.engine, number).await?.ok_or_else(|| {
+async fn find(api: &Api, number: u64) -> Result<FoundCorrection, Problem> {
+    api.engine.correction(number).await?.ok_or_else(|| {
         let detail = format!(
             "there is no correction {number}: it was never proposed, or it was withdrawn; GET /v1/corrections lists those there are"
         );
@@ -189,8 +189,8 @@ async fn find(api: &Api, number: u64) -> Result<Found, Problem> {
 /// An open proposal.
 async fn open(api: &Api, number: u64) -> Result<Proposal, Problem> {
     match find(api, number).await? {
-        Found::Proposed(proposal) => Ok(proposal),
-        Found::Applied { correction, reverted_by } => Err(not_open(&correction, reverted_by)),
+        FoundCorrection::Proposed(proposal) => Ok(proposal),
+        FoundCorrection::Applied { correction, reverted_by } => Err(not_open(&correction, reverted_by)),
     }
 }
 
@@ -207,8 +207,8 @@ async fn answer(api: &Api, made: Result<Correction, CorrectionError>) -> Result<
 /// A correction that an idempotency key stands for.
 async fn made_before(api: &Api, number: u64) -> Result<Correction, Problem> {
     match find(api, number).await? {
-        Found::Applied { correction, .. } => Ok(correction),
-        Found::Proposed(_) => Err(CorrectionError::Unfit(Unfit::OtherRequest).into()),
+        FoundCorrection::Applied { correction, .. } => Ok(correction),
+        FoundCorrection::Proposed(_) => Err(CorrectionError::Unfit(Unfit::OtherRequest).into()),
     }
 }
 
@@ -283,6 +283,9 @@ impl From<CorrectionError> for Problem {
             Unfit::OtherRequest => Problem::new(Kind::IdempotencyConflict, detail),
             Unfit::KeysFull(keys_max) => Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max),
             Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),
+            Unfit::TooManyKeys { name } => {
+                Problem::new(Kind::TooManyCounters, detail).with("id", name).with("limit", CORRECTION_DELTAS_MAX)
+            }
             Unfit::TooMany => Problem::new(Kind::TooManyCounters, detail),
             Unfit::TooManyOpen | Unfit::OpenTooLarge { .. } => Problem::new(Kind::TooManyProposals, detail),
             Unfit::TooLarge { .. } => Problem::new(Kind::TooLarge, detail).with("limit", CORRECTION_BYTES_MAX),

@@ -13,8 +13,8 @@ use tally_core::aggregate::State as CoreState;
 use tally_core::id::CellKey;
 use tally_core::ledger::{FORGOTTEN_AT, LedgerKey, Step};
 
-use super::corrections::{CauseName, decode, reverts};
-use crate::engine::{Engine, Reading, Refusal, Seen, Why};
+use super::corrections::{CauseName, reverts};
+use crate::engine::{Engine, Reading, Refusal, Seen, Why, decode_row};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{Envelope, rfc3339};
 use crate::frontend::http::words::id::{ID, IdPath, Named};
@@ -165,7 +165,7 @@ async fn first_known(engine: &Engine, cell: CellKey, in_memory: Option<u64>) -> 
         Some(forgotten) => Some(forgotten),
         None => {
             let row = engine.ledger_row(LedgerKey::Step(cell, FORGOTTEN_AT).encode()).await?;
-            row.map(|row| decode::<Step>(&row)).transpose()?.map(|row| row.number)
+            row.map(|row| decode_row::<Step>(&row)).transpose()?.map(|row| row.number)
         }
     };
     Ok(forgotten.map_or(0, |generation| generation.saturating_add(1)))
@@ -178,7 +178,7 @@ fn steps_between(cell: CellKey, from: u64, to: u64) -> std::ops::Range<Vec<u8>> 
 
 fn step((key, row): &(Vec<u8>, Vec<u8>)) -> Result<(u64, Step), Refusal> {
     match LedgerKey::decode(key) {
-        Ok(LedgerKey::Step(_, generation)) => Ok((generation, decode(row)?)),
+        Ok(LedgerKey::Step(_, generation)) => Ok((generation, decode_row(row)?)),
         other => Err(Refusal::StoreFailed(format!("a key of the ledger is damaged: {other:?}").into())),
     }
 }

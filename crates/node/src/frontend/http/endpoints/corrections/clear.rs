@@ -4,20 +4,14 @@ use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::counter::Declarations;
-use tally_core::database::Space;
-use tally_core::id::SEPARATOR;
 use tally_core::ledger::{Cause, Correction, Delta};
-use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
 
 use super::{ANONYMOUS, made_before, once, request};
 use crate::engine::{CorrectionError, CorrectionRequest};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::id::Named;
 use crate::frontend::http::words::parameters::Parameters;
-use crate::frontend::http::words::problem::{Kind, Problem};
-
-/// Names that one step of a walk asks for.
-const PAGE_NAMES: usize = 1024;
+use crate::frontend::http::words::problem::Problem;
 
 /// A declared counter after it was cleared.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -102,25 +96,7 @@ fn is_all_of(declarations: &Declarations, id: &str) -> bool {
 async fn all_of(api: &Api, name: &str) -> Result<Vec<Delta>, Problem> {
     // Whoever waits for a turn holds nothing.
     let _turn = api.walks.acquire().await;
-    let prefix = [name.as_bytes(), &[SEPARATOR]].concat();
-    let mut deltas = Vec::new();
-    let mut after = None;
-    for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
-        let page = api.engine.scan(Space::MAIN, prefix.clone(), after, PAGE_NAMES).await?;
-        let not_zero = page.counters.into_iter().filter(|(_, reading)| reading.value != 0);
-        deltas.extend(not_zero.map(|(id, _)| nothing_of(id)));
-        after = page.next;
-        if after.is_none() || deltas.len() > CORRECTION_DELTAS_MAX {
-            break;
-        }
-    }
-    if after.is_none() && deltas.len() <= CORRECTION_DELTAS_MAX {
-        return Ok(deltas);
-    }
-    let detail = format!(
-        "{name} has more than {CORRECTION_DELTAS_MAX} keys that are not 0; clear them key by key, or propose corrections of some at a time"
-    );
-    Err(Problem::new(Kind::TooManyCounters, detail).with("id", name).with("limit", CORRECTION_DELTAS_MAX))
+    Ok(api.engine.keys_to_clear(name).await?.into_iter().map(nothing_of).collect())
 }
 
 /// By how much to change it is found out when it is cleared.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal};
 
+use crate::engine::{CorrectionList, FoundCorrection, ListedCorrection};
 use crate::frontend::http::words::envelope::rfc3339;
 
 /// A correction, or the proposal of one.
@@ -97,7 +98,27 @@ pub struct CorrectionPage {
     pub next: Option<u64>,
 }
 
+impl CorrectionPage {
+    pub fn of(CorrectionList { corrections, next }: CorrectionList) -> CorrectionPage {
+        let view = |ListedCorrection { found, delta_count }: &ListedCorrection| CorrectionView {
+            delta_count: *delta_count,
+            deltas: None,
+            ..CorrectionView::of(found)
+        };
+        CorrectionPage { corrections: corrections.iter().map(view).collect(), next }
+    }
+}
+
 impl CorrectionView {
+    pub fn of(found: &FoundCorrection) -> CorrectionView {
+        match found {
+            FoundCorrection::Proposed(proposal) => CorrectionView::proposed(proposal).with_deltas(&proposal.deltas),
+            FoundCorrection::Applied { correction, reverted_by } => {
+                CorrectionView::applied(correction).with_deltas(&correction.deltas).reverted(*reverted_by)
+            }
+        }
+    }
+
     /// Without its deltas.
     pub fn proposed(proposal: &Proposal) -> CorrectionView {
         CorrectionView {
@@ -142,7 +163,7 @@ impl CorrectionView {
         }
     }
 
-    pub fn reverted(mut self, by: Option<u64>) -> CorrectionView {
+    fn reverted(mut self, by: Option<u64>) -> CorrectionView {
         if by.is_some() {
             self.state = CorrectionState::Reverted;
             self.reverted_by = by;

@@ -1,0 +1,95 @@
+//! Before and after: what a proposal would do now, or what a correction did when it was made.
+
+use super::super::{Engine, Refusal};
+use super::find::{FoundCorrection, decode_row};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeMap;
+use tally_core::aggregate::State;
+use tally_core::id::CellKey;
+use tally_core::ledger::{Correction, Delta, LedgerKey, Step};
+
+/// Rows of the store that are asked for at the same time.
+const READS_AT_ONCE: usize = 32;
+
+/// What a correction does to one counter. The values are true sums: a counter with a floor shows less. A proposal may ask for
+/// more than fits into 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterEffect {
+    pub id: Vec<u8>,
+    pub before: i64,
+    pub delta: i128,
+}
+
+/// Up to `limit` of the counters that a correction touches, behind `after`, in the order of their ids.
+#[derive(Clone, Debug)]
+pub struct PreviewPart {
+    pub after: Option<Vec<u8>>,
+    pub limit: usize,
+}
+
+/// What a correction does to a part of its counters, and the last of them if there are more.
+pub type Effects = (Vec<CounterEffect>, Option<Vec<u8>>);
+
+impl Engine {
+    /// What a proposal would do now, all values as of one moment; or what a correction did.
+    pub async fn preview(&self, found: &FoundCorrection, part: &PreviewPart) -> Result<Effects, Refusal> {
+        let (sums, next) = part.of(found.deltas());
+        let effects = match found {
+            FoundCorrection::Proposed(_) => self.would(&sums).await?,
+            FoundCorrection::Applied { correction, .. } => self.did(correction, sums.into_keys().collect()).await?,
+        };
+        Ok((effects, next))
+    }
+
+    async fn would(&self, sums: &BTreeMap<&[u8], i128>) -> Result<Vec<CounterEffect>, Refusal> {
+        let hasher = self.hasher();
+        let cells: Vec<_> = sums.keys().map(|id| hasher.key(id)).collect();
+        let read =
+            || stream::iter(cells.iter().copied().map(|cell| self.get(cell))).buffered(READS_AT_ONCE).try_collect();
+        let readings: Vec<_> = self.consistently::<_, Refusal, _>(read).await?;
+        let before = readings.into_iter().map(|reading| reading.map_or(0, |reading| reading.value));
+        let effect =
+            |((id, delta), before): ((&&[u8], &i128), _)| CounterEffect { id: id.to_vec(), before, delta: *delta };
+        Ok(sums.iter().zip(before).map(effect).collect())
+    }
+
+    /// The values that were kept when it was made. A late entry that had been settled before did nothing.
+    async fn did(&self, correction: &Correction, ids: Vec<&[u8]>) -> Result<Vec<CounterEffect>, Refusal> {
+        let (hasher, generation) = (self.hasher(), correction.generation);
+        let cells: Vec<_> = ids.iter().map(|id| hasher.key(id)).collect();
+        let look = {
+            let cells = cells.clone();
+            move |state: &mut State| cells.iter().map(|cell| state.values.steps.get((*cell, generation))).collect()
+        };
+        let in_memory: Vec<Option<Step>> = self.visit(look).await?;
+        let steps = cells.into_iter().zip(in_memory).map(|(cell, step)| self.or_stored(step, cell, generation));
+        let steps: Vec<_> = stream::iter(steps).buffered(READS_AT_ONCE).try_collect().await?;
+        let effect = |(id, step): (&&[u8], Option<Step>)| {
+            let Step { before, delta, .. } = step?;
+            Some(CounterEffect { id: id.to_vec(), before, delta: delta.into() })
+        };
+        Ok(ids.iter().zip(steps).filter_map(effect).collect())
+    }
+
+    async fn or_stored(&self, step: Option<Step>, cell: CellKey, generation: u64) -> Result<Option<Step>, Refusal> {
+        if step.is_some() {
+            return Ok(step);
+        }
+        let row = self.ledger_row(LedgerKey::Step(cell, generation).encode()).await?;
+        row.map(|row| decode_row(&row)).transpose()
+    }
+}
+
+impl PreviewPart {
+    /// The sums of this part's ids; a counter may be corrected in several buckets.
+    fn of<'a>(&self, deltas: &'a [Delta]) -> (BTreeMap<&'a [u8], i128>, Option<Vec<u8>>) {
+        let mut sums = BTreeMap::new();
+        for delta in deltas.iter().filter(|delta| self.after.as_ref().is_none_or(|after| delta.id > *after)) {
+            *sums.entry(delta.id.as_slice()).or_insert(0) += i128::from(delta.delta);
+        }
+        let is_last = sums.len() <= self.limit;
+        let sums: BTreeMap<_, _> = sums.into_iter().take(self.limit).collect();
+        let next = if is_last { None } else { sums.last_key_value().map(|(id, _)| id.to_vec()) };
+        (sums, next)
+    }
+}
