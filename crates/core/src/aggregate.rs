@@ -2,7 +2,7 @@
 //!
 //! The state after a batch is a function of the state before it and of the batch, time included. The running node and a
 //! replay both come through [`State::apply`]; what they need from the store they look up before ([`State::needs`]) and
-//! hand in with [`State::load`].
+//! hand in with [`State::load`]. What a batch carries is looked at first, in [`entrance`].
 //!
 //! Here is the loop. What becomes of entries is in [`crate::fates`], what counters are worth in [`crate::values`]; both keep
 //! facts, whose way to a cut is in [`facts`]. What corrections do is in [`correct`], what a checkpoint carries beside rows in
@@ -11,6 +11,7 @@
 mod apart;
 mod checkpoint;
 mod correct;
+mod entrance;
 mod facts;
 mod need;
 mod replay;
@@ -18,7 +19,7 @@ mod timeline;
 mod trial;
 
 use crate::counter::{Declarations, Stager};
-use crate::fates::{Balance, Fates, Scene};
+use crate::fates::{Balance, Fates, Scene, Void};
 use crate::id::CellHasher;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::Record;
@@ -28,8 +29,9 @@ use timeline::{MARK_EVERY_MS, Timeline};
 
 pub use checkpoint::balance_at;
 pub use correct::{CorrectionRequest, Reverted, Unfit};
+pub use entrance::Improper;
 pub use need::{Need, Stored};
-pub use replay::{ReplayError, Replayed};
+pub use replay::{Decoded, ReplayError, Replayed};
 
 /// How far ahead of itself `apply` fetches memory into the cache.
 const PREFETCH_AHEAD: usize = 16;
@@ -91,12 +93,16 @@ impl State {
         Some(Balance::of(name, kept, self.values.sums.of(name)))
     }
 
-    /// Applies a batch; `answers` gets one per operation.
-    pub fn apply(&mut self, batch: &Batch<'_>, answers: &mut Vec<Answer>) {
+    /// Applies a batch; `answers` gets one per operation, and none if the batch is void. Answers why it is, if it is.
+    pub fn apply(&mut self, batch: &Batch<'_>, answers: &mut Vec<Answer>) -> Option<Void> {
         answers.clear();
         self.fates.contracts.repeats_are_full = false;
-        if !batch.records.is_empty() {
+        let void = self.enter(batch);
+        if !batch.bare_records().is_empty() {
             self.pass_time(batch.log_time_ms, batch.offset);
+        }
+        if void.is_some() {
+            return void;
         }
         let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };
         for _ in 0..PREFETCH_AHEAD {
@@ -113,6 +119,7 @@ impl State {
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             answers.push(self.apply_op(index, op, stamp, batch));
         }
+        None
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 mod contract;
 mod memory;
 mod parked;
+mod senders;
 mod transition;
 
 use crate::counter::{Declarations, Mode};
@@ -22,6 +23,7 @@ use contract::Timely;
 pub(crate) use contract::Kept;
 pub use contract::{Balance, Contracts};
 pub use parked::{Parked, ParkedEntry, RunLimits};
+pub use senders::{Overrun, Senders, Void};
 
 /// What fates do to values.
 pub trait Counts {
@@ -61,6 +63,8 @@ pub struct Fates {
     pub duplicates: Duplicates,
     /// What came first under each event id.
     pub firsts: Firsts,
+    /// Whose batches stood.
+    pub senders: Senders,
     /// What the last claim of the batch came to; the entries behind it go by it.
     verdict: Verdict,
     id: Vec<u8>,

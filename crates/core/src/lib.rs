@@ -12,6 +12,7 @@ pub mod dedup;
 pub mod event;
 pub mod fact;
 pub mod fates;
+pub mod head;
 pub mod id;
 pub mod identity;
 pub mod ledger;

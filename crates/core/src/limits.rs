@@ -347,3 +347,21 @@ pub const WATCHED_AT_FIRST_MAX: usize = 10_000;
 
 /// A commit is what the log took in so many milliseconds of its time.
 pub const COMMIT_SLOT_MS: u64 = 100;
+
+/// How far log time may be ahead of the clock of whoever appended the batch, in milliseconds.
+pub const APPENDED_AHEAD_MS_MAX: u64 = 5 * 60 * 1000;
+
+/// Senders of batches that a log remembers. One that was silent for long enough is forgotten for a new one.
+pub const SENDERS_MAX: usize = 16_384;
+
+/// How long a sender is silent before it may be forgotten, in milliseconds: 7 days.
+pub const SENDER_KEPT_MS: u64 = 7 * 86_400_000;
+
+/// Lives of one sender that are remembered.
+pub const INCARNATIONS_MAX: usize = 8;
+
+/// Batches of one life of a sender that may be sent again.
+pub const UNSETTLED_MAX: usize = 4096;
+
+/// Void batches that are remembered because the log is still needed where they stand.
+pub const VOIDS_MAX: usize = 65_536;

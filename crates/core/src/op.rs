@@ -7,6 +7,7 @@
 use crate::counter::{Durability, Mode};
 use crate::database::Space;
 use crate::event::Event;
+use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
 use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition};
 
@@ -122,7 +123,11 @@ impl Stamp {
 
 /// Operations that become part of the state together.
 pub struct Batch<'a> {
+    /// `None` in logs from before there were any, and for what never gets into a log.
+    pub head: Option<Head>,
     pub records: &'a [u8],
+    /// Where among these bytes the first record begins: the head stands before it, or room for one.
+    pub first: u32,
     pub ops: &'a [Op],
     pub stamps: &'a [Stamp],
     pub log_time_ms: u64,
@@ -131,6 +136,16 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// The records without what stands before them.
+    pub fn bare_records(&self) -> &'a [u8] {
+        &self.records[self.first as usize..]
+    }
+
+    /// Whether it begins a commit, although it would still belong to the one before.
+    pub fn begins(&self) -> bool {
+        self.head.is_some_and(|head| head.begins) || record::begins_with_tick(self.bare_records())
+    }
+
     /// The record of an operation; the log has checked the bytes, and whoever staged the operation encoded or decoded it.
     pub fn record(&self, op: &Op) -> Record<'a> {
         Record::decode(&mut &self.records[op.record as usize..]).expect("an operation points to its record")
@@ -305,6 +320,25 @@ impl Submission {
         self.ops.clear();
         self.stamps.clear();
         self.needs = Needs::default();
+    }
+
+    /// Begins a batch: what follows stands behind room for its head.
+    pub fn begin_batch(&mut self) {
+        self.clear();
+        self.records.resize(HEAD_BYTES_MAX, 0);
+    }
+
+    /// The bytes of a batch that was begun, for the log.
+    pub fn payload(&mut self, head: &Head) -> &[u8] {
+        let room = self.records.first_chunk_mut().expect("a batch begins with room for its head");
+        let at = head.encode_before(room);
+        &self.records[at..]
+    }
+
+    /// What a batch that was begun is to the state.
+    pub fn batch(&self, head: Option<Head>, log_time_ms: u64, offset: u64) -> Batch<'_> {
+        let Submission { records, ops, stamps, .. } = self;
+        Batch { head, records, first: HEAD_BYTES_MAX as u32, ops, stamps, log_time_ms, offset }
     }
 
     pub fn get(&mut self, cell: CellKey) {

@@ -146,7 +146,7 @@ pub enum DecodeError {
     NotUtf8,
 }
 
-mod tag {
+pub(crate) mod tag {
     pub const ADD: u8 = 1;
     /// `Add` with a delta of 1, by far the most frequent record.
     pub const INCREMENT: u8 = 2;
@@ -167,6 +167,8 @@ mod tag {
     pub const REPEATS_FULL: u8 = 17;
     pub const COPY: u8 = 18;
     pub const SET_NEW: u8 = 19;
+    /// No record: the [`crate::head::Head`] of a batch stands before its records, and has no offset.
+    pub const HEAD: u8 = 20;
 }
 
 impl<'a> Record<'a> {
@@ -337,7 +339,7 @@ fn put_tagged_long(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
 }
 
 /// Whether records begin with a [`Record::Tick`].
-pub fn begins_with_tick(records: &[u8]) -> bool {
+pub(crate) fn begins_with_tick(records: &[u8]) -> bool {
     records.first() == Some(&tag::TICK)
 }
 

@@ -13,9 +13,9 @@ use tally_storage::log::local::LocalLog;
 use tally_storage::store::local::{self, LocalStore};
 
 /// The version of `docs/formats/keys.md`.
-const FORMAT: u64 = 3;
-/// The one before, which is carried over at a start.
-const FORMAT_BEFORE: u64 = 2;
+const FORMAT: u64 = 4;
+/// The oldest that is carried over at a start.
+const FORMAT_OLDEST: u64 = 2;
 /// The first version of Tally that reads this format. Whoever finds a newer format than it knows names what that says.
 const READ_BY: &str = "0.1.0";
 const IDENTITY: &str = "TALLY";
@@ -66,12 +66,12 @@ pub enum DataDirError {
     )]
     Damaged { path: PathBuf },
     #[error(
-        "{path} has data of format {format}; this Tally, {}, reads formats {FORMAT_BEFORE} and {FORMAT}. Start it with Tally {read_by} or newer",
+        "{path} has data of format {format}; this Tally, {}, reads formats {FORMAT_OLDEST} to {FORMAT}. Start it with Tally {read_by} or newer",
         env!("CARGO_PKG_VERSION")
     )]
     Newer { path: PathBuf, format: u64, read_by: String },
     #[error(
-        "{path} has data of format {format}, from before Tally {READ_BY}; this Tally, {}, reads formats {FORMAT_BEFORE} and {FORMAT}. Start it with the program that wrote it, or choose another directory with --data",
+        "{path} has data of format {format}, from before Tally {READ_BY}; this Tally, {}, reads formats {FORMAT_OLDEST} to {FORMAT}. Start it with the program that wrote it, or choose another directory with --data",
         env!("CARGO_PKG_VERSION")
     )]
     Older { path: PathBuf, format: u64 },
@@ -83,8 +83,8 @@ pub enum DataDirError {
         "{path} has data but has lost its file {IDENTITY}, without which no counter can be found; restore that file from a copy"
     )]
     LostIdentity { path: PathBuf },
-    #[error("{path} has data of format {FORMAT_BEFORE}, which could not be carried over to format {FORMAT}: {error}")]
-    NotCarried { path: PathBuf, error: tally_storage::store::Error },
+    #[error("{path} has data of format {format}, which could not be carried over to format {FORMAT}: {error}")]
+    NotCarried { path: PathBuf, format: u64, error: tally_storage::store::Error },
     #[error("there is no data directory at {path}")]
     Missing { path: PathBuf },
     #[error("cannot use the data directory {path}: {error}")]
@@ -105,8 +105,8 @@ impl DataDir {
             return Ok(data_dir(create(path, random).map_err(failed)?));
         };
         check_parts(path, identity)?;
-        if format == FORMAT_BEFORE {
-            carry_over(path, identity)?;
+        if format < FORMAT {
+            carry_over(path, format, identity)?;
         }
         Ok(data_dir(identity))
     }
@@ -183,29 +183,29 @@ fn read(path: &Path) -> Result<Option<(u64, Identity)>, DataDirError> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<(u64, Identity), DataDirError> {
-    if let Some(identity) = of_format_before(text) {
-        return Ok((FORMAT_BEFORE, identity));
+    if let Some(identity) = of_format_2(text) {
+        return Ok((2, identity));
     }
     let path = path.to_owned();
     let format = label::field(text, "format").and_then(|format| format.parse::<u64>().ok());
     let Some(format) = format else { return Err(DataDirError::Unknown { path, found: text.to_owned() }) };
-    if format < FORMAT_BEFORE {
+    if format < FORMAT_OLDEST {
         return Err(DataDirError::Older { path, format });
     }
     let Some(text) = label::unseal(text) else { return Err(DataDirError::Damaged { path }) };
-    if format != FORMAT {
+    if format > FORMAT {
         let read_by = label::field(text, "read-by").unwrap_or("of the version that wrote it").to_owned();
         return Err(DataDirError::Newer { path, format, read_by });
     }
     let number = |name| label::field(text, name)?.parse().ok();
     match (number("id"), number("hash-seed")) {
-        (Some(id), Some(hash_seed)) => Ok((FORMAT, Identity { id, hash_seed })),
+        (Some(id), Some(hash_seed)) => Ok((format, Identity { id, hash_seed })),
         _ => Err(DataDirError::Unknown { path, found: text.to_owned() }),
     }
 }
 
 /// Three lines, without a checksum.
-fn of_format_before(text: &str) -> Option<Identity> {
+fn of_format_2(text: &str) -> Option<Identity> {
     let rest = text.strip_prefix("format 2\nhash-seed ")?;
     let (hash_seed, rest) = rest.split_once("\nlog-id ")?;
     Some(Identity { id: rest.strip_suffix('\n')?.parse().ok()?, hash_seed: hash_seed.parse().ok()? })
@@ -227,13 +227,16 @@ fn check_parts(path: &Path, identity: Identity) -> Result<(), DataDirError> {
     Err(DataDirError::Foreign { path: path.to_owned(), what })
 }
 
-/// The identity file changes last: until then everything is done again after a crash.
-fn carry_over(path: &Path, identity: Identity) -> Result<(), DataDirError> {
-    let hasher = identity.hasher();
-    local::carry_over(&path.join(STORE), identity.of_store(), |id| hasher.key(id))
-        .map_err(|error| DataDirError::NotCarried { path: path.to_owned(), error })?;
+/// The identity file changes last: until then everything is done again after a crash. In format 3 batches had no heads, and are
+/// read without; so there is nothing to do but to keep older programs, which would not read a head, from what comes next.
+fn carry_over(path: &Path, format: u64, identity: Identity) -> Result<(), DataDirError> {
+    if format == 2 {
+        let hasher = identity.hasher();
+        local::carry_over(&path.join(STORE), identity.of_store(), |id| hasher.key(id))
+            .map_err(|error| DataDirError::NotCarried { path: path.to_owned(), format, error })?;
+    }
     let written = fs::set_permissions(path, Permissions::from_mode(0o700)).and_then(|()| write(path, identity));
     written.map_err(|error| DataDirError::Io { path: path.to_owned(), error })?;
-    tracing::info!("the data directory was carried over from format {FORMAT_BEFORE} to {FORMAT}");
+    tracing::info!("the data directory was carried over from format {format} to {FORMAT}");
     Ok(())
 }

@@ -5,17 +5,22 @@
 
 use super::State;
 use crate::cell::Added;
-use crate::fates::{Counts, ParkedEntry, Scene};
+use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
 use crate::ledger::Entity;
 use crate::op::{Answer, Batch, OpKind};
 
 impl State {
-    /// Decides a batch of events; what counts goes to `counts`, and none of it to the values of this state.
-    pub fn judge(&mut self, batch: &Batch<'_>, counts: &mut impl Counts, answers: &mut Vec<Answer>) {
+    /// Decides a batch of events; what counts goes to `counts`, and none of it to the values of this state. Answers why the batch
+    /// is void, if it is: then nothing of it is decided.
+    pub fn judge(&mut self, batch: &Batch<'_>, counts: &mut impl Counts, answers: &mut Vec<Answer>) -> Option<Void> {
         answers.clear();
         self.fates.contracts.repeats_are_full = false;
+        let void = self.enter(batch);
         self.pass_time(batch.log_time_ms, batch.offset);
+        if void.is_some() {
+            return void;
+        }
         let mut stamps = batch.stamps.iter();
         for (index, op) in batch.ops.iter().enumerate() {
             let State { fates, values, stager, .. } = self;
@@ -30,6 +35,7 @@ impl State {
                 None => unreachable!("{op:?} is no event's"),
             });
         }
+        None
     }
 
     /// A run: everything that waits and is due by a log time leaves its box, to be counted elsewhere.

@@ -6,7 +6,7 @@ use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
 use crate::database::Databases;
-use crate::fates::{Balance, Kept, ParkedEntry};
+use crate::fates::{Balance, Kept, ParkedEntry, Senders};
 use crate::id::CellKey;
 use crate::ledger::{Boxes, Proposal, Row};
 use crate::record::{
@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
-/// they had been noted.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=3;
+/// they had been noted. The third had no senders and no void batches.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 
 impl State {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -48,6 +48,8 @@ impl State {
         put_varint(&mut out, self.fates.contracts.audited);
         put_varint(&mut out, self.values.forgotten_before_ms);
         put_list(&mut out, self.values.databases.numbers(), put_varint);
+        self.fates.senders.encode(&mut out);
+        put_list(&mut out, self.timeline.voids_from(read_from), |out, offset| put_varint(out, *offset));
         (out, read_from)
     }
 
@@ -96,6 +98,10 @@ impl State {
             let numbers: Vec<u64> = take_list(bytes, take_varint)?;
             let wrong = DecodeError::BadValue { field: "databases", value: numbers.len() as u64 };
             self.values.databases = Databases::from_numbers(&numbers).ok_or(wrong)?;
+        }
+        if version >= 4 {
+            self.fates.senders = Senders::take(bytes)?;
+            self.timeline.resume_voids(take_list(bytes, take_varint)?);
         }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;

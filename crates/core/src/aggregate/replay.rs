@@ -1,10 +1,19 @@
 //! From the records of the log back to operations, and to what the state remembers of repeats.
 
-use super::State;
+use super::{Improper, State};
 use crate::counter::{ConfigErrors, Mode};
+use crate::head::Head;
 use crate::ledger::{Correction, Proposal, Row};
 use crate::op::{Batch, Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record};
+
+/// A batch of the log, read.
+pub struct Decoded {
+    pub head: Option<Head>,
+    /// Where its first record begins.
+    pub first: u32,
+    pub what: Replayed,
+}
 
 /// What a batch of the log says.
 pub enum Replayed {
@@ -22,18 +31,28 @@ pub enum ReplayError {
     Config(#[from] ConfigErrors),
     #[error("the log has a configuration in the middle of a batch")]
     MisplacedConfig,
+    #[error("the batch cannot be of this log: {0}")]
+    Improper(#[from] Improper),
 }
 
 impl State {
     /// Turns the records of a batch back into operations.
-    pub fn decode(&mut self, records: &[u8], out: &mut Submission) -> Result<Replayed, ReplayError> {
+    pub fn decode(&mut self, records: &[u8], out: &mut Submission) -> Result<Decoded, ReplayError> {
         out.clear();
         let mut rest = records;
+        let head = Head::take(&mut rest)?;
+        let first = (records.len() - rest.len()) as u32;
+        let what = self.decode_records(records, first, out)?;
+        Ok(Decoded { head, first, what })
+    }
+
+    fn decode_records(&mut self, records: &[u8], first: u32, out: &mut Submission) -> Result<Replayed, ReplayError> {
+        let mut rest = &records[first as usize..];
         while !rest.is_empty() {
             let at = (records.len() - rest.len()) as u32;
             let record = Record::decode(&mut rest)?;
             if let Record::Config { version, yaml } = record {
-                if at != 0 || !rest.is_empty() {
+                if at != first || !rest.is_empty() {
                     return Err(ReplayError::MisplacedConfig);
                 }
                 let yaml = String::from_utf8(yaml.to_vec()).map_err(|_| DecodeError::NotUtf8)?;
@@ -103,6 +122,9 @@ impl State {
     /// Remembers what stood in a batch from before the checkpoint, and changes nothing else.
     pub fn remember(&mut self, batch: &Batch<'_>) {
         self.timeline.passed(batch.log_time_ms, batch.offset);
+        if self.was_void(batch.offset) {
+            return;
+        }
         let mut stamps = batch.stamps.iter();
         self.fates.contracts.repeats_are_full = false;
         for op in batch.ops {

@@ -100,7 +100,7 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
 
 fn batch(submission: &Submission, log_time_ms: u64) -> Batch<'_> {
     let Submission { records, ops, stamps, .. } = submission;
-    Batch { records, ops, stamps, log_time_ms, offset: 0 }
+    Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset: 0 }
 }
 
 /// Everything that can be seen of a state.
@@ -135,11 +135,11 @@ proptest! {
             operations.into_iter().for_each(|operation| stage(operation)(&mut stager, &mut submission));
             let records = &submission.records;
             let Submission { ops, stamps, .. } = &submission;
-            live.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut answers);
+            live.apply(&Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset }, &mut answers);
             replayed.decode(records, &mut decoded).expect("what was encoded is decoded");
             let Submission { ops, stamps, .. } = &decoded;
             prop_assert_eq!((ops, stamps), (&submission.ops, &submission.stamps));
-            replayed.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut again);
+            replayed.apply(&Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset }, &mut again);
             offset += u64::from(submission.record_count);
             prop_assert_eq!(&answers, &again);
             prop_assert_eq!(seen(&mut live), seen(&mut replayed));

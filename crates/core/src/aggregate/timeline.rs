@@ -15,6 +15,8 @@ pub(super) struct Timeline {
     marks: VecDeque<(u64, u64)>,
     /// The declarations that are still needed, with the offset from which each is in force.
     configs: VecDeque<Config>,
+    /// The offsets of void batches, ascending.
+    voids: VecDeque<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,33 @@ impl Timeline {
         while self.marks.get(1).is_some_and(|(time_ms, _)| *time_ms < since_ms) {
             self.marks.pop_front();
         }
-        self.marks.front().map(|(_, offset)| *offset)
+        let needed = self.marks.front().map(|(_, offset)| *offset);
+        self.forget_voids(needed.unwrap_or(0));
+        needed
+    }
+
+    pub fn voided(&mut self, offset: u64) {
+        self.voids.push_back(offset);
+    }
+
+    pub fn was_void(&self, offset: u64) -> bool {
+        self.voids.binary_search(&offset).is_ok()
+    }
+
+    pub fn voids(&self) -> usize {
+        self.voids.len()
+    }
+
+    /// Those from an offset on; forgets earlier ones.
+    pub fn voids_from(&mut self, offset: u64) -> &VecDeque<u64> {
+        self.forget_voids(offset);
+        &self.voids
+    }
+
+    fn forget_voids(&mut self, before: u64) {
+        while self.voids.front().is_some_and(|offset| *offset < before) {
+            self.voids.pop_front();
+        }
     }
 
     /// The declarations in force at `offset` and all later ones; forgets earlier ones.
@@ -63,6 +91,10 @@ impl Timeline {
 
     pub fn resume(&mut self, configs: VecDeque<Config>) {
         self.configs = configs;
+    }
+
+    pub fn resume_voids(&mut self, voids: VecDeque<u64>) {
+        self.voids = voids;
     }
 
     pub fn first_config(&self) -> Option<&Config> {

@@ -9,12 +9,16 @@
 use super::delta::CounterDelta;
 use super::exception::{Exception, Subject};
 use super::slot::Slot;
+use crate::fates::Void;
 use crate::ledger::{BoxKind, Correction, Row};
 use crate::position::Position;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_varint};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Of batches without heads: no version of the rules, and no void batches. Whoever makes such a commit again makes the same
+/// bytes.
+const VERSION_WITHOUT_HEADS: u8 = 1;
 
 /// What a commit and all before it came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,9 @@ pub struct Commit {
     pub generation: u64,
     pub exceptions: Vec<NamedException>,
     pub corrections: Vec<ToldCorrection>,
+    /// The highest version of the rules that one of its batches is judged by; 0 if its batches have no heads.
+    pub rules: u32,
+    pub voids: Vec<VoidBatch>,
     pub digest: Digest,
     /// `None` if nobody followed.
     pub deltas: Option<Deltas>,
@@ -53,6 +60,14 @@ pub struct NamedException {
 pub struct ToldCorrection {
     pub delta_count: u64,
     pub correction: Correction,
+}
+
+/// A batch of which nothing counts, because it stood before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VoidBatch {
+    /// Of its first record.
+    pub offset: u64,
+    pub why: Void,
 }
 
 /// What happened to counters of database 0, in the order of their ids.
@@ -84,6 +99,8 @@ impl Commit {
             generation: slot.generation,
             exceptions: slot.exceptions.into_iter().map(named).collect(),
             corrections: slot.corrections,
+            rules: slot.rules,
+            voids: slot.voids,
             digest: Digest::default(),
             deltas,
         };
@@ -92,7 +109,7 @@ impl Commit {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![self.version()];
         put_bytes(&mut out, &self.head());
         out.extend_from_slice(&self.digest.0.to_be_bytes());
         if let Some(deltas) = &self.deltas {
@@ -106,11 +123,14 @@ impl Commit {
     pub fn decode(bytes: &[u8]) -> Result<Commit, DecodeError> {
         let bytes = &mut &bytes[..];
         let version = take_byte(bytes)?;
-        if version != VERSION {
+        if !(VERSION_WITHOUT_HEADS..=VERSION).contains(&version) {
             return Err(DecodeError::BadValue { field: "version of a commit", value: version.into() });
         }
         let head = &mut take_bytes(bytes)?;
         let mut commit = Commit::decode_head(head)?;
+        if version > VERSION_WITHOUT_HEADS {
+            commit.take_carried(head)?;
+        }
         commit.digest = Digest(u128::from_be_bytes(take_array(bytes)?));
         if !bytes.is_empty() {
             let checksum = u64::from_le_bytes(take_array(bytes)?);
@@ -141,7 +161,44 @@ impl Commit {
             put_varint(&mut out, told.delta_count);
             put_bytes(&mut out, &told.correction.to_bytes());
         }
+        if self.version() > VERSION_WITHOUT_HEADS {
+            self.put_carried(&mut out);
+        }
         out
+    }
+
+    fn version(&self) -> u8 {
+        if self.rules == 0 { VERSION_WITHOUT_HEADS } else { VERSION }
+    }
+
+    /// What is told of the heads of its batches.
+    fn put_carried(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.rules.into());
+        put_varint(out, self.voids.len() as u64);
+        let mut before = self.from.offset;
+        for VoidBatch { offset, why } in &self.voids {
+            put_varint(out, offset - before);
+            out.push(*why as u8);
+            before = *offset;
+        }
+    }
+
+    fn take_carried(&mut self, bytes: &mut &[u8]) -> Result<(), DecodeError> {
+        let rules = take_varint(bytes)?;
+        let known = u32::try_from(rules).ok().filter(|rules| *rules > 0);
+        self.rules = known.ok_or(DecodeError::BadValue { field: "rules", value: rules })?;
+        let mut before = self.from.offset;
+        for _ in 0..take_varint(bytes)? {
+            let distance = take_varint(bytes)?;
+            let offset = before.checked_add(distance);
+            let offset = offset.ok_or(DecodeError::BadValue { field: "offset of a void batch", value: distance })?;
+            let why = take_byte(bytes)?;
+            let known = Void::ALL.into_iter().find(|void| *void as u8 == why);
+            let why = known.ok_or(DecodeError::BadValue { field: "why a batch is void", value: why.into() })?;
+            self.voids.push(VoidBatch { offset, why });
+            before = offset;
+        }
+        Ok(())
     }
 
     fn decode_head(bytes: &mut &[u8]) -> Result<Commit, DecodeError> {
@@ -159,7 +216,8 @@ impl Commit {
         };
         let corrections = (0..take_varint(bytes)?).map(|_| told(bytes)).collect::<Result<_, DecodeError>>()?;
         let digest = Digest::default();
-        Ok(Commit { from, to, log_time_ms, generation, exceptions, corrections, digest, deltas: None })
+        let (rules, voids) = (0, Vec::new());
+        Ok(Commit { from, to, log_time_ms, generation, exceptions, corrections, rules, voids, digest, deltas: None })
     }
 }
 

@@ -9,7 +9,6 @@ use crate::counter::Declarations;
 use crate::database::Space;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Row};
-use crate::op::Batch;
 use crate::op::{Op, OpKind};
 use crate::record::Record;
 use hashbrown::HashMap;
@@ -45,8 +44,8 @@ impl Gathering {
         Gathering { hasher, flushed: false, cells: HashMap::new(), nameless: 0, id: Vec::new() }
     }
 
-    /// Adds what a batch has changed.
-    pub fn add(&mut self, changes: ValueChanges, batch: &Batch<'_>, declarations: &Declarations) {
+    /// Adds what the operations of a batch have changed.
+    pub fn add(&mut self, changes: ValueChanges, records: &[u8], ops: &[Op], declarations: &Declarations) {
         if changes.flushed {
             *self = Gathering { flushed: true, ..Gathering::new(self.hasher) };
         }
@@ -60,11 +59,11 @@ impl Gathering {
         for (cell, id) in changes.named {
             self.name(cell, &id);
         }
-        for op in batch.ops {
+        for op in ops {
             if self.nameless == 0 {
                 break;
             }
-            self.name_by(op, batch.records, declarations);
+            self.name_by(op, records, declarations);
         }
     }
 

@@ -87,7 +87,7 @@ impl<'a> Ordinals<'a> {
             last = Some(op.record);
         }
         let records = batch.records;
-        Ordinals { records, every_record_has_one: with_ops == count, ordinal: 0, at: None, rest: records }
+        Ordinals { records, every_record_has_one: with_ops == count, ordinal: 0, at: None, rest: batch.bare_records() }
     }
 
     fn pass(&mut self, op: &Op) {

@@ -1,11 +1,11 @@
 //! Where a commit begins and ends: a function of the log alone, so that a replay draws the same lines.
 //!
 //! A batch belongs to the commit before it if both are of one epoch and one slot of log time, it brings no configuration and
-//! does not begin with a tick. A commit is over when a batch of another one comes, or when somebody closes it: because the clock
-//! has passed its slot, or because a cut ends there. If the next batch would still belong to it, a tick is put before it
-//! ([`Slots::must_mark`]), so that a replay draws the same line.
+//! does not say that it begins one, by its head or by a tick as its first record. A commit is over when a batch of another one comes, or when somebody closes it: because the clock
+//! has passed its slot, or because a cut ends there. If the next batch would still belong to it, it says in its head that it begins
+//! one ([`Slots::must_mark`]), so that a replay draws the same line.
 
-use super::codec::ToldCorrection;
+use super::codec::{ToldCorrection, VoidBatch};
 use super::exception::Exception;
 use crate::counter::Declarations;
 use crate::limits::COMMIT_SLOT_MS;
@@ -23,6 +23,9 @@ pub struct Slot {
     pub generation: u64,
     pub exceptions: Vec<Exception>,
     pub corrections: Vec<ToldCorrection>,
+    /// The highest version of the rules that one of its batches is judged by; 0 if none of them says.
+    pub rules: u32,
+    pub voids: Vec<VoidBatch>,
     /// In force from its first batch on.
     pub declarations: Arc<Declarations>,
 }
@@ -53,7 +56,7 @@ impl Slots {
         Slots { end, open: None, closed: None }
     }
 
-    /// Whether a batch with this time needs a tick before it, to be of another commit than the one that was closed.
+    /// Whether a batch with this time must say that it begins a commit, to be of another commit than the one that was closed.
     pub fn must_mark(&self, log_time_ms: u64) -> bool {
         self.closed == Some(log_time_ms / COMMIT_SLOT_MS)
     }
@@ -63,7 +66,7 @@ impl Slots {
         self.end
     }
 
-    /// A batch comes that ends at `to`. Answers the commit that ends before it, if one does. `begins`: with a tick.
+    /// A batch comes that ends at `to`. Answers the commit that ends before it, if one does. `begins`: it says so.
     pub fn enter(
         &mut self,
         to: Position,
@@ -90,6 +93,8 @@ impl Slots {
                     generation: 0,
                     exceptions: Vec::new(),
                     corrections: Vec::new(),
+                    rules: 0,
+                    voids: Vec::new(),
                     declarations: declarations.clone(),
                 });
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::counter::Declarations;
+use crate::fates::Void;
 use crate::ledger::{BoxKind, Cause, Correction, Delta};
 use crate::limits::COMMIT_SLOT_MS;
 use crate::position::Position;
@@ -39,6 +40,8 @@ fn sample() -> Commit {
             NamedException { offset: 200, counter: b"likes"[..].into(), fate: BoxKind::Ignored },
         ],
         corrections: vec![ToldCorrection { delta_count: 1, correction: correction(-2) }],
+        rules: 0,
+        voids: Vec::new(),
         digest: Digest(1),
         deltas: Some(Deltas {
             flushed: true,
@@ -81,6 +84,16 @@ fn the_bytes_of_a_commit_are_pinned() {
         deltas,
     ];
     assert_eq!(commit.encode(), expected.concat());
+    let voids = vec![
+        VoidBatch { offset: 12, why: Void::Repeated },
+        VoidBatch { offset: 300, why: Void::OtherBytes },
+        VoidBatch { offset: 301, why: Void::Forgotten },
+    ];
+    let carrying = Commit { rules: 1, voids, deltas: None, ..commit };
+    check(&carrying);
+    let carried: &[u8] = b"\x01\x03\x02\x01\xa0\x02\x02\x01\x03";
+    let expected = [&[2, (head.len() + carried.len()) as u8], head, carried, expected[2]];
+    assert_eq!(carrying.encode(), expected.concat());
 }
 
 proptest! {
@@ -91,6 +104,8 @@ proptest! {
         counters in proptest::option::of(proptest::collection::vec((any::<i64>(), any::<Option<i64>>(), any::<bool>()), 0..6)),
         generation: u64,
         log_time_ms: u64,
+        rules in prop_oneof![Just(0u32), any::<u32>()],
+        voids in proptest::collection::vec((0u64..50, 0usize..3), 0..4),
     ) {
         let mut offset = from;
         let exceptions = fates.into_iter().map(|(step, counter, fate)| {
@@ -102,6 +117,12 @@ proptest! {
             let delta = if wide { i128::from(delta) << 1 } else { delta.into() };
             CounterDelta { id: format!("c{n}").into_bytes().into(), delta, value }
         };
+        let mut at = from;
+        let void = |(step, why): (u64, usize)| {
+            at += step;
+            VoidBatch { offset: at, why: Void::ALL[why] }
+        };
+        let voids = if rules == 0 { Vec::new() } else { voids.into_iter().map(void).collect() };
         let counters = counters.map(|counters| counters.into_iter().enumerate().map(delta).collect());
         check(&Commit {
             from: position(1, from),
@@ -110,6 +131,8 @@ proptest! {
             log_time_ms,
             generation,
             corrections: vec![ToldCorrection { delta_count: 9, correction: correction(1) }],
+            rules,
+            voids,
             digest: Digest(u128::from(generation) << 64),
             deltas: counters.map(|counters| Deltas { flushed: false, unnamed: 0, counters }),
         });
@@ -119,6 +142,7 @@ proptest! {
     fn strange_bytes_are_an_error_not_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Commit::decode(&bytes);
         let _ = Commit::decode(&[&[1][..], &bytes].concat());
+        let _ = Commit::decode(&[&[2][..], &bytes].concat());
     }
 }
 

@@ -23,7 +23,7 @@ fn a_directory_keeps_its_identity() {
     assert_eq!(first, second);
     assert_eq!(first, Identity { id: 1, hash_seed: 2 });
     let text = fs::read_to_string(dir.path().join(IDENTITY)).unwrap();
-    assert_eq!(text, "format 3\nread-by 0.1.0\nid 1\nhash-seed 2\nchecksum bf5ac6ec\n");
+    assert_eq!(text, "format 4\nread-by 0.1.0\nid 1\nhash-seed 2\nchecksum 3f873435\n");
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn every_flipped_bit_and_every_truncation_of_the_identity_is_refused() {
 fn another_format_is_refused_with_the_version_that_reads_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(IDENTITY);
-    label::write(&path, "format 4\nread-by 0.9.0\nsomething else\n").unwrap();
+    label::write(&path, "format 5\nread-by 0.9.0\nsomething else\n").unwrap();
     let newer = refusal(dir.path());
-    assert!(newer.contains("format 4") && newer.contains("Start it with Tally 0.9.0 or newer"), "{newer}");
+    assert!(newer.contains("format 5") && newer.contains("Start it with Tally 0.9.0 or newer"), "{newer}");
     fs::write(&path, "format 1\n").unwrap();
     let older = refusal(dir.path());
     assert!(older.contains("format 1") && older.contains("the program that wrote it"), "{older}");
@@ -84,7 +84,7 @@ fn a_directory_of_format_2_is_carried_over_and_keeps_its_numbers() {
         let data = DataDir::open(dir.path(), numbers()).unwrap();
         assert_eq!(data.identity, Identity { id: 7, hash_seed: 5 });
     }
-    assert!(fs::read_to_string(dir.path().join(IDENTITY)).unwrap().starts_with("format 3\n"));
+    assert!(fs::read_to_string(dir.path().join(IDENTITY)).unwrap().starts_with("format 4\n"));
 }
 
 #[test]

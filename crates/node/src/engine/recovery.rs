@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{ReplayError, Replayed, State};
+use tally_core::aggregate::{Decoded, ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
 use tally_core::id::{CellHasher, CellKey};
@@ -216,7 +216,7 @@ fn replay<L: Log, C: Log>(
     let handle = log.handle();
     let mut reader = handle.reader(Position { offset: read_from, ..log.end() })?;
     let (mut ops, mut answers) = (Submission::default(), Vec::<Answer>::new());
-    let mut records = 0;
+    let mut replayed = 0;
     let mut resuming = true;
     while let Some(batch) = reader.next()? {
         let offset = batch.position.offset;
@@ -226,44 +226,46 @@ fn replay<L: Log, C: Log>(
             state.resumed().map_err(in_batch)?;
         }
         let (count, to) = (batch.count, Position { offset: batch.end_offset(), ..batch.position });
-        match state.decode(batch.records, &mut ops).map_err(in_batch)? {
+        let Decoded { head, first, what } = state.decode(batch.records, &mut ops).map_err(in_batch)?;
+        let Submission { ops, stamps, .. } = &ops;
+        let (records, log_time_ms) = (batch.records, batch.log_time_ms);
+        let batch = Batch { head, records, first, ops, stamps, log_time_ms, offset };
+        if let Some(head) = head.filter(|_| !resuming) {
+            state.check_head(&head, log_time_ms).map_err(|improper| in_batch(improper.into()))?;
+        }
+        match what {
+            Replayed::Config { .. } if resuming && state.was_void(offset) => {}
             Replayed::Config { version, yaml } => {
                 let declarations = Declarations::parse(&yaml).map_err(|error| in_batch(error.into()))?;
                 let declarations = declarations.with_version(version);
-                match resuming {
-                    true => state.redeclare(declarations),
-                    false => {
-                        state.configure(declarations, batch.end_offset());
-                        let (records, log_time_ms) = (batch.records, batch.log_time_ms);
-                        let batch = Batch { records, ops: &[], stamps: &[], log_time_ms, offset };
-                        chain
-                            .applied(state, &Applied { batch: &batch, count, to, answers: &[], exceptional: false })?;
+                if resuming {
+                    state.redeclare(declarations);
+                } else {
+                    let void = state.enter(&batch);
+                    if void.is_none() {
+                        state.configure(declarations, to.offset);
                     }
+                    chain.applied(
+                        state,
+                        &Applied { batch: &batch, count, to, answers: &[], exceptional: false, void },
+                    )?;
                 }
             }
+            Replayed::Ops if resuming => state.remember(&batch),
             Replayed::Ops => {
-                let Submission { ops, stamps, .. } = &ops;
-                let (records, log_time_ms) = (batch.records, batch.log_time_ms);
-                if !resuming {
-                    load_missing(state, store, ops, stamps)?;
-                }
-                let batch = Batch { records, ops, stamps, log_time_ms, offset };
-                if resuming {
-                    state.remember(&batch);
-                } else {
-                    state.apply(&batch, &mut answers);
-                    let answers = &answers;
-                    chain.applied(state, &Applied { batch: &batch, count, to, answers, exceptional: true })?;
-                }
+                load_missing(state, store, batch.ops, batch.stamps)?;
+                let void = state.apply(&batch, &mut answers);
+                let answers = &answers;
+                chain.applied(state, &Applied { batch: &batch, count, to, answers, exceptional: true, void })?;
             }
         }
         state.forget_loaded();
-        records += if resuming { 0 } else { u64::from(batch.count) };
+        replayed += if resuming { 0 } else { u64::from(count) };
     }
     if resuming {
         state.resumed().map_err(RecoveryError::Checkpoint)?;
     }
-    Ok(records)
+    Ok(replayed)
 }
 
 /// The commits of what is replayed: those that were published are compared, those that were not are written.

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, State, Stored, Unfit};
 use tally_core::counter::{Declarations, Direction, Durability};
+use tally_core::head::{Group, HEAD_BYTES_MAX, Head, RULES, log_time_ms};
 use tally_core::id::CellKey;
 use tally_core::ledger::{Correction, Duplicate, Row};
 use tally_core::limits::COMMIT_BYTES_MAX;
-use tally_core::op::Batch;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
@@ -33,6 +33,9 @@ const PROBE_MS: u64 = 1_000;
 /// Duplicates of one commit that get a line in the log of the process; the audit has them all.
 const DUPLICATES_TOLD: usize = 3;
 
+/// The node as a sender of batches: the only one of its log.
+const NODE: u64 = 0;
+
 pub(super) struct Writer<L: Log> {
     log: L,
     state: State,
@@ -40,6 +43,10 @@ pub(super) struct Writer<L: Log> {
     options: EngineOptions,
     /// Staged for the next commit, and who waits for it.
     batch: Submission,
+    /// Of the batch that was appended last.
+    head: Head,
+    /// Of the next batch.
+    seq: u64,
     waiting: Vec<Waiting>,
     loads: Vec<(Need, Stored)>,
     answers: Vec<Answer>,
@@ -89,12 +96,16 @@ impl<L: Log> Writer<L> {
         shared: Arc<Shared>,
         options: EngineOptions,
     ) -> Writer<L> {
+        let mut batch = Submission::default();
+        batch.begin_batch();
         Writer {
             log,
             state,
             shared,
             options,
-            batch: Submission::default(),
+            batch,
+            head: Head::default(),
+            seq: 0,
             waiting: Vec::new(),
             loads: Vec::new(),
             answers: Vec::new(),
@@ -123,8 +134,7 @@ impl<L: Log> Writer<L> {
 
     /// The largest batch that the log takes.
     pub fn batch_bytes_max(&self) -> usize {
-        // A tick may be put before it.
-        COMMIT_BYTES_MAX.min(self.log.batch_bytes_max() - 1)
+        COMMIT_BYTES_MAX.min(self.log.batch_bytes_max() - HEAD_BYTES_MAX)
     }
 
     pub fn state_mut(&mut self) -> &mut State {
@@ -139,11 +149,14 @@ impl<L: Log> Writer<L> {
         self.durability = Durability::Sync;
         let appended = self.append(now_ms);
         if let Ok(log_time_ms) = appended {
-            self.state.configure(declarations, self.log.end().offset);
+            let (to, count) = (self.log.end().offset, self.batch.record_count);
+            let void = self.state.enter(&self.batch.batch(Some(self.head), log_time_ms, to - u64::from(count)));
+            assert_eq!(void, None, "the writer sends no batch twice");
+            self.state.configure(declarations, to);
             self.answers.clear();
             self.record(log_time_ms, false);
         }
-        self.batch.clear();
+        self.batch.begin_batch();
         appended?;
         self.shared.applied.send_replace(self.log.end());
         let declarations = self.state.declarations();
@@ -211,8 +224,7 @@ impl<L: Log> Writer<L> {
         for (need, stored) in found.into_rows() {
             self.state.load(need, stored);
         }
-        let now_ms = self.next_log_time_ms(now_ms);
-        let verdict = self.watches.judge(terms, &self.state, now_ms);
+        let verdict = self.watches.judge(terms, &self.state, self.next_log_time_ms(now_ms));
         if verdict == Verdict::Holds {
             self.stage(submission, Found::default(), reply);
             self.commit_staged(now_ms);
@@ -231,8 +243,7 @@ impl<L: Log> Writer<L> {
     }
 
     fn commit_staged(&mut self, now_ms: u64) {
-        let now_ms = self.next_log_time_ms(now_ms);
-        let result = if self.batch.record_count == 0 { Ok(now_ms) } else { self.append(now_ms) };
+        let result = if self.batch.record_count == 0 { Ok(self.next_log_time_ms(now_ms)) } else { self.append(now_ms) };
         match result {
             Ok(log_time_ms) => self.apply_and_answer(log_time_ms),
             Err(refusal) => self.refuse(&refusal),
@@ -241,7 +252,7 @@ impl<L: Log> Writer<L> {
 
     /// The log time of a batch that is appended at a time.
     fn next_log_time_ms(&self, now_ms: u64) -> u64 {
-        now_ms.max(self.state.log_time_ms())
+        log_time_ms(self.state.log_time_ms(), now_ms, now_ms)
     }
 
     /// Turns away everything staged.
@@ -251,7 +262,7 @@ impl<L: Log> Writer<L> {
         }
         self.batch_tells_full = false;
         self.loads.clear();
-        self.batch.clear();
+        self.batch.begin_batch();
         self.durability = Durability::None;
         self.whole = false;
     }
@@ -313,12 +324,17 @@ impl<L: Log> Writer<L> {
         self.state.values.table.knows(cell).then(|| self.state.values.deadline(cell, now_ms))
     }
 
-    fn append(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {
-        if self.recorder.must_mark(log_time_ms) {
-            self.mark_batch();
-        }
-        let appended = self.log.append(log_time_ms, self.batch.record_count, &self.batch.records);
+    /// Appends the batch at a time of the node's clock; answers its log time.
+    fn append(&mut self, now_ms: u64) -> Result<u64, Refusal> {
+        let log_time_ms = self.next_log_time_ms(now_ms);
+        let head = self.next_head(now_ms, log_time_ms);
+        let count = self.batch.record_count;
+        let payload = self.batch.payload(&head);
+        let bytes = payload.len() as u64;
+        let appended = self.log.append(log_time_ms, count, payload);
         let appended = appended.map_err(|error| self.refusal(error))?;
+        self.head = head;
+        self.seq += 1;
         self.unsynced = true;
         if std::mem::take(&mut self.disk_is_full) {
             self.shared.troubles.clear(Trouble::DiskFull);
@@ -328,20 +344,25 @@ impl<L: Log> Writer<L> {
             Durability::Interval => self.sync_promised = true,
             Durability::None => {}
         }
-        let bytes = self.batch.records.len() as u64;
         self.log_bytes_since_cut += bytes;
         self.shared.metrics.commits.inc();
         self.shared.metrics.commit_bytes.inc_by(bytes);
         Ok(appended.log_time_ms)
     }
 
-    /// Puts a tick before the batch, which says that it begins a commit. A configuration begins one anyway.
-    #[cold]
-    fn mark_batch(&mut self) {
-        if !matches!(Record::decode(&mut &*self.batch.records), Ok(Record::Config { .. })) {
-            let batch = std::mem::take(&mut self.batch);
-            self.batch.record(&Record::Tick);
-            self.batch.append(&batch);
+    /// What the next batch carries. The node is one sender, each opening of its log a life of it; a batch is appended or not, and
+    /// never sent again.
+    fn next_head(&self, now_ms: u64, log_time_ms: u64) -> Head {
+        Head {
+            begins: self.recorder.must_mark(log_time_ms),
+            rules: RULES,
+            group: Group::ALL,
+            control: self.state.control(),
+            sender: NODE,
+            incarnation: self.log.end().epoch.into(),
+            seq: self.seq,
+            settled: self.seq + 1,
+            clock_ms: now_ms,
         }
     }
 
@@ -372,7 +393,7 @@ impl<L: Log> Writer<L> {
             }
         }
         self.batch_tells_full = false;
-        self.batch.clear();
+        self.batch.begin_batch();
     }
 
     /// Applies what was appended; readers of several counters see all of it or nothing.
@@ -390,12 +411,15 @@ impl<L: Log> Writer<L> {
             self.state.load(need, stored);
         }
         let position = self.log.end();
-        let Submission { records, record_count, ops, stamps, .. } = &self.batch;
-        let offset = position.offset - u64::from(*record_count);
+        let batch = &self.batch;
+        // What leaves no record is in no log.
+        let head = (batch.record_count > 0).then_some(self.head);
+        let offset = position.offset - u64::from(batch.record_count);
         let audited = self.state.fates.contracts.audited;
-        self.state.apply(&Batch { records, ops, stamps, log_time_ms, offset }, &mut self.answers);
+        let void = self.state.apply(&batch.batch(head, log_time_ms, offset), &mut self.answers);
+        assert_eq!(void, None, "the writer sends no batch twice");
         if !self.watches.is_empty() {
-            self.watches.note(ops, &self.answers, records, &self.state);
+            self.watches.note(&batch.ops, &self.answers, &batch.records, &self.state);
         }
         self.tell_duplicates(audited);
         let exceptional = self.count_outcomes();
@@ -408,10 +432,9 @@ impl<L: Log> Writer<L> {
     /// Notes for its commit what became of the batch that was applied.
     fn record(&mut self, log_time_ms: u64, exceptional: bool) {
         let to = self.log.end();
-        let Submission { records, record_count, ops, stamps, .. } = &self.batch;
-        let (count, offset) = (*record_count, to.offset - u64::from(*record_count));
-        let batch = Batch { records, ops, stamps, log_time_ms, offset };
-        let applied = Applied { batch: &batch, count, to, answers: &self.answers, exceptional };
+        let count = self.batch.record_count;
+        let batch = self.batch.batch(Some(self.head), log_time_ms, to.offset - u64::from(count));
+        let applied = Applied { batch: &batch, count, to, answers: &self.answers, exceptional, void: None };
         let (closed, changes) = self.recorder.applied(&mut self.state, &applied);
         if let Some(closed) = closed {
             self.hand_on(closed);
@@ -563,14 +586,14 @@ impl<L: Log> Writer<L> {
         let record = Record::Correct(&correction.to_bytes());
         self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
         self.durability = Durability::Sync;
-        let appended = self.append(self.next_log_time_ms(now_ms));
+        let appended = self.append(now_ms);
         if let Ok(log_time_ms) = appended {
             let counted = self.counted();
             self.apply_whole(log_time_ms);
             // A run lets late entries count.
             self.shared.metrics.updates.inc_by((self.counted() - counted).max(0) as u64);
         }
-        self.batch.clear();
+        self.batch.begin_batch();
         let correction = Correction { at_ms: appended?, ..correction };
         tell_correction(&correction);
         Ok(correction)

@@ -1,7 +1,8 @@
-//! A data directory of format 2, as its program left it when it was killed: part of it in a checkpoint, the rest in the log.
+//! Data directories of older formats, as their programs left them when they were killed: part of it in a checkpoint, the rest in
+//! the log.
 //!
-//! `format-2` beside this file was made by the last program of that format: a life that was stopped, and one that was killed. Only
-//! what is behind the end of its one segment, zeros, is left out.
+//! `format-2` and `format-3` beside this file were made by the last programs of those formats, which were asked for the same: a
+//! life that was stopped, and one that was killed. Only what is behind the end of their segments, zeros, is left out.
 
 use crate::support::{Running, copy, options, start_with};
 use std::fs::OpenOptions;
@@ -16,11 +17,13 @@ const CONFIG: &str = "counters:
   - {counterName: stock, mode: simple, dimensions: [item], floorAtZero: true}
 ";
 /// Two seconds after the last write.
-const NOW_MS: u64 = 1_794_826_810_000;
+const FORMAT_2_NOW_MS: u64 = 1_794_826_810_000;
+const FORMAT_3_NOW_MS: u64 = 1_794_837_574_000;
 const SEGMENT_BYTES: u64 = 64 << 20;
+const COMMITS_SEGMENT_BYTES: u64 = 2 << 20;
 
-fn start(data: &Path) -> Running {
-    let (clock, _) = Clock::settable(NOW_MS);
+fn start(data: &Path, now_ms: u64) -> Running {
+    let (clock, _) = Clock::settable(now_ms);
     let http = Some("127.0.0.1:0".parse().unwrap());
     start_with(Options { http, clock, config: Some(CONFIG.to_owned()), ..options(data) }).unwrap()
 }
@@ -47,7 +50,7 @@ fn check(node: &mut Running) {
     assert!(balance.contains("\"holds\":true") && !balance.contains("\"holds\":false"), "{balance}");
 }
 
-/// Everything that the program of format 2 had acknowledged, once more.
+/// Everything that the older program had acknowledged, once more.
 fn repeat_everything(node: &Running) {
     let mut events = Vec::new();
     for life in 0..2 {
@@ -73,14 +76,19 @@ fn repeat_everything(node: &Running) {
     assert!(outcome.contains("\"counted\":0") && outcome.contains("\"duplicate\":10"), "{outcome}");
 }
 
-#[test]
-fn a_killed_directory_of_format_2_is_carried_over_with_everything_that_was_acknowledged() {
+/// A copy of a directory beside this file, with the zeros that were left out.
+fn directory(format: &str, segments: &[(&str, u64)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data_directory/format-2"), &data);
-    let segment = OpenOptions::new().write(true).open(data.join("log/000000000001.seg")).unwrap();
-    segment.set_len(SEGMENT_BYTES).unwrap();
-    let mut node = start(&data);
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data_directory").join(format), dir.path());
+    for (name, bytes) in segments {
+        let segment = OpenOptions::new().write(true).open(dir.path().join(name)).unwrap();
+        segment.set_len(*bytes).unwrap();
+    }
+    dir
+}
+
+fn check_carried_over(data: &Path, now_ms: u64) {
+    let mut node = start(data, now_ms);
     check(&mut node);
     repeat_everything(&node);
     check(&mut node);
@@ -89,12 +97,26 @@ fn a_killed_directory_of_format_2_is_carried_over_with_everything_that_was_ackno
     node.stop();
 
     // A second start finds the present format, and the same.
-    assert!(std::fs::read_to_string(data.join("TALLY")).unwrap().starts_with("format 3\n"));
-    let mut node = start(&data);
+    assert!(std::fs::read_to_string(data.join("TALLY")).unwrap().starts_with("format 4\n"));
+    let mut node = start(data, now_ms);
     check(&mut node);
     repeat_everything(&node);
     let (status, applied) = node.http("POST", "/v1/corrections/2/apply", "");
     assert_eq!(status, 200, "{applied}");
     assert_eq!(node.ask("GET paid:a8"), "22");
     node.stop();
+}
+
+#[test]
+fn a_killed_directory_of_format_2_is_carried_over_with_everything_that_was_acknowledged() {
+    let dir = directory("format-2", &[("log/000000000001.seg", SEGMENT_BYTES)]);
+    check_carried_over(dir.path(), FORMAT_2_NOW_MS);
+}
+
+/// Its batches have no heads; its commits are compared, and go on with batches that have some.
+#[test]
+fn a_killed_directory_of_format_3_is_carried_over_with_everything_that_was_acknowledged() {
+    let commits = ("commits/000000000001.seg", COMMITS_SEGMENT_BYTES);
+    let dir = directory("format-3", &[("log/000000000001.seg", SEGMENT_BYTES), commits]);
+    check_carried_over(dir.path(), FORMAT_3_NOW_MS);
 }

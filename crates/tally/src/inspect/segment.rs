@@ -6,6 +6,7 @@ use crate::output::{Output, readable};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use tally_core::event::Event;
+use tally_core::head::{Group, Head};
 use tally_core::ledger::{Correction, Proposal, Row};
 use tally_core::record::{self, Expiry, Record};
 use tally_wal::batch;
@@ -95,6 +96,10 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn records(&self, mut bytes: &[u8], left: &mut usize, out: &mut Output) -> Result<()> {
+        let head = Head::take(&mut bytes).map_err(|error| damaged(self.path, self.at, &error.to_string()))?;
+        if let Some(head) = head {
+            self.head(&head, out)?;
+        }
         for offset in self.batch.base_offset..self.batch.end() {
             if *left == 0 {
                 return if self.json { Ok(()) } else { out.line("  … more records: raise --limit to see them") };
@@ -104,6 +109,17 @@ impl Shown<'_> {
             self.record(offset, &describe(&record), out)?;
         }
         Ok(())
+    }
+
+    fn head(&self, head: &Head, out: &mut Output) -> Result<()> {
+        if !self.json {
+            return out.line(format_args!("  {}", describe_head(head)));
+        }
+        out.json(&json!({
+            "batchAt": self.at, "sender": head.sender, "incarnation": head.incarnation, "seq": head.seq,
+            "settled": head.settled, "clock": moment(head.clock_ms), "control": head.control, "rules": head.rules,
+            "group": head.group.0, "beginsCommit": head.begins,
+        }))
     }
 
     /// The first word of a description is the kind of the record.
@@ -117,6 +133,17 @@ impl Shown<'_> {
             "logTime": moment(self.batch.log_time_ms), "record": kind, "text": text.trim_start(),
         }))
     }
+}
+
+fn describe_head(head: &Head) -> String {
+    let Head { begins, rules, group, control, sender, incarnation, seq, settled, clock_ms } = *head;
+    let group = if group == Group::ALL { String::new() } else { format!(", group {}", group.0) };
+    let begins = if begins { ", begins a commit" } else { "" };
+    format!(
+        "head     sender {sender}, life {incarnation}, batch {seq} (settled before {settled}), clock {}, declarations from \
+         record {control} on, rules {rules}{group}{begins}",
+        moment(clock_ms)
+    )
 }
 
 fn describe(record: &Record<'_>) -> String {
@@ -211,6 +238,16 @@ fn damaged(path: &Path, at: usize, why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_says_who_sent_its_batch() {
+        let head = Head { rules: 1, sender: 2, incarnation: 3, seq: 4, settled: 5, control: 6, ..Head::default() };
+        let text = "head     sender 2, life 3, batch 4 (settled before 5), clock 1970-01-01T00:00:00.000Z, declarations from \
+                    record 6 on, rules 1";
+        assert_eq!(describe_head(&head), text);
+        let more = describe_head(&Head { group: Group(7), begins: true, ..head });
+        assert_eq!(more, format!("{text}, group 7, begins a commit"));
+    }
 
     #[test]
     fn every_record_says_what_it_does() {

@@ -68,7 +68,8 @@ impl Bench {
 
     pub fn commit(&mut self, submission: &Submission) {
         let Submission { records, ops, stamps, .. } = submission;
-        let batch = Batch { records, ops, stamps, log_time_ms: self.log_time_ms, offset: self.offset };
+        let batch =
+            Batch { head: None, first: 0, records, ops, stamps, log_time_ms: self.log_time_ms, offset: self.offset };
         self.state.apply(&batch, &mut self.answers);
         self.offset += u64::from(submission.record_count);
     }

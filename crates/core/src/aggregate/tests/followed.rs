@@ -77,7 +77,7 @@ proptest! {
             // An event that nobody counts has no operation.
             submission.event(&crate::event::Event::new("nobody's", 0));
             let Submission { records, ops, stamps, .. } = &submission;
-            let batch = Batch { records, ops, stamps, log_time_ms, offset };
+            let batch = Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset };
             state.apply(&batch, &mut answers);
             let first = told.len();
             exceptions(&batch, submission.record_count, &answers, &mut told);
@@ -87,7 +87,8 @@ proptest! {
                 let record = records.nth((exception.offset - offset) as usize).expect("it is one of the batch");
                 prop_assert!(matches!(record, Record::Event(_) | Record::AddOnce { .. }), "{:?}", record);
             }
-            gathering.add(state.values.table.take_changes().expect("we follow"), &batch, state.declarations());
+            let changes = state.values.table.take_changes().expect("we follow");
+            gathering.add(changes, records, ops, state.declarations());
             offset += u64::from(submission.record_count);
             if n % per_commit == 0 {
                 folded.fold(gathering.finish());

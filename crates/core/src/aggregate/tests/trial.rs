@@ -26,7 +26,7 @@ proptest! {
             let mut stager = state.stager.clone();
             events.into_iter().for_each(|event| super::stage(event)(&mut stager, &mut submission));
             let Submission { records, ops, stamps, .. } = &submission;
-            let batch = Batch { records, ops, stamps, log_time_ms, offset };
+            let batch = Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset };
             let before = seen(&mut state);
             let tried = state.try_out(&batch);
             prop_assert_eq!(seen(&mut state), before);

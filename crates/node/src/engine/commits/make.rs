@@ -13,7 +13,7 @@ use std::time::Duration;
 use tally_core::commit::{Commit, Digest, Gathering};
 use tally_core::id::CellHasher;
 use tally_core::limits::COMMIT_SLOT_MS;
-use tally_core::op::{Batch, Submission};
+use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle};
 use tokio::sync::oneshot;
@@ -190,9 +190,7 @@ impl<L: Log> Maker<L> {
     pub fn take(&mut self, step: Step) -> Result<Option<Submission>, CommitsError> {
         match step {
             Step::Changed { changes, mut batch, declarations } => {
-                let Submission { records, ops, stamps, .. } = &batch;
-                let of = Batch { records, ops, stamps, log_time_ms: 0, offset: 0 };
-                self.gathering.add(changes, &of, &declarations);
+                self.gathering.add(changes, &batch.records, &batch.ops, &declarations);
                 batch.clear();
                 Ok(Some(batch))
             }

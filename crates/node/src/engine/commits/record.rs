@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use tally_core::aggregate::State;
 use tally_core::cell::ValueChanges;
-use tally_core::commit::{Slot, Slots, exceptions, told_correction};
+use tally_core::commit::{Slot, Slots, VoidBatch, exceptions, told_correction};
 use tally_core::counter::Declarations;
+use tally_core::fates::Void;
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::position::Position;
-use tally_core::record::begins_with_tick;
 
 /// What is handed on.
 pub(in crate::engine) enum Step {
@@ -37,6 +37,7 @@ pub(in crate::engine) struct Applied<'a> {
     pub answers: &'a [Answer],
     /// Some entry of it was not simply counted.
     pub exceptional: bool,
+    pub void: Option<Void>,
 }
 
 impl Recorder {
@@ -45,7 +46,7 @@ impl Recorder {
         Recorder { slots: Slots::new(end), followed: false }
     }
 
-    /// Whether a batch with this time needs a tick before it, to be of another commit than the one that was closed.
+    /// Whether a batch with this time must say that it begins a commit, to be of another commit than the one that was closed.
     pub fn must_mark(&self, log_time_ms: u64) -> bool {
         self.slots.must_mark(log_time_ms)
     }
@@ -58,10 +59,9 @@ impl Recorder {
     /// Notes a batch that was applied. Answers the commit that ended before it, and what it has changed if that is to be handed
     /// on, in this order.
     pub fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> (Option<Step>, Option<ValueChanges>) {
-        let Applied { batch, count, to, answers, exceptional } = *applied;
+        let Applied { batch, count, to, answers, exceptional, void } = *applied;
         let is_new = self.slots.is_empty();
-        let begins = begins_with_tick(batch.records);
-        let closed = self.slots.enter(to, batch.log_time_ms, begins, state.declarations());
+        let closed = self.slots.enter(to, batch.log_time_ms, batch.begins(), state.declarations());
         let closed = closed.map(|slot| Step::Closed { slot, followed: self.followed });
         if is_new || closed.is_some() {
             self.followed = state.values.table.is_followed();
@@ -72,6 +72,8 @@ impl Recorder {
             exceptions(batch, count, answers, &mut open.exceptions);
         }
         open.corrections.extend(told_correction(batch, answers));
+        open.rules = open.rules.max(batch.head.map_or(0, |head| head.rules));
+        open.voids.extend(void.map(|why| VoidBatch { offset: batch.offset, why }));
         let changes = state.values.table.take_changes().filter(|changes| self.followed && !changes.is_empty());
         (closed, changes)
     }

@@ -11,7 +11,6 @@ use tally_core::counter::Durability;
 use tally_core::fact::Request;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Proposal, Row};
-use tally_core::op::Batch;
 use tally_core::op::{Answer, OpKind, Stamp, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
@@ -25,15 +24,14 @@ impl<L: Log> Writer<L> {
         for (need, stored) in self.loads.drain(..) {
             self.state.load(need, stored);
         }
-        let log_time_ms = self.shared.clock.now_ms().max(self.state.log_time_ms());
-        let Submission { records, ops, stamps, .. } = &self.batch;
-        let offset = self.log.end().offset;
-        let mut answers = self.state.try_out(&Batch { records, ops, stamps, log_time_ms, offset });
+        let now_ms = self.shared.clock.now_ms();
+        let (log_time_ms, offset) = (self.next_log_time_ms(now_ms), self.log.end().offset);
+        let mut answers = self.state.try_out(&self.batch.batch(None, log_time_ms, offset));
         // Before its operations there may be one of the writer's own.
-        let answers = answers.split_off(ops.len() - submission.ops.len());
+        let answers = answers.split_off(self.batch.ops.len() - submission.ops.len());
         match answers.iter().any(Answer::is_refusal) {
             true => self.refuse(&Refusal::NotAll(answers.into())),
-            false => self.commit_staged(log_time_ms),
+            false => self.commit_staged(now_ms),
         }
     }
 
@@ -91,11 +89,11 @@ impl<L: Log> Writer<L> {
 
     /// Makes what is in the batch durable and applies it; nobody waits for it here.
     fn commit_alone(&mut self, now_ms: u64) -> Result<u64, Refusal> {
-        let appended = self.append(self.next_log_time_ms(now_ms));
+        let appended = self.append(now_ms);
         if let Ok(log_time_ms) = appended {
             self.apply(log_time_ms);
         }
-        self.batch.clear();
+        self.batch.begin_batch();
         appended
     }
 }

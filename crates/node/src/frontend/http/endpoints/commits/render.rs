@@ -29,6 +29,9 @@ struct CommitView<'a> {
     unnamed: u64,
     deltas: Vec<CounterView<'a>>,
     exceptions: Vec<ExceptionView<'a>>,
+    /// Batches that stood before, and of which nothing counts.
+    #[serde(rename = "void", skip_serializing_if = "Vec::is_empty")]
+    voids: Vec<VoidView>,
 }
 
 /// What happened to one counter.
@@ -49,6 +52,12 @@ struct ExceptionView<'a> {
     at: String,
     counter: std::borrow::Cow<'a, str>,
     fate: &'static str,
+}
+
+#[derive(Serialize)]
+struct VoidView {
+    at: String,
+    why: &'static str,
 }
 
 /// What a subscriber is told of a correction, so that whoever used the wrong number can make up for it.
@@ -114,6 +123,7 @@ pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pat
         unnamed,
         deltas: wanted.map(|counter| counter_view(counter, declarations)).collect(),
         exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
+        voids: commit.voids.iter().map(|void| VoidView { at: at(void.offset), why: void.why.name() }).collect(),
     };
     put_json(out, Some(&to), "commit", &view);
 }
@@ -170,7 +180,8 @@ fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tally_core::commit::{Deltas, Digest};
+    use tally_core::commit::{Deltas, Digest, VoidBatch};
+    use tally_core::fates::Void;
     use tally_core::ledger::{BoxKind, Cause, Correction, Delta};
 
     const CONFIG: &str = "counters: [{counterName: likes, mode: transition, dimensions: [video], entity: [user, video], floorAtZero: true, rules: [{on: liked, op: increment}]}]";
@@ -185,6 +196,8 @@ mod tests {
             generation: 3,
             exceptions: vec![NamedException { offset: 12, counter: b"views"[..].into(), fate: BoxKind::Duplicate }],
             corrections: Vec::new(),
+            rules: 1,
+            voids: Vec::new(),
             digest: Digest(255),
             deltas: Some(Deltas {
                 flushed: false,
@@ -226,6 +239,9 @@ mod tests {
         };
         let tail = "\"flushed\":true,\"unnamed\":2,\"deltas\":[],\"exceptions\":[]}\n\n";
         assert_eq!(told(&flushed, None), format!("{head}{tail}"));
+        let void = VoidBatch { offset: 12, why: Void::Repeated };
+        let told = told(&Commit { voids: vec![void], ..flushed }, None);
+        assert!(told.ends_with("\"exceptions\":[],\"void\":[{\"at\":\"2-0-12\",\"why\":\"repeated\"}]}\n\n"), "{told}");
     }
 
     #[test]
