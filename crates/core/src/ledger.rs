@@ -8,6 +8,7 @@
 //! Rows that decide an event's fate are in a [`Layer`], which tells whether memory knows a key or the store has to be asked.
 //! The others are only written: memory has what is new since the last cut, and a reader looks into the store as well.
 
+mod add;
 mod audit;
 mod boxes;
 mod correction;
@@ -23,8 +24,9 @@ mod proposals;
 mod row;
 mod stratum;
 
+pub use add::add;
 pub use audit::{Duplicate, DuplicatePlace, Duplicates};
-pub use boxes::{BoxKind, Boxes, KeyBoxes, merge};
+pub use boxes::{BoxKind, Boxes, KeyBoxes};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal};
 pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, Placed, Rows};
 pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};

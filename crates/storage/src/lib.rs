@@ -1,5 +1,6 @@
 //! The seams between Tally and where its data lives: one trait each, one suite each, one implementation per deployment.
 
+pub mod chance;
 pub mod label;
 pub mod log;
 pub mod store;

@@ -1,17 +1,24 @@
-//! The store seam: where counters live when they are not in memory, and where a restart begins.
+//! The seam *state*: where counters live when they are not in memory, and where a restart begins.
 //!
 //! Beside counters and their names a store keeps the *ledger*: rows whose keys and values are the core's own affair, such as
 //! what is known of an event id. They belong to the same cut, so that a claim and what it changed cannot part.
+//!
+//! [`Reads`] is what can be asked, of a store as it is or of a snapshot of it; [`Store`] is what can be done to it.
 
+pub mod faulty;
 pub mod key;
 pub mod local;
 pub mod memory;
-#[cfg(test)]
-mod suite;
+mod owned;
+pub mod patient;
+pub mod suite;
 
+use key::Key;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use tally_core::cell::{Collected, Row};
 use tally_core::id::CellKey;
+use tally_core::ledger;
 pub use tally_core::ledger::{Change, LedgerRow};
 use tally_core::names::Names;
 use tally_core::position::Position;
@@ -27,9 +34,6 @@ pub struct Checkpoint {
     pub state: Vec<u8>,
 }
 
-/// Joins a row as of before the cut with what a [`Change::Merge`] brings; `None` deletes the row.
-pub type Merge = fn(Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>, String>;
-
 /// All changes between two positions.
 pub struct Cut<'a> {
     /// Where the store must stand for this cut to fit.
@@ -42,62 +46,54 @@ pub struct Cut<'a> {
     pub rows: &'a mut dyn FnMut() -> Result<Option<Collected>, Abandoned>,
     /// In strictly ascending order of keys.
     pub ledger: &'a mut dyn Iterator<Item = LedgerRow>,
-    pub merge: Merge,
 }
 
 /// Whoever made the cut has given it up.
 #[derive(Debug)]
 pub struct Abandoned;
 
-#[derive(Debug, thiserror::Error)]
+/// What went wrong, by what to do about it.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else has moved the store: stop.
+    /// Try again, perhaps later. Nothing was changed.
+    #[error("the store cannot be read or written: {0}")]
+    Retry(String),
+    /// Ask where the store stands ([`certain`]): whether the cut was made is not known.
+    #[error("the store did not say whether it has made the cut: {0}")]
+    Unknown(String),
+    /// Somebody else has moved the store: stop. Nothing was changed.
     #[error("the store stands at {found:?}, but this cut starts from {expected:?}")]
     Fenced { expected: Option<Position>, found: Option<Position> },
-    #[error("the cut was abandoned")]
-    Abandoned,
-    /// What is on disk is not what was written there.
+    /// Free some room and try again. Nothing was changed.
+    #[error("the store cannot be read or written: {0}")]
+    Full(String),
+    /// Ask an operator: what is there is not what was written there.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// It is whole, but not of this data directory; the text says what belongs where.
+    /// Ask an operator: it is whole, but not of this data directory; the text says what belongs where.
     #[error("{0}")]
     Foreign(String),
-    #[error("the store cannot be read or written: {0}")]
-    Io(String),
+    /// Whoever made the cut has given it up. Nothing was changed.
+    #[error("the cut was abandoned")]
+    Abandoned,
 }
 
 /// Sees the key and the value of a ledger row, and may end the visit.
 pub type VisitLedger<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// A store of counters.
-///
-/// - [`Store::commit`] is atomic and durable: after a crash at any moment the store is as of the cut's `to`, or as of its
-///   `from`, in every respect.
-/// - A cut is refused unless the store stands where the cut starts from.
-/// - Readers see the state as of some completed commit for each call, and never wait for a commit.
-/// - Commits are made one at a time, by one caller.
-pub trait Store: Send + Sync + 'static {
-    /// Where the store stands; `None` if nothing was ever committed.
+/// What can be asked of a store. Each call sees one completed commit, and never waits for another.
+pub trait Reads: Send + Sync {
+    /// Where it stands; `None` if nothing was ever committed.
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error>;
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error>;
+    /// Reads many: the value under each key, in their order. All of them are as of one commit.
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error>;
 
-    /// Visits rows in ascending order, from a key on.
+    /// Visits rows of cells in ascending order, from a key on.
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error>;
 
     /// Up to `limit` ids that start with `prefix` and come behind `after`, in ascending order.
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
-
-    /// Visits counters whose ids begin with `prefix`, in the order of their ids, and answers the checkpoint: all of it as of one
-    /// commit, however long it takes. `cell_of` says where a counter is, or that it is not wanted.
-    fn counters(
-        &self,
-        prefix: &[u8],
-        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
-        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
-    ) -> Result<Option<Checkpoint>, Error>;
-
-    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// Visits ledger rows in ascending order, those with `from` ≤ key < `to`; there are none if `to` ≤ `from`.
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
@@ -105,36 +101,107 @@ pub trait Store: Send + Sync + 'static {
     /// Visits the same rows in descending order: the newest first, where keys ascend with time.
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
 
+    /// One cell.
+    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+        let row = self.read(&[Key::Cell(key)])?.pop().flatten();
+        row.map(|bytes| decode_row(&bytes)).transpose()
+    }
+
+    /// One row of the ledger.
+    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.read(&[Key::Ledger(key)])?.pop().flatten())
+    }
+}
+
+/// A store of counters.
+///
+/// - [`Store::commit`] is atomic and durable: after a crash at any moment the store is as of the cut's `to`, or as of its
+///   `from`, in every respect. So it is after [`Error::Unknown`]; any other error has changed nothing.
+/// - A cut is refused unless the store stands where the cut starts from. So one that arrives twice, or late, changes nothing.
+/// - What is added ([`Change::Add`]) is added to the row as of before the cut; a row whose numbers are all zero is none.
+/// - Commits are made one at a time, by one caller.
+pub trait Store: Reads + 'static {
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error>;
 
-    /// The store as of its last commit, whatever is committed meanwhile. It takes room on the disk while it is held.
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error>;
+    /// The store as of its last commit, whatever is committed meanwhile. It takes room while it is held.
+    fn snapshot(&self) -> Result<Box<dyn Reads>, Error>;
 }
 
-/// A store as of one commit.
-pub trait Snapshot: Send + Sync {
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error>;
+impl<S: Store + ?Sized> Reads for Arc<S> {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        (**self).checkpoint()
+    }
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error>;
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        (**self).read(keys)
+    }
 
-    /// As [`Store::names`].
-    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+        (**self).rows(from, visit)
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        (**self).names(prefix, after, limit)
+    }
+
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        (**self).ledger_rows(from, to, visit)
+    }
+
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        (**self).ledger_rows_back(from, to, visit)
+    }
 }
 
-/// What a change leaves of a ledger row. `before` tells the row as of before the cut, and is asked only by a merge.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
+        (**self).commit(cut)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Reads>, Error> {
+        (**self).snapshot()
+    }
+}
+
+/// What a commit came to, if the store did not say: it stands where the cut ends, or the cut was not made. To be asked by
+/// the one caller who commits, before he does anything else.
+pub fn certain(store: &dyn Store, to: Position, result: Result<(), Error>) -> Result<(), Error> {
+    let reason = match result {
+        Err(Error::Unknown(reason)) => reason,
+        // It was tried before, and arrived late.
+        Err(Error::Fenced { found, .. }) if found == Some(to) => return Ok(()),
+        known => return known,
+    };
+    match store.checkpoint()?.is_some_and(|checkpoint| checkpoint.position == to) {
+        true => Ok(()),
+        false => Err(Error::Retry(reason)),
+    }
+}
+
+/// Rows of cells, in the order of their keys, all as of one commit.
+pub fn cells(reads: &dyn Reads, keys: &[CellKey]) -> Result<Vec<Option<Row>>, Error> {
+    let keys: Vec<Key<'_>> = keys.iter().map(|key| Key::Cell(*key)).collect();
+    let rows = reads.read(&keys)?.into_iter();
+    rows.map(|row| row.map(|bytes| decode_row(&bytes)).transpose()).collect()
+}
+
+fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
+    Row::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
+}
+
+/// What a change leaves of a ledger row. `before` tells the row as of before the cut, and is asked only if something is added to it.
 fn settle<V: AsRef<[u8]>>(
     row: LedgerRow,
-    merge: Merge,
     before: impl FnOnce(&[u8]) -> Result<Option<V>, Error>,
 ) -> Result<(Vec<u8>, Option<Vec<u8>>), Error> {
     let LedgerRow { key, change } = row;
     let value = match change {
         Change::Put(value) => Some(value),
         Change::Delete => None,
-        Change::Merge(addend) => {
+        Change::Add(numbers) => {
             let before = before(&key)?;
-            let merged = merge(before.as_ref().map(AsRef::as_ref), &addend);
-            merged.map_err(|reason| Error::Damaged(format!("the ledger row {}: {reason}", key.escape_ascii())))?
+            let sum = ledger::add(before.as_ref().map(AsRef::as_ref), &numbers);
+            sum.map_err(|reason| Error::Damaged(format!("the ledger row {}: {reason}", key.escape_ascii())))?
         }
     };
     Ok((key, value))

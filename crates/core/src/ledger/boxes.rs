@@ -74,7 +74,12 @@ impl Boxes {
 
     /// Every entry is in one box, so this is how many there were.
     pub fn received(&self) -> i64 {
-        BoxKind::ALL.map(|kind| self.get(kind)).iter().sum()
+        self.numbers().iter().sum()
+    }
+
+    /// In the order of [`BoxKind::ALL`], which is that of its row.
+    pub fn numbers(&self) -> [i64; 6] {
+        BoxKind::ALL.map(|kind| self.get(kind))
     }
 
     pub fn is_zero(&self) -> bool {
@@ -109,15 +114,6 @@ impl Row for Boxes {
             Ok(boxes)
         })
     }
-}
-
-/// What a store does with a change to boxes: adds it to the row that is there. `None` if nothing is left to keep.
-pub fn merge(old: Option<&[u8]>, add: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
-    let mut sum = Boxes::decode(add)?;
-    if let Some(old) = old {
-        sum.add(&Boxes::decode(old)?);
-    }
-    Ok((!sum.is_zero()).then(|| sum.to_bytes()))
 }
 
 type Sums = HashMap<CellKey, Boxes, KeyHash>;
@@ -188,7 +184,7 @@ impl Rows for Sums {
         let mut sorted: Vec<_> = self.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
         sorted.sort_unstable_by_key(|(cell, _)| **cell);
         let row = |(cell, boxes): (&CellKey, &Boxes)| {
-            LedgerRow::new(LedgerKey::Boxes(*cell), Change::Merge(boxes.to_bytes()))
+            LedgerRow::new(LedgerKey::Boxes(*cell), Change::Add(boxes.numbers().into()))
         };
         Box::new(sorted.into_iter().map(row))
     }
@@ -196,6 +192,7 @@ impl Rows for Sums {
 
 #[cfg(test)]
 mod tests {
+    use super::super::add::add;
     use super::super::row::tests::check;
     use super::*;
     use proptest::prelude::*;
@@ -215,12 +212,12 @@ mod tests {
         }
 
         #[test]
-        fn merging_adds_box_by_box(a: [i32; 6], b: [i32; 6]) {
+        fn what_the_store_adds_up_is_the_sum_box_by_box(a: [i32; 6], b: [i32; 6]) {
             let (a, b) = (boxes(a.map(i64::from)), boxes(b.map(i64::from)));
-            let merged = merge(Some(&a.to_bytes()), &b.to_bytes()).unwrap();
+            let added = add(Some(&a.to_bytes()), &b.numbers()).unwrap();
             let mut sum = a;
             sum.add(&b);
-            prop_assert_eq!(merged.map(|bytes| Boxes::decode(&bytes).unwrap()).unwrap_or_default(), sum);
+            prop_assert_eq!(added.map(|bytes| Boxes::decode(&bytes).unwrap()).unwrap_or_default(), sum);
             prop_assert_eq!(sum.received(), a.received() + b.received());
         }
     }
@@ -228,14 +225,6 @@ mod tests {
     #[test]
     fn the_bytes_of_boxes_are_pinned() {
         assert_eq!(boxes([1, 2, 3, 4, 5, -1]).to_bytes(), [2, 4, 6, 8, 10, 1]);
-    }
-
-    #[test]
-    fn boxes_that_cancel_out_leave_no_row() {
-        let late = boxes([0, 0, 0, 0, 0, 7]).to_bytes();
-        assert_eq!(merge(None, &late), Ok(Some(late.clone())));
-        assert_eq!(merge(Some(&late), &boxes([0, 0, 0, 0, 0, -7]).to_bytes()), Ok(None));
-        assert!(merge(Some(b"?"), &late).is_err());
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub trait Placed: Row + Send + Sync + 'static {
     fn key(place: Self::Place) -> LedgerKey;
 }
 
+/// What a number takes at most in a row that is added to.
+const ADDED_BYTES_MAX: usize = 10;
+
 /// One change to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerRow {
@@ -56,7 +59,8 @@ impl LedgerRow {
     /// What its value takes.
     pub fn bytes(&self) -> usize {
         match &self.change {
-            Change::Put(value) | Change::Merge(value) => value.len(),
+            Change::Put(value) => value.len(),
+            Change::Add(numbers) => numbers.len() * ADDED_BYTES_MAX,
             Change::Delete => 0,
         }
     }
@@ -66,8 +70,8 @@ impl LedgerRow {
 pub enum Change {
     Put(Vec<u8>),
     Delete,
-    /// To be joined with what is there, by [`super::merge`].
-    Merge(Vec<u8>),
+    /// To be added, number by number, to what is there ([`super::add`]).
+    Add(Vec<i64>),
 }
 
 /// All changes to facts up to one position, by kind in the order of keys.

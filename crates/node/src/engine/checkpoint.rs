@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use tally_core::cell::Collected;
-use tally_core::ledger::{self, LedgerCut};
+use tally_core::ledger::LedgerCut;
 use tally_core::limits::STORE_VALUE_BYTES_MAX;
 use tally_core::names::Names;
 use tally_core::position::Position;
-use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store};
+use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store, certain};
 use tokio::sync::oneshot;
 
 /// Segments that wait to be written: enough to keep the thread busy, few enough to cost no memory.
@@ -80,7 +80,7 @@ impl Checkpointer {
 
     fn write(&self, content: &Content, chunks: Chunks<'_>) -> Result<(), Error> {
         check_size(&content.to)?;
-        self.store.commit(Cut {
+        let result = self.store.commit(Cut {
             from: content.from,
             to: &content.to,
             replace: content.replace,
@@ -88,8 +88,8 @@ impl Checkpointer {
             rows: chunks,
             // Each comes from a record of the log, whose bounds are lower.
             ledger: &mut content.ledger.rows().inspect(|row| assert!(row.bytes() <= STORE_VALUE_BYTES_MAX)),
-            merge: |old, add| ledger::merge(old, add).map_err(|error| error.to_string()),
-        })
+        });
+        certain(&self.store, content.to.position, result)
     }
 }
 
@@ -97,7 +97,7 @@ impl Work for Checkpointer {
     async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
         let Some(Job { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
         // The log is durable up to here, then the commits are, then the cut is.
-        let settled = self.commits.settle().await.map_err(|error| Error::Io(error.to_string()));
+        let settled = self.commits.settle().await.map_err(|error| Error::Retry(error.to_string()));
         let result = if settled.is_err() {
             settled
         } else if context.is_among_others() {
@@ -142,7 +142,7 @@ fn check_size(checkpoint: &Checkpoint) -> Result<(), Error> {
     if bytes <= STORE_VALUE_BYTES_MAX {
         return Ok(());
     }
-    Err(Error::Io(format!(
+    Err(Error::Retry(format!(
         "a checkpoint would take {bytes} bytes, and at most {STORE_VALUE_BYTES_MAX} can be read back"
     )))
 }

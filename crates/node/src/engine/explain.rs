@@ -19,12 +19,15 @@ use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 use tally_core::values::Sums;
+use tally_storage::store::{self, Reads};
 
 /// How often the store is read again because a checkpoint ended meanwhile.
 const TRIES_MAX: usize = 1000;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// New ids that are looked through for those of a counter while the writer waits, in bytes.
 const NAMES_LOOKED_AT_BYTES_MAX: usize = 1 << 20;
+/// Keys of a counter that are read from the store in one call.
+const KEYS_PER_PAGE: usize = 1024;
 /// Corrections looked at in one turn: each may have many deltas, and the writer waits meanwhile.
 const CORRECTIONS_PER_TURN: usize = 16;
 
@@ -221,15 +224,16 @@ impl AtCheckpoint {
 }
 
 /// The keys of a counter that the store has, with their values; `None` if there are too many.
-fn keys(shared: &Shared, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, tally_storage::store::Error> {
+fn keys(shared: &Shared, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, store::Error> {
     let ids = shared.store.names(&of.prefix(), None, KEYS_SUMMED_MAX + 1)?;
     if ids.len() > KEYS_SUMMED_MAX {
         return Ok(None);
     }
     let mut keys = HashMap::with_capacity(ids.len());
-    for cell in ids.iter().filter(|id| of.has(id)).map(|id| shared.hasher.key(id)) {
-        if let Some(row) = shared.store.get(cell)? {
-            keys.insert(cell, row.value);
+    let cells: Vec<_> = ids.iter().filter(|id| of.has(id)).map(|id| shared.hasher.key(id)).collect();
+    for (cell, row) in cells.iter().zip(store::cells(&shared.store, &cells)?) {
+        if let Some(row) = row {
+            keys.insert(*cell, row.value);
         }
     }
     Ok(Some(keys))
@@ -254,6 +258,26 @@ impl Total {
         Some(total)
     }
 
+    /// All keys that a snapshot has, as long as somebody wants to know.
+    fn stored(
+        snapshot: &dyn Reads,
+        shared: &Shared,
+        of: &KeysOf,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Total, store::Error> {
+        let (prefix, mut after, mut total) = (of.prefix(), None::<Vec<u8>>, Total::default());
+        while is_wanted() {
+            let ids = snapshot.names(&prefix, after.as_deref(), KEYS_PER_PAGE)?;
+            let cells: Vec<_> = ids.iter().filter(|id| of.has(id)).map(|id| shared.hasher.key(id)).collect();
+            store::cells(snapshot, &cells)?.into_iter().flatten().for_each(|row| total.add(row.value));
+            match ids.into_iter().nth(KEYS_PER_PAGE - 1) {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+        Ok(total)
+    }
+
     fn add(&mut self, value: i64) {
         self.keys += 1;
         self.value += i128::from(value);
@@ -263,13 +287,10 @@ impl Total {
 impl Standing {
     /// Blocks on the store.
     fn read(shared: &Shared, of: &KeysOf, is_wanted: impl Fn() -> bool) -> Result<Standing, Refusal> {
-        let cell_of = |id: &[u8]| of.has(id).then(|| shared.hasher.key(id));
-        let mut total = Total::default();
-        let checkpoint = shared.store.counters(&of.prefix(), &cell_of, &mut |row| {
-            total.add(row.value);
-            if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        let checkpoint = checkpoint.map_err(|error| Refusal::store(&error))?.unwrap_or_default();
+        let failed = |error: store::Error| Refusal::store(&error);
+        let snapshot = shared.store.snapshot().map_err(failed)?;
+        let checkpoint = snapshot.checkpoint().map_err(failed)?.unwrap_or_default();
+        let total = Total::stored(&*snapshot, shared, of, is_wanted).map_err(failed)?;
         let balance = match checkpoint.state.is_empty() {
             true => None,
             false => balance_at(&checkpoint.state, &of.name).map_err(damaged)?,
@@ -278,12 +299,12 @@ impl Standing {
     }
 }
 
-fn position(shared: &Shared) -> Result<Option<Position>, tally_storage::store::Error> {
+fn position(shared: &Shared) -> Result<Option<Position>, store::Error> {
     Ok(shared.store.checkpoint()?.map(|checkpoint| checkpoint.position))
 }
 
 impl History {
-    fn stored(shared: &Shared, cell: CellKey) -> Result<Result<History, DecodeError>, tally_storage::store::Error> {
+    fn stored(shared: &Shared, cell: CellKey) -> Result<Result<History, DecodeError>, store::Error> {
         let (mut history, mut read) = (History::default(), Ok(()));
         let range = LedgerKey::steps_of(cell);
         shared.store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, Stored};
 use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_storage::store::key::Key;
 use tally_storage::store::{Error, Store};
 use tokio::sync::oneshot;
 
@@ -65,8 +66,13 @@ impl Found {
     pub fn in_store(store: &dyn Store, cuts: u64, mut needs: Vec<Need>) -> Result<Found, Error> {
         needs.sort_unstable();
         needs.dedup();
-        let rows = needs.into_iter().map(|need| Ok((need, stored(store, need)?))).collect::<Result<_, Error>>()?;
-        Ok(Found { cuts, rows })
+        let keys: Vec<_> = needs.iter().map(|need| need.ledger_key().map(|key| key.encode())).collect();
+        let keys: Vec<_> = needs.iter().zip(&keys).map(|(need, key)| store_key(*need, key.as_deref())).collect();
+        let rows = needs.iter().zip(store.read(&keys)?).map(|(need, row)| {
+            let damaged = |error| Error::Damaged(format!("a row that was looked up: {error}"));
+            Ok((*need, need.decode(row.as_deref()).map_err(damaged)?))
+        });
+        Ok(Found { cuts, rows: rows.collect::<Result<_, Error>>()? })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -93,15 +99,13 @@ impl Found {
     }
 }
 
-/// Asks the store.
-fn stored(store: &dyn Store, need: Need) -> Result<Stored, Error> {
-    if let Need::Cell(key) = need {
-        return Ok(Stored::Cell(store.get(key)?));
+/// Where the store has it: a cell has a place of its own, everything else is in the ledger.
+fn store_key(need: Need, ledger: Option<&[u8]>) -> Key<'_> {
+    match (need, ledger) {
+        (_, Some(key)) => Key::Ledger(key),
+        (Need::Cell(key), None) => Key::Cell(key),
+        (need, None) => unreachable!("{need:?} is in the ledger"),
     }
-    let key = need.ledger_key().expect("everything but cells is in the ledger");
-    let row = store.ledger_get(&key.encode())?;
-    let damaged = |error| Error::Damaged(format!("a row of the ledger: {error}"));
-    need.decode(row.as_deref()).map_err(damaged)
 }
 
 /// Answers lookups until nobody can ask any more.

@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: usize = 10;
 pub type Counters = Vec<(Vec<u8>, Reading)>;
 
 pub struct Snapshot {
-    view: Box<dyn store::Snapshot>,
+    view: Box<dyn store::Reads>,
     position: Position,
     counters: u64,
     hasher: CellHasher,

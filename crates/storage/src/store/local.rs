@@ -17,7 +17,7 @@ mod verify;
 mod view;
 
 use super::key::Key;
-use super::{Checkpoint, Cut, Error, Snapshot, Store, VisitLedger, settle};
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, decode_row, settle};
 use current::Named;
 use fjall::{Keyspace, Readable};
 use generation::{Before, Generation, Opening};
@@ -196,78 +196,42 @@ fn copy(from: impl Iterator<Item = fjall::Guard>, to: &Keyspace) -> Result<(), E
     Ok(ingestion.finish()?)
 }
 
-impl Store for LocalStore {
+impl LocalStore {
+    fn now(&self) -> Result<LocalSnapshot, Error> {
+        let generation = self.generation()?;
+        Ok(LocalSnapshot { snapshot: generation.db.snapshot(), generation })
+    }
+}
+
+impl Reads for LocalStore {
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        let bytes = self.generation()?.keyspace.get(Key::Checkpoint.encode())?;
-        bytes.map(|bytes| Checkpoint::decode(&bytes)).transpose()
+        self.now()?.checkpoint()
     }
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        let bytes = self.generation()?.keyspace.get(Key::Cell(key).encode())?;
-        bytes.map(|bytes| decode_row(&bytes)).transpose()
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.now()?.read(keys)
     }
 
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
-        let range = Key::Cell(from).encode()..Key::Name(b"").encode();
-        for entry in self.generation()?.keyspace.range(range) {
-            let (key, value) = entry.into_inner()?;
-            let Key::Cell(key) = Key::decode(&key)? else {
-                return Err(Error::Damaged("a key among the cells is not a cell".into()));
-            };
-            if visit(key, decode_row(&value)?).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        self.now()?.rows(from, visit)
     }
 
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let entries = self.generation()?.keyspace.range(names_from(prefix, after)..Key::Ledger(b"").encode());
-        visit_names(entries, prefix, after, limit)
-    }
-
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error> {
-        let generation = self.generation()?;
-        Ok(Box::new(LocalSnapshot { snapshot: generation.db.snapshot(), generation }))
-    }
-
-    fn counters(
-        &self,
-        prefix: &[u8],
-        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
-        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
-    ) -> Result<Option<Checkpoint>, Error> {
-        let generation = self.generation()?;
-        let (keyspace, snapshot) = (&generation.keyspace, generation.db.snapshot());
-        let checkpoint = snapshot.get(keyspace, Key::Checkpoint.encode())?;
-        for entry in snapshot.range(keyspace, Key::Name(prefix).encode()..Key::Ledger(b"").encode()) {
-            let key = entry.key()?;
-            let id = name_of(&key)?;
-            if !id.starts_with(prefix) {
-                break;
-            }
-            let Some(cell) = cell_of(id) else { continue };
-            let row = snapshot.get(keyspace, Key::Cell(cell).encode())?;
-            if let Some(row) = row
-                && visit(decode_row(&row)?).is_break()
-            {
-                break;
-            }
-        }
-        checkpoint.map(|bytes| Checkpoint::decode(&bytes)).transpose()
-    }
-
-    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let bytes = self.generation()?.keyspace.get(Key::Ledger(key).encode())?;
-        Ok(bytes.map(|bytes| bytes.to_vec()))
+        self.now()?.names(prefix, after, limit)
     }
 
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        visit_ledger(ledger_range(&self.generation()?.keyspace, from, to), visit)
+        self.now()?.ledger_rows(from, to, visit)
     }
 
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        visit_ledger(ledger_range(&self.generation()?.keyspace, from, to).rev(), visit)
+        self.now()?.ledger_rows_back(from, to, visit)
+    }
+}
+
+impl Store for LocalStore {
+    fn snapshot(&self) -> Result<Box<dyn Reads>, Error> {
+        Ok(Box::new(self.now()?))
     }
 
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
@@ -286,7 +250,7 @@ impl Store for LocalStore {
             false => self.add(&generation, cut),
         };
         drop(generation);
-        if let Err(Error::Io(_)) = result {
+        if let Err(Error::Retry(_) | Error::Full(_)) = result {
             // Half of a cut takes room that it will need when it is tried again.
             self.renew();
         }
@@ -300,25 +264,54 @@ struct LocalSnapshot {
     generation: Arc<Generation>,
 }
 
-impl Snapshot for LocalSnapshot {
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        let bytes = self.snapshot.get(&self.generation.keyspace, Key::Checkpoint.encode())?;
-        bytes.map(|bytes| Checkpoint::decode(&bytes)).transpose()
+impl LocalSnapshot {
+    fn value(&self, key: &Key<'_>) -> Result<Option<fjall::Slice>, Error> {
+        Ok(self.snapshot.get(&self.generation.keyspace, key.encode())?)
     }
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        let bytes = self.snapshot.get(&self.generation.keyspace, Key::Cell(key).encode())?;
-        bytes.map(|bytes| decode_row(&bytes)).transpose()
+    fn range(&self, from: Key<'_>, to: Key<'_>) -> fjall::Iter {
+        self.snapshot.range(&self.generation.keyspace, from.encode()..to.encode())
     }
 
-    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let range = names_from(prefix, after)..Key::Ledger(b"").encode();
-        visit_names(self.snapshot.range(&self.generation.keyspace, range), prefix, after, limit)
+    fn ledger_range(&self, from: &[u8], to: &[u8]) -> fjall::Iter {
+        self.range(Key::Ledger(from), Key::Ledger(to.max(from)))
     }
 }
 
-fn names_from(prefix: &[u8], after: Option<&[u8]>) -> Vec<u8> {
-    Key::Name(prefix.max(after.unwrap_or(prefix))).encode()
+impl Reads for LocalSnapshot {
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        self.value(&Key::Checkpoint)?.map(|bytes| Checkpoint::decode(&bytes)).transpose()
+    }
+
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        keys.iter().map(|key| Ok(self.value(key)?.map(|bytes| bytes.to_vec()))).collect()
+    }
+
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+        for entry in self.range(Key::Cell(from), Key::Name(b"")) {
+            let (key, value) = entry.into_inner()?;
+            let Key::Cell(key) = Key::decode(&key)? else {
+                return Err(Error::Damaged("a key among the cells is not a cell".into()));
+            };
+            if visit(key, decode_row(&value)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let from = Key::Name(prefix.max(after.unwrap_or(prefix)));
+        visit_names(self.range(from, Key::Ledger(b"")), prefix, after, limit)
+    }
+
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        visit_ledger(self.ledger_range(from, to), visit)
+    }
+
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+        visit_ledger(self.ledger_range(from, to).rev(), visit)
+    }
 }
 
 fn visit_names(
@@ -365,7 +358,7 @@ fn write_cut(keyspace: &Keyspace, identity: &Identity, cut: Cut<'_>) -> Result<(
     }
     for row in cut.ledger {
         // Until the load is finished the keyspace is as of before the cut.
-        let (key, value) = settle(row, cut.merge, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
+        let (key, value) = settle(row, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
         let key = Key::Ledger(&key).encode();
         match value {
             Some(value) => ingestion.write(key, value)?,
@@ -373,11 +366,6 @@ fn write_cut(keyspace: &Keyspace, identity: &Identity, cut: Cut<'_>) -> Result<(
         }
     }
     Ok(ingestion.finish()?)
-}
-
-fn ledger_range(keyspace: &Keyspace, from: &[u8], to: &[u8]) -> fjall::Iter {
-    let end = to.max(from);
-    keyspace.range(Key::Ledger(from).encode()..Key::Ledger(end).encode())
 }
 
 fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLedger<'_>) -> Result<(), Error> {
@@ -400,10 +388,6 @@ fn name_of(key: &[u8]) -> Result<&[u8], Error> {
     }
 }
 
-fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
-    Row::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
-}
-
 impl From<fjall::Error> for Error {
     fn from(error: fjall::Error) -> Error {
         match error {
@@ -412,13 +396,16 @@ impl From<fjall::Error> for Error {
             fjall::Error::Storage(error) => Error::Damaged(format!(
                 "a file of its database cannot be read ({error}). Restore the data directory from a copy"
             )),
-            error => Error::Io(error.to_string()),
+            error => Error::Retry(error.to_string()),
         }
     }
 }
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Error {
-        Error::Io(error.to_string())
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::Full(error.to_string()),
+            _ => Error::Retry(error.to_string()),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A store in memory, for tests: the contract and nothing else.
 
-use super::{Checkpoint, Cut, Error, Snapshot, Store, VisitLedger, settle};
+use super::key::Key;
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, settle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
@@ -21,6 +22,20 @@ struct State {
 }
 
 impl State {
+    fn value(&self, key: &Key<'_>) -> Option<Vec<u8>> {
+        match key {
+            Key::Checkpoint => self.checkpoint.as_ref().map(Checkpoint::encode),
+            Key::Identity => None,
+            Key::Cell(key) => self.rows.get(key).map(|row| {
+                let mut bytes = Vec::new();
+                row.encode(&mut bytes);
+                bytes
+            }),
+            Key::Name(id) => self.names.contains(*id).then(Vec::new),
+            Key::Ledger(key) => self.ledger.get(*key).cloned(),
+        }
+    }
+
     fn ledger_range(&self, from: &[u8], to: &[u8]) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
         self.ledger.range(from.to_vec()..to.max(from).to_vec())
     }
@@ -29,45 +44,28 @@ impl State {
 impl Clone for MemoryStore {
     /// A store of its own with the same contents.
     fn clone(&self) -> MemoryStore {
-        MemoryStore { state: RwLock::new(self.read().clone()) }
+        MemoryStore { state: RwLock::new(self.read_state().clone()) }
     }
 }
 
 impl MemoryStore {
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+    fn read_state(&self) -> std::sync::RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Snapshot for MemoryStore {
+impl Reads for MemoryStore {
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        Store::checkpoint(self)
+        Ok(self.read_state().checkpoint.clone())
     }
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        Store::get(self, key)
-    }
-
-    fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        Store::names(self, prefix, after, limit)
-    }
-}
-
-impl Store for MemoryStore {
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, Error> {
-        Ok(Box::new(self.clone()))
-    }
-
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        Ok(self.read().checkpoint.clone())
-    }
-
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        Ok(self.read().rows.get(&key).cloned())
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let state = self.read_state();
+        Ok(keys.iter().map(|key| state.value(key)).collect())
     }
 
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
-        for (key, row) in self.read().rows.range(from..) {
+        for (key, row) in self.read_state().rows.range(from..) {
             if visit(*key, row.clone()).is_break() {
                 break;
             }
@@ -76,41 +74,30 @@ impl Store for MemoryStore {
     }
 
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let state = self.read();
+        let state = self.read_state();
         let from_prefix = state.names.range(prefix.to_vec()..).take_while(|id| id.starts_with(prefix));
         let behind = from_prefix.filter(|id| after.is_none_or(|after| id.as_slice() > after));
         Ok(behind.take(limit).cloned().collect())
     }
 
-    fn counters(
-        &self,
-        prefix: &[u8],
-        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
-        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
-    ) -> Result<Option<Checkpoint>, Error> {
-        let state = self.read().clone();
-        let ids = state.names.range(prefix.to_vec()..).take_while(|id| id.starts_with(prefix));
-        let rows = ids.filter_map(|id| cell_of(id)).filter_map(|cell| state.rows.get(&cell));
-        let _ = rows.cloned().try_for_each(visit);
-        Ok(state.checkpoint)
-    }
-
-    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.read().ledger.get(key).cloned())
-    }
-
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        let _ = self.read().ledger_range(from, to).try_for_each(|(key, value)| visit(key, value));
+        let _ = self.read_state().ledger_range(from, to).try_for_each(|(key, value)| visit(key, value));
         Ok(())
     }
 
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        let _ = self.read().ledger_range(from, to).rev().try_for_each(|(key, value)| visit(key, value));
+        let _ = self.read_state().ledger_range(from, to).rev().try_for_each(|(key, value)| visit(key, value));
         Ok(())
+    }
+}
+
+impl Store for MemoryStore {
+    fn snapshot(&self) -> Result<Box<dyn Reads>, Error> {
+        Ok(Box::new(self.clone()))
     }
 
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
-        let mut next = self.read().clone();
+        let mut next = self.read_state().clone();
         let found = next.checkpoint.as_ref().map(|checkpoint| checkpoint.position);
         if found != cut.from {
             return Err(Error::Fenced { expected: cut.from, found });
@@ -137,7 +124,7 @@ impl Store for MemoryStore {
         for row in cut.ledger {
             assert!(last.as_ref() < Some(&row.key), "ledger rows of a cut ascend");
             last = Some(row.key.clone());
-            match settle(row, cut.merge, |key| Ok(next.ledger.get(key).cloned()))? {
+            match settle(row, |key| Ok(next.ledger.get(key).cloned()))? {
                 (key, Some(value)) => next.ledger.insert(key, value),
                 (key, None) => next.ledger.remove(&key),
             };
@@ -146,4 +133,16 @@ impl Store for MemoryStore {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::suite;
+    use std::sync::Arc;
+
+    suite::tests!(&|| {
+        let store = Arc::new(MemoryStore::default());
+        Box::new(move || Box::new(store.clone()))
+    });
 }

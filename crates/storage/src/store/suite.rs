@@ -1,10 +1,14 @@
-//! What every store must do, run on each of them.
+//! What every store must do, written once against the contract on the traits.
+//!
+//! A check is given a maker of empty stores: each call of what it makes opens that store, again after the first time.
+//! [`all`] runs every check; [`tests`](crate::store_suite_tests) turns them into tests.
 
-use super::local::{Identity, LocalStore};
-use super::memory::MemoryStore;
+#![allow(clippy::unwrap_used, reason = "what does not go well fails the check")]
+
 use super::*;
 use tally_core::cell::{RowChange, RowExpiry};
 use tally_core::id::CellHasher;
+use tally_core::record::take_signed;
 
 fn key(n: u32) -> CellKey {
     CellHasher::new(5).key(&n.to_le_bytes())
@@ -33,18 +37,18 @@ fn put(value: &str) -> Change {
     Change::Put(value.into())
 }
 
-fn add(number: &str) -> Change {
-    Change::Merge(number.into())
+fn add(number: i64) -> Change {
+    Change::Add(vec![number])
 }
 
-/// The rows of these tests are numbers in decimal: a merge adds, and zero is no row.
-fn sum(before: Option<&[u8]>, addend: &[u8]) -> Result<Option<Vec<u8>>, String> {
-    let number = |bytes: &[u8]| {
-        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-        text.parse::<i64>().map_err(|error| format!("{text:?}: {error}"))
-    };
-    let sum = before.map_or(Ok(0), number)? + number(addend)?;
-    Ok((sum != 0).then(|| sum.to_string().into()))
+/// A row of one number.
+fn sum(number: i64) -> String {
+    let row = ledger::add(None, &[number]).unwrap().unwrap();
+    String::from_utf8(row).unwrap()
+}
+
+fn put_sum(number: i64) -> Change {
+    put(&sum(number))
 }
 
 fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
@@ -63,12 +67,22 @@ fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
         names: &names,
         rows: &mut || Ok(chunks.next()),
         ledger: &mut changes.ledger.into_iter().map(|(key, change)| LedgerRow { key: key.into(), change }),
-        merge: sum,
     })
 }
 
 fn commit_ledger(store: &dyn Store, from: Option<u64>, to: u64, ledger: Vec<(&'static str, Change)>) {
     commit(store, Changes { from, to, ledger, ..Changes::default() }).unwrap();
+}
+
+/// A cut that adds to one row.
+pub fn small_cut(store: &dyn Store, from: Option<u64>, to: u64, number: i64) -> Result<(), Error> {
+    commit(store, Changes { from, to, ledger: vec![("sum", add(number))], ..Changes::default() })
+}
+
+/// What [`small_cut`] has added up.
+pub fn small_sum(store: &dyn Store) -> i64 {
+    let row = store.ledger_get(b"sum").unwrap().unwrap_or(vec![0]);
+    take_signed(&mut row.as_slice()).unwrap()
 }
 
 fn ledger(store: &dyn Store) -> Vec<(String, String)> {
@@ -97,29 +111,30 @@ fn all_rows(store: &dyn Store) -> Vec<(CellKey, i64)> {
     rows
 }
 
-/// Runs a check on an empty store of each kind; the second argument reopens it.
-fn on_each_store(check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -> Box<dyn Store>)) {
-    check(Box::new(MemoryStore::default()), &|store| store);
-    let dir = tempfile::tempdir().unwrap();
-    let open = || Box::new(LocalStore::open(dir.path(), Identity::default(), 1 << 20).unwrap()) as Box<dyn Store>;
+/// Opens one store, again and again.
+pub type Opener = Box<dyn Fn() -> Box<dyn Store>>;
+/// Makes an empty store.
+pub type Fresh<'a> = &'a dyn Fn() -> Opener;
+
+/// Runs a check on an empty store; the second argument of the check reopens it.
+fn on(fresh: Fresh<'_>, check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -> Box<dyn Store>)) {
+    let open = fresh();
     check(open(), &|store| {
         drop(store);
         open()
     });
 }
 
-#[test]
-fn a_new_store_stands_nowhere_and_knows_nothing() {
-    on_each_store(|store, _| {
+pub fn a_new_store_stands_nowhere_and_knows_nothing(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         assert_eq!(store.checkpoint().unwrap(), None);
         assert_eq!(store.get(key(1)).unwrap(), None);
         assert!(store.names(b"", None, 10).unwrap().is_empty());
     });
 }
 
-#[test]
-fn a_commit_is_all_there_after_reopening() {
-    on_each_store(|store, reopen| {
+pub fn a_commit_is_all_there_after_reopening(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         let expiring = Row { expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }), ..Row::plain(-7) };
         let rows = vec![(1, plain(10)), (2, Some(expiring.clone()))];
         commit(&*store, Changes { to: 5, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
@@ -132,9 +147,8 @@ fn a_commit_is_all_there_after_reopening() {
     });
 }
 
-#[test]
-fn a_later_commit_changes_and_removes() {
-    on_each_store(|store, reopen| {
+pub fn a_later_commit_changes_and_removes(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         let rows = (0..100).map(|n| (n, plain(1))).collect();
         commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
         let rows = vec![(0, None), (1, plain(2))];
@@ -151,9 +165,8 @@ fn a_later_commit_changes_and_removes() {
     });
 }
 
-#[test]
-fn a_cut_that_does_not_fit_is_refused_and_changes_nothing() {
-    on_each_store(|store, _| {
+pub fn a_cut_that_does_not_fit_is_refused_and_changes_nothing(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         let cut = |from, to, value| Changes { from, to, rows: vec![(1, plain(value))], ..Changes::default() };
         commit(&*store, cut(None, 1, 1)).unwrap();
         for from in [None, Some(0), Some(2)] {
@@ -164,9 +177,8 @@ fn a_cut_that_does_not_fit_is_refused_and_changes_nothing() {
     });
 }
 
-#[test]
-fn an_abandoned_cut_leaves_no_trace() {
-    on_each_store(|store, reopen| {
+pub fn an_abandoned_cut_leaves_no_trace(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         let (rows, names, ledger_rows) = (vec![(1, plain(1))], vec![("a", true)], vec![("k", put("1"))]);
         commit(&*store, Changes { to: 1, rows, names, ledger: ledger_rows, ..Changes::default() }).unwrap();
         for replace in [false, true] {
@@ -177,7 +189,7 @@ fn an_abandoned_cut_leaves_no_trace() {
             let rows = &mut || chunks.pop().unwrap();
             let ledger = &mut std::iter::once(LedgerRow { key: b"k".into(), change: Change::Delete });
             let from = Some(at(1).position);
-            let result = store.commit(Cut { from, to: &to, replace, names: &names, rows, ledger, merge: sum });
+            let result = store.commit(Cut { from, to: &to, replace, names: &names, rows, ledger });
             assert!(matches!(result, Err(Error::Abandoned)));
         }
         let store = reopen(store);
@@ -188,9 +200,8 @@ fn an_abandoned_cut_leaves_no_trace() {
     });
 }
 
-#[test]
-fn a_replacing_cut_forgets_everything_else() {
-    on_each_store(|store, reopen| {
+pub fn a_replacing_cut_forgets_everything_else(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
         let first = Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() };
         commit(&*store, first).unwrap();
@@ -213,9 +224,8 @@ fn a_replacing_cut_forgets_everything_else() {
     });
 }
 
-#[test]
-fn a_snapshot_stays_as_it_was_whatever_is_committed() {
-    on_each_store(|store, _| {
+pub fn a_snapshot_stays_as_it_was_whatever_is_committed(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
         commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
         let first = store.snapshot().unwrap();
@@ -237,9 +247,8 @@ fn a_snapshot_stays_as_it_was_whatever_is_committed() {
     });
 }
 
-#[test]
-fn names_come_in_order_page_by_page_and_by_prefix() {
-    on_each_store(|store, _| {
+pub fn names_come_in_order_page_by_page_and_by_prefix(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         let names = vec![("", true), ("a", true), ("a:1", true), ("a:2", true), ("b", true)];
         commit(&*store, Changes { to: 1, names, ..Changes::default() }).unwrap();
         let page = |prefix: &str, after: Option<&str>, limit| {
@@ -255,9 +264,8 @@ fn names_come_in_order_page_by_page_and_by_prefix() {
     });
 }
 
-#[test]
-fn rows_can_be_visited_from_the_middle_and_left_early() {
-    on_each_store(|store, _| {
+pub fn rows_can_be_visited_from_the_middle_and_left_early(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         let rows = (0..20).map(|n| (n, plain(i64::from(n)))).collect();
         commit(&*store, Changes { to: 1, rows, ..Changes::default() }).unwrap();
         let middle = all_rows(&*store)[10].0;
@@ -272,9 +280,8 @@ fn rows_can_be_visited_from_the_middle_and_left_early() {
     });
 }
 
-#[test]
-fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening() {
-    on_each_store(|store, reopen| {
+pub fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
         let (rows, names) = (vec![(1, plain(1))], vec![("n", true)]);
         let changes = vec![("a", Change::Delete), ("c", put("4")), ("d", put("5"))];
@@ -290,56 +297,52 @@ fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening() {
     });
 }
 
-#[test]
-fn a_merge_adds_to_the_row_as_of_before_the_cut_and_deletes_it_at_none() {
-    on_each_store(|store, reopen| {
-        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", add("0")), ("d", add("7"))]);
-        assert_eq!(ledger(&*store), rows_of([("a", "1"), ("b", "2"), ("d", "7")]));
-        commit_ledger(&*store, Some(1), 2, vec![("a", add("4")), ("b", add("-2")), ("d", add("-8"))]);
-        commit_ledger(&*store, Some(2), 3, vec![("a", add("5")), ("b", add("3"))]);
+pub fn what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put_sum(2)), ("c", add(0)), ("d", add(7))]);
+        assert_eq!(ledger(&*store), rows_of([("a", &sum(1)), ("b", &sum(2)), ("d", &sum(7))]));
+        commit_ledger(&*store, Some(1), 2, vec![("a", add(4)), ("b", add(-2)), ("d", add(-8))]);
+        commit_ledger(&*store, Some(2), 3, vec![("a", add(5)), ("b", add(3))]);
         let store = reopen(store);
-        assert_eq!(ledger(&*store), rows_of([("a", "10"), ("b", "3"), ("d", "-1")]));
+        assert_eq!(ledger(&*store), rows_of([("a", &sum(10)), ("b", &sum(3)), ("d", &sum(-1))]));
     });
 }
 
-#[test]
-fn a_cut_that_fails_leaves_the_ledger_as_it_was() {
-    on_each_store(|store, reopen| {
-        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("no number"))]);
+pub fn a_cut_that_fails_leaves_the_ledger_as_it_was(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put("no number"))]);
         let changes = |from, replace| {
-            let ledger = vec![("a", add("1")), ("b", add("1")), ("c", put("1"))];
+            let ledger = vec![("a", add(1)), ("b", add(1)), ("c", put("1"))];
             Changes { from: Some(from), to: 2, replace, rows: vec![(1, plain(1))], ledger, ..Changes::default() }
         };
         assert!(matches!(commit(&*store, changes(7, false)), Err(Error::Fenced { .. })));
         assert!(matches!(commit(&*store, changes(7, true)), Err(Error::Fenced { .. })));
         let Err(Error::Damaged(reason)) = commit(&*store, changes(1, false)) else {
-            panic!("a merge that cannot be made fails the cut")
+            panic!("what cannot be added to fails the cut")
         };
-        assert_eq!(reason, r#"the ledger row b: "no number": invalid digit found in string"#);
+        assert!(reason.starts_with("the ledger row b: "), "{reason}");
         let store = reopen(store);
         assert_eq!(store.checkpoint().unwrap(), Some(at(1)));
-        assert_eq!(ledger(&*store), rows_of([("a", "1"), ("b", "no number")]));
+        assert_eq!(ledger(&*store), rows_of([("a", &sum(1)), ("b", "no number")]));
         assert!(all_rows(&*store).is_empty());
     });
 }
 
-#[test]
-fn a_replacing_cut_forgets_the_ledger_and_merges_into_nothing() {
-    on_each_store(|store, reopen| {
-        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
-        let changes = vec![("a", add("5")), ("b", Change::Delete)];
+pub fn a_replacing_cut_forgets_the_ledger_and_adds_to_nothing(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
+        commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put_sum(2)), ("c", put_sum(3))]);
+        let changes = vec![("a", add(5)), ("b", Change::Delete)];
         commit(&*store, Changes { from: Some(1), to: 2, replace: true, ledger: changes, ..Changes::default() })
             .unwrap();
         let store = reopen(store);
-        assert_eq!(ledger(&*store), rows_of([("a", "5")]));
-        commit_ledger(&*store, Some(2), 3, vec![("a", add("5"))]);
-        assert_eq!(ledger(&*store), rows_of([("a", "10")]));
+        assert_eq!(ledger(&*store), rows_of([("a", &sum(5))]));
+        commit_ledger(&*store, Some(2), 3, vec![("a", add(5))]);
+        assert_eq!(ledger(&*store), rows_of([("a", &sum(10))]));
     });
 }
 
-#[test]
-fn ledger_ranges_go_forward_and_backward_between_their_bounds() {
-    on_each_store(|store, _| {
+pub fn ledger_ranges_go_forward_and_backward_between_their_bounds(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         // Two cuts, so that a range has to join them.
         commit_ledger(&*store, None, 1, vec![("", put("0")), ("a1", put("1")), ("a3", put("3")), ("b", put("9"))]);
         commit_ledger(&*store, Some(1), 2, vec![("a2", put("2")), ("a3", put("33")), ("b", Change::Delete)]);
@@ -365,9 +368,8 @@ fn ledger_ranges_go_forward_and_backward_between_their_bounds() {
     });
 }
 
-#[test]
-fn a_visit_of_the_ledger_can_be_left_early() {
-    on_each_store(|store, _| {
+pub fn a_visit_of_the_ledger_can_be_left_early(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
         commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
         let first = |back: bool| {
             let mut seen = Vec::new();
@@ -387,9 +389,8 @@ fn a_visit_of_the_ledger_can_be_left_early() {
     });
 }
 
-#[test]
-fn the_ledger_takes_empty_keys_and_empty_values() {
-    on_each_store(|store, reopen| {
+pub fn the_ledger_takes_empty_keys_and_empty_values(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("", put("")), ("a", put(""))]);
         let store = reopen(store);
         assert_eq!(ledger(&*store), rows_of([("", ""), ("a", "")]));
@@ -400,34 +401,84 @@ fn the_ledger_takes_empty_keys_and_empty_values() {
     });
 }
 
-#[test]
-fn counters_and_checkpoint_are_as_of_one_commit_although_another_comes_in_between() {
-    on_each_store(|store, reopen| {
-        let names = vec![("a:1", true), ("a:2", true), ("a:3", true), ("b", true)];
-        let rows = vec![(1, plain(10)), (2, plain(20)), (3, plain(30)), (4, plain(40))];
-        commit(&*store, Changes { to: 1, rows, names, ..Changes::default() }).unwrap();
+pub fn many_are_read_in_the_order_of_their_keys_and_what_is_not_there_is_told(fresh: Fresh<'_>) {
+    on(fresh, |store, reopen| {
+        let rows = (0..50).map(|n| (n, plain(i64::from(n)))).collect();
+        let changes = vec![("a", put("1")), ("b", put("2"))];
+        commit(&*store, Changes { to: 1, rows, names: vec![("n", true)], ledger: changes, ..Changes::default() })
+            .unwrap();
         let store = reopen(store);
-        let cell_of = |id: &[u8]| match id {
-            b"a:1" => Some(key(1)),
-            b"a:3" => Some(key(3)),
-            b"b" => Some(key(4)),
-            _ => None,
-        };
-        let mut seen = Vec::new();
-        let checkpoint = store.counters(b"a:", &cell_of, &mut |row| {
-            seen.push(row.value);
-            if seen.len() == 1 {
-                let changes = Changes { from: Some(1), to: 2, rows: vec![(3, plain(31))], ..Changes::default() };
-                commit(&*store, changes).unwrap();
-            }
-            ControlFlow::Continue(())
-        });
-        assert_eq!((checkpoint.unwrap(), seen), (Some(at(1)), vec![10, 30]));
-        let mut seen = Vec::new();
-        let checkpoint = store.counters(b"", &cell_of, &mut |row| {
-            seen.push(row.value);
-            if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        assert_eq!((checkpoint.unwrap(), seen), (Some(at(2)), vec![10, 31]), "and then as of the newest");
+        let mut bytes = Vec::new();
+        Row::plain(7).encode(&mut bytes);
+        let keys = [
+            Key::Ledger(b"b"),
+            Key::Cell(key(7)),
+            Key::Cell(key(99)),
+            Key::Ledger(b"z"),
+            Key::Ledger(b"a"),
+            Key::Cell(key(7)),
+        ];
+        let expected = [Some(b"2".to_vec()), Some(bytes.clone()), None, None, Some(b"1".to_vec()), Some(bytes)];
+        assert_eq!(store.read(&keys).unwrap(), expected);
+        assert_eq!(store.read(&[Key::Name(b"n"), Key::Name(b"m")]).unwrap(), [Some(vec![]), None]);
+        assert!(store.read(&[]).unwrap().is_empty());
     });
 }
+
+pub fn a_snapshot_of_the_ledger_stays_as_it_was_in_ranges_and_reads(fresh: Fresh<'_>) {
+    on(fresh, |store, _| {
+        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2"))]);
+        let snapshot = store.snapshot().unwrap();
+        commit_ledger(&*store, Some(1), 2, vec![("a", Change::Delete), ("b", put("3")), ("c", put("4"))]);
+        let (mut forward, mut back) = (Vec::new(), Vec::new());
+        snapshot.ledger_rows(b"", b"z", &mut |key, value| visit_text(&mut forward, key, value)).unwrap();
+        snapshot.ledger_rows_back(b"", b"z", &mut |key, value| visit_text(&mut back, key, value)).unwrap();
+        assert_eq!((forward, back), (rows_of([("a", "1"), ("b", "2")]), rows_of([("b", "2"), ("a", "1")])));
+        assert_eq!(snapshot.ledger_get(b"a").unwrap(), Some(b"1".to_vec()));
+        assert_eq!(store.ledger_get(b"a").unwrap(), None);
+    });
+}
+
+macro_rules! checks {
+    ($dollar:tt $($name:ident)*) => {
+        /// Runs every check.
+        pub fn all(fresh: Fresh<'_>) {
+            $($name(fresh);)*
+        }
+
+        /// A test per check, for the stores that the expression makes.
+        #[macro_export]
+        macro_rules! store_suite_tests {
+            ($dollar fresh:expr) => {
+                $(#[test]
+                fn $name() {
+                    $dollar crate::store::suite::$name($dollar fresh);
+                })*
+            };
+        }
+    };
+}
+
+checks! {
+    $
+    a_new_store_stands_nowhere_and_knows_nothing
+    a_commit_is_all_there_after_reopening
+    a_later_commit_changes_and_removes
+    a_cut_that_does_not_fit_is_refused_and_changes_nothing
+    an_abandoned_cut_leaves_no_trace
+    a_replacing_cut_forgets_everything_else
+    a_snapshot_stays_as_it_was_whatever_is_committed
+    names_come_in_order_page_by_page_and_by_prefix
+    rows_can_be_visited_from_the_middle_and_left_early
+    ledger_rows_and_the_position_are_one_commit_and_survive_reopening
+    what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row
+    a_cut_that_fails_leaves_the_ledger_as_it_was
+    a_replacing_cut_forgets_the_ledger_and_adds_to_nothing
+    ledger_ranges_go_forward_and_backward_between_their_bounds
+    a_visit_of_the_ledger_can_be_left_early
+    the_ledger_takes_empty_keys_and_empty_values
+    many_are_read_in_the_order_of_their_keys_and_what_is_not_there_is_told
+    a_snapshot_of_the_ledger_stays_as_it_was_in_ranges_and_reads
+}
+
+pub use store_suite_tests as tests;

@@ -10,7 +10,7 @@ use tally_core::cell::Row;
 use tally_core::id::CellHasher;
 use tally_node::data_dir::DataDir;
 use tally_storage::store::local::LocalStore;
-use tally_storage::store::{Checkpoint, Store};
+use tally_storage::store::{Checkpoint, Reads};
 
 /// What a data directory has and nothing else: where the store is.
 pub const DIRECTORY: &str = "store";

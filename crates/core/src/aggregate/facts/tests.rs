@@ -61,7 +61,7 @@ fn write(store: &mut Store, cut: &LedgerCut, replace: bool) {
         let row = match change {
             Change::Put(row) => Some(row),
             Change::Delete => None,
-            Change::Merge(add) => merge(store.get(&key).map(Vec::as_slice), &add).unwrap(),
+            Change::Add(numbers) => add(store.get(&key).map(Vec::as_slice), &numbers).unwrap(),
         };
         match row {
             Some(row) => store.insert(key.clone(), row),

@@ -140,7 +140,7 @@ impl World {
             match change {
                 Change::Put(row) => self.store.insert(key, Claim::decode(&row).unwrap()),
                 Change::Delete => self.store.remove(&key),
-                Change::Merge(_) => unreachable!("a claim is put"),
+                Change::Add(_) => unreachable!("a claim is put"),
             };
         }
         assert_eq!(self.store, model);

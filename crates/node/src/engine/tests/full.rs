@@ -4,7 +4,8 @@ use super::ground::Ground;
 use super::*;
 use std::sync::atomic::AtomicBool;
 use tally_core::cell::Row;
-use tally_storage::store::{Checkpoint, Cut, Error, VisitLedger};
+use tally_storage::store::key::Key;
+use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitLedger};
 
 fn events(engine: &Engine, steps: impl IntoIterator<Item = Step>) -> Submission {
     submission(&steps.into_iter().collect::<Vec<_>>(), engine)
@@ -30,13 +31,13 @@ pub struct Stubborn {
     pub is_unreadable: Arc<AtomicBool>,
 }
 
-impl Store for Stubborn {
+impl Reads for Stubborn {
     fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
         self.store.checkpoint()
     }
 
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
-        self.store.get(key)
+    fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.store.read(keys)
     }
 
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
@@ -47,22 +48,9 @@ impl Store for Stubborn {
         self.store.names(prefix, after, limit)
     }
 
-    fn counters(
-        &self,
-        prefix: &[u8],
-        cell_of: &dyn Fn(&[u8]) -> Option<CellKey>,
-        visit: &mut dyn FnMut(Row) -> ControlFlow<()>,
-    ) -> Result<Option<Checkpoint>, Error> {
-        self.store.counters(prefix, cell_of, visit)
-    }
-
-    fn ledger_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.store.ledger_get(key)
-    }
-
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
         match self.is_unreadable.load(Ordering::Acquire) {
-            true => Err(Error::Io("it cannot be read".into())),
+            true => Err(Error::Retry("it cannot be read".into())),
             false => self.store.ledger_rows(from, to, visit),
         }
     }
@@ -70,14 +58,16 @@ impl Store for Stubborn {
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
         self.store.ledger_rows_back(from, to, visit)
     }
+}
 
-    fn snapshot(&self) -> Result<Box<dyn tally_storage::store::Snapshot>, Error> {
+impl Store for Stubborn {
+    fn snapshot(&self) -> Result<Box<dyn Reads>, Error> {
         self.store.snapshot()
     }
 
     fn commit(&self, cut: Cut<'_>) -> Result<(), Error> {
         match self.refuses.load(Ordering::Acquire) {
-            true => Err(Error::Io("it is stubborn".into())),
+            true => Err(Error::Retry("it is stubborn".into())),
             false => self.store.commit(cut),
         }
     }

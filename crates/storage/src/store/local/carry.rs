@@ -4,7 +4,7 @@
 use super::current::{self, Named, UNFINISHED, named_of_format_2};
 use super::generation::{Generation, Opening};
 use super::{Identity, LocalStore};
-use crate::store::{Error, Store};
+use crate::store::{Error, Reads};
 use std::fs;
 use std::path::Path;
 use tally_core::id::CellKey;

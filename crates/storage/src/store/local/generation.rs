@@ -101,7 +101,7 @@ impl Generation {
         let found = self.keyspace.get(Key::Checkpoint.encode())?.map(|bytes| Checkpoint::decode(&bytes)).transpose()?;
         match found.is_some_and(|found| found == *to) {
             true => Ok(()),
-            false => Err(Error::Io("the checkpoint that was written is not the one that is read back".to_owned())),
+            false => Err(Error::Retry("the checkpoint that was written is not the one that is read back".to_owned())),
         }
     }
 

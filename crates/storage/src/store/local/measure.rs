@@ -39,7 +39,6 @@ fn commit(store: &LocalStore, cut: u64, keys: Vec<Vec<u8>>) {
         names: &Names::default(),
         rows: &mut || Ok(None),
         ledger: &mut keys.into_iter().map(|key| LedgerRow { key, change: Change::Put(vec![0; 20]) }),
-        merge: |_, _| Err("nothing is merged here".into()),
     };
     store.commit(cut).unwrap();
 }

@@ -1,6 +1,7 @@
 //! What the files of the embedded store mean: whose they are, which are in force, and what is refused.
 
 use super::*;
+use crate::store::suite;
 use fjall::{Database, KeyspaceCreateOptions};
 use std::fs;
 use tally_core::cell::RowChange;
@@ -35,7 +36,6 @@ fn commit(store: &LocalStore, from: Option<u64>, to: u64, value: i64, replace: b
         names: &names,
         rows: &mut || Ok(rows.take()),
         ledger: &mut std::iter::empty(),
-        merge: |_, _| Ok(None),
     })
 }
 
@@ -297,7 +297,7 @@ fn a_cut_that_cannot_be_read_back_is_none_and_the_store_is_as_before() {
     commit(&store, Some(5), 6, 11, false).unwrap();
     assert!(spoil_new_tables(dir.path(), &tables_before) > 0);
     let damaged = store.make_final(&generation, &before, &at(6)).unwrap_err();
-    assert!(matches!(&damaged, Error::Io(why) if why.contains("is not what is read back")), "{damaged}");
+    assert!(matches!(&damaged, Error::Retry(why) if why.contains("is not what is read back")), "{damaged}");
     drop((generation, before));
     assert_eq!((value(&store), store.checkpoint().unwrap()), (Some(10), Some(at(5))));
     assert_eq!(store.names(b"", None, 9).unwrap(), [b"v:1"]);
@@ -306,3 +306,8 @@ fn a_cut_that_cannot_be_read_back_is_none_and_the_store_is_as_before() {
     let store = open(dir.path()).unwrap();
     assert_eq!((value(&store), store.checkpoint().unwrap()), (Some(12), Some(at(7))), "and goes on from there");
 }
+
+suite::tests!(&|| {
+    let dir = tempfile::tempdir().unwrap();
+    Box::new(move || Box::new(LocalStore::open(dir.path(), Identity::default(), 1 << 20).unwrap()))
+});

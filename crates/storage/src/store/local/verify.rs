@@ -52,8 +52,10 @@ pub(super) fn read_back(database: &Path, before: &Tables) -> Result<(), Error> {
         match whole_checksum(table) {
             Ok(found) if found == *checksum => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound && !tables(database)?.contains_key(table) => {}
-            Ok(_) => return Err(Error::Io(format!("{}: what was written is not what is read back", table.display()))),
-            Err(error) => return Err(Error::Io(format!("{}: it cannot be read back: {error}", table.display()))),
+            Ok(_) => {
+                return Err(Error::Retry(format!("{}: what was written is not what is read back", table.display())));
+            }
+            Err(error) => return Err(Error::Retry(format!("{}: it cannot be read back: {error}", table.display()))),
         }
     }
     Ok(())
@@ -238,7 +240,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 fn unreadable(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => damaged(path, "the file is missing"),
-        _ => Error::Io(format!("{}: {error}", path.display())),
+        _ => Error::Retry(format!("{}: {error}", path.display())),
     }
 }
 
