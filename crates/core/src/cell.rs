@@ -5,7 +5,7 @@
 //! pointer. A slot never changes its key, and a key is published last; a reader therefore needs no lock and never waits.
 //!
 //! What memory has no room for is *cold*: only the store knows it. A key that is in no segment is absent for certain only
-//! while nothing is cold.
+//! while nothing is cold, or once the store was asked ([`Table::load`]); that a key has no row is knowledge like any other.
 
 mod change;
 mod cut;
@@ -18,6 +18,7 @@ mod spans;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unsettled;
 
 pub use change::{ValueChange, ValueChanges};
 pub use cut::{Collected, RowChange};

@@ -5,6 +5,7 @@
 //! id and no two keys share one.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The hashed id of a counter: what the table and the store know a counter by.
@@ -53,6 +54,27 @@ impl CellHasher {
         let hash = xxh3_128_with_seed(id, self.seed) >> CellKey::FLAG_BITS << CellKey::FLAG_BITS;
         // Zero marks an empty slot.
         CellKey(if hash == 0 { 1 << 127 } else { hash })
+    }
+}
+
+/// For maps whose keys are hashes already.
+pub(crate) type KeyHash = BuildHasherDefault<PassThrough>;
+
+/// A key's lowest bits are always zero, and its top bits are alike within a shard: those between are taken.
+#[derive(Default)]
+pub(crate) struct PassThrough(u64);
+
+impl Hasher for PassThrough {
+    fn write_u128(&mut self, key: u128) {
+        self.0 = (key >> CellKey::FLAG_BITS) as u64;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only a CellKey is hashed, which is one u128");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -12,7 +12,7 @@ mod once;
 mod quota;
 mod sums;
 
-use crate::cell::{Added, Table};
+use crate::cell::{self, Added, Table};
 use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
 use crate::fates::{Counts, Scene};
@@ -82,8 +82,10 @@ impl Counts for Values {
     #[inline]
     fn count(&mut self, op: &Op, scene: &Scene<'_>) {
         self.sums.counted(op.counter, op.arg);
-        if let Added::Created(_) = self.table.count(op.cell, op.arg) {
-            self.name_entry(op, scene);
+        match self.table.count(op.cell, op.arg) {
+            Added::Value(_) | Added::Overflow => {}
+            Added::Created(_) => self.name_entry(op, scene),
+            Added::Unknown => self.count_blindly(op, scene),
         }
     }
 
@@ -183,6 +185,7 @@ impl Values {
         match added {
             Added::Value(value) => Answer::Value(value),
             Added::Overflow => Answer::Overflow,
+            Added::Unknown => unreachable!("whoever waits for an answer has waited for the row"),
             Added::Created(value) => {
                 self.name_addition(op, batch);
                 Answer::Value(value)
@@ -195,6 +198,22 @@ impl Values {
         match batch.record(op) {
             Record::Add { name, .. } | Record::AddOnce { name, .. } => self.note_created(name),
             other => unreachable!("{other:?} adds nothing by name"),
+        }
+    }
+
+    /// An entry needs no answer, so it does not wait for the row of its cell.
+    #[cold]
+    fn count_blindly(&mut self, op: &Op, scene: &Scene<'_>) {
+        self.table.count_blindly(op.cell, op.arg, || {
+            scene.entry_id(op, &mut self.id);
+            self.id.as_slice().into()
+        });
+    }
+
+    /// Takes in what the store has of a cell, unless memory knows better.
+    pub fn load(&mut self, cell: CellKey, row: Option<cell::Row>) {
+        if let Some(id) = self.table.load(cell, row) {
+            self.note_created(&id);
         }
     }
 

@@ -14,6 +14,7 @@ mod lookup;
 mod options;
 mod queue;
 mod recovery;
+mod settle;
 mod shared;
 mod snapshot;
 mod sweep;
@@ -45,7 +46,7 @@ pub use watch::{Terms, Watch, Watched};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::worker::Workers;
-use shared::{Cold, Message, Shared};
+use shared::{Message, Shared};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -246,10 +247,13 @@ impl Engine {
 
     /// Reads a counter from memory or, if it is cold, from the store on another thread.
     pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
-        match self.shared.read(cell) {
-            Ok(reading) => Ok(reading),
-            Err(Cold) => {
-                Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, self.shared.clock.now_ms()))
+        loop {
+            if let Ok(reading) = self.shared.read(cell) {
+                return Ok(reading);
+            }
+            let found = self.shared.lookup(vec![Need::Cell(cell)]).await?;
+            if let Some(reading) = self.shared.merge(&found, cell) {
+                return Ok(reading);
             }
         }
     }
@@ -322,7 +326,7 @@ impl Engine {
         self.shared.commits.hold(self.shared.clock.now_ms());
         let (reply, answer) = oneshot::channel();
         self.shared.send(Message::Follow { reply }).await?;
-        answer.await.map_err(|_| Refusal::ShuttingDown)
+        answer.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
     /// Runs on the writer's thread, between two commits.

@@ -284,6 +284,7 @@ impl State {
             Added::Value(_) => {}
             // Drafting has checked what people ask for; a record that says otherwise changes nothing.
             Added::Overflow => return false,
+            Added::Unknown => unreachable!("a correction knows every cell that it changes"),
         }
         if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), &delta.id) {
             let sum = if is_late { &mut sums.counted } else { &mut sums.corrected };

@@ -54,6 +54,7 @@ impl State {
         self.fates.claims.forget_loaded();
         self.fates.entities.forget_loaded();
         self.values.answers.forget_loaded();
+        self.values.table.forget_absent();
     }
 
     /// Facts that the next cut would write.

@@ -68,9 +68,15 @@ impl State {
             return needs;
         }
         let mut stamps = stamps.iter();
+        let counts_blindly = self.values.table.counts_blindly();
         for op in ops {
-            if op.cell != CellKey::NONE && !self.values.table.knows(op.cell) {
+            let may_wait = counts_blindly && self.needs_no_value(op);
+            if !may_wait && op.cell != CellKey::NONE && !self.values.table.knows(op.cell) {
                 needs.push(Need::Cell(op.cell));
+            }
+            if op.kind == OpKind::Size {
+                // Only their rows say which of them are new.
+                needs.extend(self.unsettled());
             }
             if let Some(stamp) = op.has_stamp().then(|| stamps.next()).flatten() {
                 self.stamp_needs(op, stamp, &found, &mut needs);
@@ -80,6 +86,20 @@ impl State {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// An entry that only adds. One of an entity may take back what it has counted before in the same batch.
+    fn needs_no_value(&self, op: &Op) -> bool {
+        match op.kind {
+            OpKind::Count => true,
+            OpKind::Entry => self.fates.contracts.mode(op.counter) != Mode::Transition,
+            _ => false,
+        }
+    }
+
+    /// What has to be looked up so that every cell is settled.
+    pub fn unsettled(&self) -> impl Iterator<Item = Need> {
+        self.values.table.unsettled().map(Need::Cell)
     }
 
     fn stamp_needs<'f>(
@@ -98,7 +118,7 @@ impl State {
                     needs.push(Need::Entity(stamp.key));
                 }
                 // Undoing changes the cell that was counted then, which need not be the one of this entry.
-                let entity = fates.entities.get(stamp.key).or(match found(Need::Entity(stamp.key)) {
+                let entity = fates.entities.in_memory(stamp.key).or(match found(Need::Entity(stamp.key)) {
                     Some(Stored::Entity(entity)) => entity.as_ref(),
                     _ => None,
                 });
@@ -115,8 +135,7 @@ impl State {
     /// Takes in what the store has, unless memory knows better.
     pub fn load(&mut self, need: Need, stored: Stored) {
         match (need, stored) {
-            (Need::Cell(key), Stored::Cell(Some(row))) => self.values.table.load(key, row),
-            (Need::Cell(_), Stored::Cell(None)) => {}
+            (Need::Cell(key), Stored::Cell(row)) => self.values.load(key, row),
             (Need::Claim(key), Stored::Claim(claim)) => self.fates.claims.load(key, claim),
             (Need::Entity(key), Stored::Entity(entity)) => self.fates.entities.load(key, entity),
             (Need::Answer(key), Stored::Answer(answer)) => self.values.answers.load(key, answer),

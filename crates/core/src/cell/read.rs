@@ -18,6 +18,8 @@ pub struct Cells {
     pub(super) marks: papaya::HashMap<CellKey, Mark>,
     /// Counters for which late entries wait, and how many.
     pub(super) pending: papaya::HashMap<CellKey, u64>,
+    /// What was counted for counters whose row has not come from the store yet.
+    pub(super) unsettled: papaya::HashMap<CellKey, i64>,
     /// Live counters that are in the store only.
     pub(super) cold: AtomicU64,
     /// How many cells ever left memory; it changes before a cell leaves.
@@ -34,6 +36,7 @@ impl Cells {
             deadlines: papaya::HashMap::new(),
             marks: papaya::HashMap::new(),
             pending: papaya::HashMap::new(),
+            unsettled: papaya::HashMap::new(),
             cold: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             live: AtomicU64::new(0),
@@ -64,6 +67,12 @@ impl Cells {
     /// How many late entries wait for a counter, whether it is in memory or not.
     pub fn pending(&self, key: CellKey) -> u64 {
         self.pending.pin().get(&key).copied().unwrap_or(0)
+    }
+
+    /// What is to be added to the row that the store has of a counter that is not in memory. Whoever has read the row asks
+    /// this behind it, and if it is `None` looks at memory again: the row may have come in meanwhile.
+    pub fn unsettled(&self, key: CellKey) -> Option<i64> {
+        self.unsettled.pin().get(&key).copied()
     }
 
     /// Asks for the memory of a counter, so that a read a little later need not wait for it.

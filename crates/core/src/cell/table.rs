@@ -6,9 +6,11 @@ use super::expiry::Expiries;
 use super::mark::Marks;
 use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
 use super::segment::{Place, Segment, Slot, flag};
+use super::unsettled::Unsettled;
 use super::{Mark, Row, RowExpiry};
 use crate::database::Space;
 use crate::id::CellKey;
+use crate::limits::UNSETTLED_MAX;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,6 +23,8 @@ pub enum Added {
     Value(i64),
     Created(i64),
     Overflow,
+    /// Nothing: only the store knows the cell. [`Table::count_blindly`] counts all the same.
+    Unknown,
 }
 
 pub struct Table {
@@ -32,6 +36,9 @@ pub struct Table {
     expiries: Expiries,
     marks: Marks,
     changes: Changes,
+    unsettled: Unsettled,
+    /// How many want nothing new to be counted blindly.
+    blind_held: usize,
     next_to_thin: usize,
     /// What happened since somebody looked; `None` while nobody follows.
     followed: Option<Box<ValueChanges>>,
@@ -55,6 +62,8 @@ impl Table {
             expiries: Expiries::default(),
             marks: Marks::default(),
             changes: Changes::new(),
+            unsettled: Unsettled::default(),
+            blind_held: 0,
             next_to_thin: 0,
             followed: None,
         }
@@ -62,6 +71,7 @@ impl Table {
 
     /// Notes every change of a value from now on, or no more.
     pub fn follow(&mut self, follow: bool) {
+        assert!(!follow || self.unsettled.len() == 0, "a follower is told the value behind each change");
         match follow {
             true => drop(self.followed.get_or_insert_default()),
             false => self.followed = None,
@@ -98,7 +108,7 @@ impl Table {
 
     /// Memory in use.
     pub fn bytes(&self) -> usize {
-        let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.bytes();
+        let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.bytes() + self.unsettled.bytes();
         self.bytes + extras + self.changes.set_aside_count() * size_of::<RowChange>()
     }
 
@@ -119,7 +129,12 @@ impl Table {
 
     /// Whether memory can answer for this key, be it that there is no such counter.
     pub fn knows(&self, key: CellKey) -> bool {
-        self.cells.cold() == 0 || matches!(self.place(key), Place::Found(_))
+        matches!(self.place(key), Place::Found(_)) || self.is_absent(key)
+    }
+
+    /// Whether it is certain that there is no counter of a key that is in no segment.
+    fn is_absent(&self, key: CellKey) -> bool {
+        self.cells.cold() == 0 || self.unsettled.is_absent(key)
     }
 
     pub fn get(&self, key: CellKey) -> Option<i64> {
@@ -151,6 +166,7 @@ impl Table {
         let segment = segment_of(key);
         let index = match self.segments[segment].place(key, SEGMENT_BITS) {
             Place::Found(index) => index,
+            Place::Free(_) if !self.is_absent(key) => return Added::Unknown,
             Place::Free(index) => {
                 self.create(segment, index, key, delta);
                 return Added::Created(delta);
@@ -176,11 +192,47 @@ impl Table {
         Added::Value(sum)
     }
 
+    /// Counts for a cell that only the store knows; its row is to be looked up soon.
+    pub fn count_blindly(&mut self, key: CellKey, delta: i64, id: impl FnOnce() -> Box<[u8]>) {
+        assert!(self.followed.is_none(), "a follower is told the value behind each change");
+        self.unsettled.count(&self.cells, key, delta, id);
+    }
+
+    /// Whether entries may be counted for cells that only the store knows.
+    pub fn counts_blindly(&self) -> bool {
+        self.blind_held == 0 && self.followed.is_none() && self.unsettled.len() < UNSETTLED_MAX
+    }
+
+    /// Lets nothing new be counted blindly, so that an end comes in sight; or lets it again.
+    pub fn hold_blind(&mut self, hold: bool) {
+        if hold {
+            self.blind_held += 1;
+        } else {
+            self.blind_held -= 1;
+        }
+    }
+
+    /// Cells whose row is to be looked up.
+    pub fn unsettled(&self) -> impl Iterator<Item = CellKey> {
+        self.unsettled.keys()
+    }
+
+    pub fn unsettled_ids(&self) -> impl Iterator<Item = (CellKey, &[u8])> {
+        self.unsettled.ids()
+    }
+
+    pub fn has_unsettled(&self) -> bool {
+        self.unsettled.len() > 0
+    }
+
     /// Sets a value and answers the one before. The expiry stays as it is.
     pub fn set(&mut self, key: CellKey, value: i64) -> Option<i64> {
         let segment = segment_of(key);
         match self.place(key) {
-            Place::Free(index) => self.create(segment, index, key, value),
+            Place::Free(index) => {
+                assert!(self.is_absent(key), "everything that is changed is known");
+                self.create(segment, index, key, value);
+            }
             Place::Found(index) if self.segments[segment].slot(index).low() & flag::ABSENT != 0 => {
                 self.revive(key, segment, index, value);
             }
@@ -264,21 +316,57 @@ impl Table {
         self.expiries.first()
     }
 
-    /// Takes in a row of the store, unless memory knows better: it has the cell, or nothing is cold, since a flush for one.
-    pub fn load(&mut self, key: CellKey, row: Row) {
+    /// Takes in what the store has, be it nothing, unless memory knows better: it has the cell, or nothing is cold, since a flush
+    /// for one. What was counted blindly is settled; answers the id of a counter that turns out to be new by that.
+    pub fn load(&mut self, key: CellKey, row: Option<Row>) -> Option<Box<[u8]>> {
         let Place::Free(index) = self.place(key) else {
-            return;
+            return None;
         };
-        if self.cells.cold() == 0 {
-            return;
+        let counted = self.unsettled.take(&self.cells, key);
+        let sum = counted.as_ref().map(|(sum, _)| *sum);
+        let created = match row {
+            Some(row) if self.cells.cold() > 0 => {
+                self.load_row(index, key, row, sum);
+                None
+            }
+            _ if sum.is_some() => {
+                self.create(segment_of(key), index, key, sum.unwrap_or(0));
+                counted.map(|(_, id)| id)
+            }
+            _ => {
+                self.unsettled.note_absent(key);
+                None
+            }
+        };
+        if sum.is_some() {
+            // Behind the cell: a reader that finds neither looks again.
+            self.unsettled.settled(&self.cells, key);
         }
-        let flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
+        created
+    }
+
+    fn load_row(&mut self, index: usize, key: CellKey, row: Row, counted: Option<i64>) {
+        let mut flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
         if let Some(expiry) = row.expiry {
             self.expiries.set(&self.cells, key, expiry);
         }
         self.marks.set(&self.cells, key, row.mark);
-        self.insert(segment_of(key), index, key, row.value, flags | flag::REFERENCED);
+        flags |= match counted {
+            Some(_) => {
+                self.changes.count_new();
+                self.changes.flags()
+            }
+            None => flag::REFERENCED,
+        };
+        // At once, so that no reader sees less than before.
+        let value = row.value.saturating_add(counted.unwrap_or(0));
+        self.insert(segment_of(key), index, key, value, flags);
         self.cells.cold.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Nothing is staged: of what was looked up it may be forgotten that there is nothing.
+    pub fn forget_absent(&mut self) {
+        self.unsettled.forget_absent();
     }
 
     /// Tells how many live counters only the store knows.
@@ -306,6 +394,7 @@ impl Table {
             followed.flush();
         }
         self.changes.forget_all();
+        self.unsettled.clear(&self.cells);
         self.cells.cold.store(0, Ordering::Release);
         for segment in 0..SEGMENTS {
             self.used[segment] = 0;
@@ -370,6 +459,7 @@ impl Table {
 
     /// Ends the era: what changed until now is what [`Self::collect`] will hand out.
     pub fn begin_cut(&mut self) {
+        assert!(!self.has_unsettled(), "a cut has every cell as it is");
         self.changes.begin(SEGMENTS);
     }
 
@@ -430,8 +520,12 @@ impl Table {
         }
     }
 
+    /// The slot of a cell that is known, if there is such a counter.
     fn live_slot(&self, key: CellKey) -> Option<&Slot> {
-        let (segment, index) = self.found(key)?;
+        let Some((segment, index)) = self.found(key) else {
+            assert!(self.is_absent(key), "everything that is asked for is known");
+            return None;
+        };
         let slot = self.segments[segment].slot(index);
         (slot.low() & flag::ABSENT == 0).then_some(slot)
     }
@@ -484,6 +578,8 @@ impl Table {
         for slot in old.occupied() {
             let low = slot.low();
             if low & flag::ABSENT != 0 && self.changes.is_clean(low) {
+                // Something staged may rely on it.
+                self.unsettled.note_absent(slot.key());
                 continue;
             }
             grown.adopt(slot, low, SEGMENT_BITS);

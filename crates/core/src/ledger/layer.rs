@@ -31,7 +31,10 @@ pub struct Layer<V> {
     /// Every key that a row in memory or in the store has, once it is complete.
     filter: Filter,
     filter_is_complete: bool,
-    /// No row of the store counts: it has none, or all were flushed and the cut that says so has not ended.
+    /// The filter has told keys apart since nothing was staged, be it that it has given up since.
+    filter_was_of_use: bool,
+    /// No row of the store counts that memory has not as well: there is none, or all were flushed, and what cuts have written since
+    /// is still here.
     store_is_void: bool,
     settled_max: usize,
     len: u64,
@@ -45,6 +48,7 @@ impl<V> Default for Layer<V> {
             loaded: Stratum::default(),
             filter: Filter::default(),
             filter_is_complete: true,
+            filter_was_of_use: true,
             store_is_void: true,
             settled_max: SETTLED_MAX,
             len: 0,
@@ -53,10 +57,21 @@ impl<V> Default for Layer<V> {
 }
 
 impl<V: Row + Clone> Layer<V> {
-    /// The row as of now. Only for a key that is known: otherwise `None` means nothing.
+    /// The row as of now, of a key that is known.
     #[inline]
     pub fn get(&self, key: CellKey) -> Option<&V> {
-        if self.is_excluded(key) { None } else { self.look(key).flatten() }
+        if self.is_excluded(key) {
+            return None;
+        }
+        let known = self.look(key);
+        let was_excluded = self.filter_was_of_use && self.filter.gave_up();
+        assert!(known.is_some() || self.store_is_void || was_excluded, "everything that is asked for is known");
+        known.flatten()
+    }
+
+    /// The row as of now, if memory has it.
+    pub fn in_memory(&self, key: CellKey) -> Option<&V> {
+        self.look(key).flatten()
     }
 
     /// Whether memory can tell if there is such a row, without the store.
@@ -97,9 +112,12 @@ impl<V: Row + Clone> Layer<V> {
         if !self.loaded.is_empty() {
             self.loaded = Stratum::default();
         }
+        let cuts = self.settled.len();
         let newest = self.settled.pop().filter(|newest| newest.len() <= self.settled_max);
         self.settled.clear();
         self.settled.extend(newest);
+        self.store_is_void &= self.settled.len() == cuts;
+        self.filter_was_of_use = self.filter_is_complete && !self.filter.gave_up();
     }
 
     /// Rows there are, in memory and in the store.
@@ -122,6 +140,7 @@ impl<V: Row + Clone> Layer<V> {
     pub fn relearn(&mut self) {
         self.filter = Filter::for_keys(self.len, self.filter.bytes_max());
         self.filter_is_complete = self.len == 0;
+        self.filter_was_of_use = self.filter_is_complete && !self.filter.gave_up();
         let settled = self.settled.iter().map(|settled| &**settled);
         for key in self.changes.newest_first().chain(settled).flat_map(Stratum::keys) {
             self.filter.insert(key);
@@ -148,6 +167,7 @@ impl<V: Row + Clone> Layer<V> {
     /// The scan has come to the store's end: from now on the filter's "no" is believed.
     pub fn filter_done(&mut self) {
         self.filter_is_complete = true;
+        self.filter_was_of_use |= !self.filter.gave_up();
     }
 
     /// The filter gives up beyond so many bytes.
@@ -180,7 +200,6 @@ impl<V: Hashed> Kind for Layer<V> {
     fn finish_cut(&mut self) {
         if let Some(cut) = self.changes.finish_cut().filter(|cut| !cut.is_empty()) {
             self.settled.push(cut);
-            self.store_is_void = false;
         }
     }
 

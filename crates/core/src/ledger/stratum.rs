@@ -6,9 +6,8 @@
 
 use super::cut::{Change, Hashed, LedgerRow, Rows};
 use super::pending::Overlay;
-use crate::id::CellKey;
+use crate::id::{CellKey, KeyHash};
 use hashbrown::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 
 const SHARDS: usize = 64;
 
@@ -106,24 +105,4 @@ impl<V: Clone> Overlay for Stratum<V> {
 /// The top bits, so that shards in order are keys in order.
 fn shard_of(key: CellKey) -> usize {
     (key.as_u128() >> (u128::BITS - SHARDS.ilog2())) as usize
-}
-
-pub(super) type KeyHash = BuildHasherDefault<PassThrough>;
-
-/// A key is a hash already. Its lowest bits are always zero, and its top bits are alike within a shard: those between are taken.
-#[derive(Default)]
-pub(super) struct PassThrough(u64);
-
-impl Hasher for PassThrough {
-    fn write_u128(&mut self, key: u128) {
-        self.0 = (key >> CellKey::FLAG_BITS) as u64;
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only a CellKey is hashed, which is one u128");
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }

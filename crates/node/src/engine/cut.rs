@@ -28,6 +28,7 @@ impl<L: Log + 'static> Cutter<L> {
 
     /// One cut, from its beginning until the store has it.
     async fn cut(&self, context: &Context) -> Result<(), Refusal> {
+        self.desk.settle_all().await?;
         let (job, handover) = self.desk.writer.borrow_mut().begin_cut()?;
         self.jobs.send_async(job).await.map_err(|_| Refusal::ShuttingDown)?;
         for segment in 1.. {

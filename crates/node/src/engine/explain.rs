@@ -248,9 +248,12 @@ impl Total {
         for id in state.values.names.existing(&of.prefix()).filter(|id| of.has(id)) {
             keys.entry(state.hasher().key(id)).or_insert(0);
         }
+        for (cell, _) in state.values.table.unsettled_ids().filter(|(_, id)| of.has(id)) {
+            keys.entry(cell).or_insert(0);
+        }
         let value = |(cell, stored): (CellKey, i64)| match state.values.table.knows(cell) {
             true => state.values.table.get(cell),
-            false => Some(stored),
+            false => Some(stored.saturating_add(counted_since(state, cell))),
         };
         let values = keys.into_iter().filter_map(value);
         let mut total = Total::default();
@@ -385,11 +388,19 @@ fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> 
         false => {
             let row = stored.row.as_ref();
             let deadline = row.and_then(|row| Some(row.expiry.as_ref()?.at_ms));
-            (row.map(|row| row.value), deadline, row.map(|row| row.mark.clone()).unwrap_or_default())
+            let counted = state.values.table.cells().unsettled(cell);
+            let value = row.map(|row| row.value).or(counted.map(|_| 0));
+            let value = value.map(|value| value.saturating_add(counted.unwrap_or(0)));
+            (value, deadline, row.map(|row| row.mark.clone()).unwrap_or_default())
         }
     };
     let is_due = deadline.is_some_and(|at_ms| at_ms <= now_ms);
     if is_due { (None, 0) } else { (value, mark.generation) }
+}
+
+/// What was counted for a cell that only the store knows.
+fn counted_since(state: &State, cell: CellKey) -> i64 {
+    state.values.table.cells().unsettled(cell).unwrap_or(0)
 }
 
 fn damaged(error: DecodeError) -> Refusal {

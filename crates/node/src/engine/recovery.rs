@@ -159,7 +159,7 @@ fn load(
         drop(chunks);
         for rows in loaded {
             for (key, row) in rows {
-                state.values.table.load(key, row);
+                state.values.load(key, Some(row));
             }
             if state.values.table.bytes() > table_bytes {
                 // Nobody listens any more: the readers end.
@@ -265,6 +265,8 @@ fn replay<L: Log, C: Log>(
     if resuming {
         state.resumed().map_err(RecoveryError::Checkpoint)?;
     }
+    let unsettled = state.unsettled().collect();
+    load_found(state, Found::in_store(store, 0, unsettled)?);
     Ok(replayed)
 }
 
@@ -322,10 +324,14 @@ fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stam
     let missing = async |found: &Found| Ok(state.needs(ops, stamps, |need| found.get(need)));
     let ask = async |needs| Found::in_store(store, 0, needs);
     let found = pollster::block_on(lookup::find(missing, ask))?;
+    load_found(state, found);
+    Ok(())
+}
+
+fn load_found(state: &mut State, found: Found) {
     for (need, stored) in found.into_rows() {
         state.load(need, stored);
     }
-    Ok(())
 }
 
 /// Starts the threads beside the writer's own.

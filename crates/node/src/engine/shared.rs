@@ -48,7 +48,7 @@ pub(super) enum Message {
     },
     /// Deltas are to be recorded; answers from where on.
     Follow {
-        reply: oneshot::Sender<Position>,
+        reply: oneshot::Sender<Result<Position, Refusal>>,
     },
     /// To look at the state, or to change in it what nobody can see: filters, rows that have expired.
     Visit(Box<dyn FnOnce(&mut State) + Send>),
@@ -229,9 +229,31 @@ impl Shared {
     }
 
     fn read_blocking(&self, key: CellKey) -> Result<Option<Reading>, Refusal> {
-        match self.read(key) {
-            Ok(reading) => Ok(reading),
-            Err(Cold) => Ok(Found::read(self, vec![Need::Cell(key)])?.reading(key, self.clock.now_ms())),
+        loop {
+            if let Ok(reading) = self.read(key) {
+                return Ok(reading);
+            }
+            if let Some(reading) = self.merge(&Found::read(self, vec![Need::Cell(key)])?, key) {
+                return Ok(reading);
+            }
+        }
+    }
+
+    /// What the store said of a counter, together with what was counted since without knowing it. `None` if memory may know better
+    /// by now.
+    pub fn merge(&self, found: &Found, key: CellKey) -> Option<Option<Reading>> {
+        let counted = self.cells.unsettled(key);
+        if found.cuts != self.cuts.load(Ordering::Acquire) {
+            return None;
+        }
+        let stored = found.reading(key, self.clock.now_ms());
+        match (counted, stored) {
+            (Some(counted), stored) => {
+                let Reading { value, generation } = stored.unwrap_or(Reading { value: 0, generation: 0 });
+                Some(Some(Reading { value: value.saturating_add(counted), generation }))
+            }
+            // Its row may have come in since.
+            (None, stored) => Some(self.read(key).unwrap_or(stored)),
         }
     }
 }

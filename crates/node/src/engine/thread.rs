@@ -9,6 +9,7 @@ use super::correction::LateRuns;
 use super::cut::Cutter;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
+use super::settle::Settler;
 use super::shared::{Done, Message, Reply, Shared};
 use super::sweep::Sweeper;
 use super::tick::Ticker;
@@ -69,6 +70,7 @@ pub(super) struct Desk<L: Log> {
     pub cut_due: Wake,
     /// So many late entries wait that their run comes early.
     late_due: Wake,
+    unsettled: Wake,
     pub cut_ended: Notify,
     /// Who waits for the next cut to begin and end.
     pub cut_waiters: RefCell<Vec<Done>>,
@@ -91,6 +93,7 @@ impl<L: Log + 'static> EngineThread<L> {
             commit_due: Notify::new(),
             cut_due: Wake::default(),
             late_due: Wake::default(),
+            unsettled: Wake::default(),
             cut_ended: Notify::new(),
             cut_waiters: RefCell::default(),
             options: self.options,
@@ -113,6 +116,7 @@ impl<L: Log + 'static> Desk<L> {
     fn start_workers(self: &Rc<Self>, engine: &Engine, jobs: Sender<Job>) {
         let workers = &self.shared.workers;
         workers.beside(Ticker::<L>::spec(), Ticker::new(self.clone()));
+        workers.beside(Settler::<L>::spec(&self.unsettled), Settler { desk: self.clone() });
         workers.beside(Cutter::spec(self), Cutter { desk: self.clone(), jobs });
         workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
         workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));
@@ -139,7 +143,7 @@ impl<L: Log + 'static> Desk<L> {
         self.shared.queues.take_shares(&self.waiting, |queued| self.stage_queued(queued));
     }
 
-    fn commit(&self) {
+    pub(super) fn commit(&self) {
         let mut writer = self.writer.borrow_mut();
         if writer.has_staged() {
             let (commit_seconds, lag) = (&self.shared.metrics.commit_seconds, &self.shared.metrics.lag);
@@ -151,6 +155,9 @@ impl<L: Log + 'static> Desk<L> {
         self.shared.metrics.lag.committed();
         if writer.is_cut_due() {
             self.cut_due.wake();
+        }
+        if writer.has_unsettled() {
+            self.unsettled.wake();
         }
         if writer.state().fates.contracts.parked.is_crowded(RunLimits::default()) {
             self.late_due.wake();
@@ -222,6 +229,18 @@ impl<L: Log + 'static> Desk<L> {
             self.cut_waiters.borrow_mut().push(done);
             self.cut_due.wake();
         }
+    }
+
+    /// Notes what becomes of every counter from now on; answers from where.
+    async fn follow(&self) -> Result<Position, Refusal> {
+        self.settle_all().await?;
+        let (from, steps) = {
+            let mut writer = self.writer.borrow_mut();
+            (writer.follow(), writer.steps())
+        };
+        // A restart has to know of it before anybody relies on it. If that fails, no write is taken any more.
+        let _ = steps.settle().await;
+        Ok(from)
     }
 
     /// Stages a submission as soon as everything it needs is known.
@@ -365,13 +384,8 @@ impl<L: Log + 'static> LocalEngine<L> {
             match messages.recv().await.expect("the engine holds a sender itself") {
                 Message::Checkpoint { wanted, done } => self.desk.request_cut(wanted, done),
                 Message::Follow { reply } => {
-                    let mut writer = self.desk.writer.borrow_mut();
-                    let (from, steps) = (writer.follow(), writer.steps());
-                    // A restart has to know of it before anybody relies on it. If that fails, no write is taken any more.
-                    Spawner::task(async move {
-                        let _ = steps.settle().await;
-                        let _ = reply.send(from);
-                    });
+                    let desk = self.desk.clone();
+                    Spawner::task(async move { drop(reply.send(desk.follow().await)) });
                 }
                 Message::Visit(visit) => {
                     // Whoever is staged was told what memory knows; a visitor may change that.

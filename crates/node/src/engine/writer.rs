@@ -28,6 +28,8 @@ use tally_storage::store::Checkpoint;
 const THIN_OUT_PER_COMMIT: usize = 2;
 /// A cut is due when changed rows of the ledger take one part in so many of the memory for cells.
 const LEDGER_PARTS: usize = 4;
+/// Rows that are looked up at once for cells that are unsettled: few enough that nobody behind them waits long.
+const SETTLE_AT_ONCE: usize = 512;
 /// How often a write is tried on a full disk, in milliseconds, so that somebody notices when it has room again.
 const PROBE_MS: u64 = 1_000;
 /// Duplicates of one commit that get a line in the log of the process; the audit has them all.
@@ -173,6 +175,33 @@ impl<L: Log> Writer<L> {
         self.state.needs(&submission.ops, &submission.stamps, found)
     }
 
+    /// Some of the cells whose rows are to be looked up.
+    pub fn unsettled(&self) -> Vec<Need> {
+        self.state.unsettled().take(SETTLE_AT_ONCE).collect()
+    }
+
+    pub fn has_unsettled(&self) -> bool {
+        self.state.values.table.has_unsettled()
+    }
+
+    /// Takes in rows that were looked up for cells that are unsettled, unless a cut has ended since.
+    pub fn settle(&mut self, found: Found) {
+        if found.cuts == self.shared.cuts.load(Ordering::Acquire) {
+            self.load(found);
+        }
+    }
+
+    /// Lets nothing new be counted for cells that only the store knows; or lets it again.
+    pub fn hold_blind(&mut self, hold: bool) {
+        self.state.values.table.hold_blind(hold);
+    }
+
+    fn load(&mut self, found: Found) {
+        for (need, stored) in found.into_rows() {
+            self.state.load(need, stored);
+        }
+    }
+
     /// Adds a submission of which nothing is missing to the next commit. From here to the commit no cell leaves memory. One that is
     /// strict is a commit of its own.
     pub fn stage(&mut self, submission: &Submission, found: Found, reply: Reply) {
@@ -205,9 +234,7 @@ impl<L: Log> Writer<L> {
 
     /// Watches a counter; what memory does not know of it was found.
     pub fn watch(&mut self, watched: Watched<'_>, found: Found, now_ms: u64) -> Result<Watch, Refusal> {
-        for (need, stored) in found.into_rows() {
-            self.state.load(need, stored);
-        }
+        self.load(found);
         self.watches.add(watched, &self.state, now_ms)
     }
 
@@ -221,9 +248,7 @@ impl<L: Log> Writer<L> {
         now_ms: u64,
     ) -> Verdict {
         self.commit_staged(now_ms);
-        for (need, stored) in found.into_rows() {
-            self.state.load(need, stored);
-        }
+        self.load(found);
         let verdict = self.watches.judge(terms, &self.state, self.next_log_time_ms(now_ms));
         if verdict == Verdict::Holds {
             self.stage(submission, Found::default(), reply);
@@ -568,9 +593,7 @@ impl<L: Log> Writer<L> {
         now_ms: u64,
     ) -> Result<Correction, CorrectionError> {
         self.commit_staged(now_ms);
-        for (need, stored) in found.into_rows() {
-            self.state.load(need, stored);
-        }
+        self.load(found);
         let once = request.once.as_ref();
         self.check_once(once, now_ms)?;
         let correction = match self.state.draft(request) {
@@ -652,6 +675,7 @@ impl<L: Log> Writer<L> {
     /// Whether a cut would bring anything of what is wanted.
     pub fn is_cut_useful(&self, wanted: Wanted) -> bool {
         let names = !self.state.values.names.is_empty()
+            || self.has_unsettled()
             || self.state.values.store_is_void
             || self.state.values.table.is_cutting();
         names || wanted == Wanted::Everything && self.stored != Some(self.log.end())
