@@ -11,6 +11,7 @@ mod crash;
 mod differential;
 mod exact;
 mod install;
+mod mutants;
 mod openapi;
 mod random;
 mod redis_suite;
@@ -48,6 +49,8 @@ enum Command {
     Differential(differential::DifferentialArgs),
     /// Runs Redis's own tests against Tally; those that concern what Tally has not are named in xtask/redis-suite.txt
     RedisSuite(redis_suite::RedisSuiteArgs),
+    /// Plants small bugs one at a time, and looks whether a test notices each
+    Mutants(mutants::MutantsArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
     /// Counts the instructions that one operation takes: stable where rates are not, so a change can be held against another
@@ -76,6 +79,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Clients => clients::run(),
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),
+        Command::Mutants(args) => mutants::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Instructions(args) => bench::count_instructions(args),
     }

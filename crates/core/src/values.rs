@@ -210,6 +210,15 @@ impl Values {
         });
     }
 
+    /// Counts for a cell that must be known.
+    pub(crate) fn count_known(&mut self, cell: CellKey, id: &[u8], delta: i64) {
+        match self.table.count(cell, delta) {
+            Added::Created(_) => self.note_created(id),
+            Added::Value(_) | Added::Overflow => {}
+            Added::Unknown => unreachable!("everything that is changed is known"),
+        }
+    }
+
     /// Takes in what the store has of a cell, unless memory knows better.
     pub fn load(&mut self, cell: CellKey, row: Option<cell::Row>) {
         if let Some(id) = self.table.load(cell, row) {

@@ -4,7 +4,6 @@
 //! by ids, since it has not seen the events.
 
 use super::State;
-use crate::cell::Added;
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
 use crate::ledger::Entity;
@@ -53,9 +52,7 @@ impl State {
         if let Some(sums) = values.sums.of_cell(stager.declarations(), id) {
             sums.counted += i128::from(delta);
         }
-        if let Added::Created(_) = values.table.count(hasher.key(id), delta) {
-            values.note_created(id);
-        }
+        values.count_known(hasher.key(id), id, delta);
     }
 
     /// An entity that counted under a generation takes that back. The cell must be known.
@@ -74,9 +71,7 @@ impl State {
             if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), id) {
                 sums.corrected += i128::from(delta);
             }
-            if let Added::Created(_) = self.values.table.count(cell, delta) {
-                self.values.note_created(id);
-            }
+            self.values.count_known(cell, id, delta);
         }
         self.values.generations.current = self.values.generations.current.max(generation);
         let mut mark = self.values.table.mark(cell);

@@ -1,0 +1,137 @@
+//! `cargo xtask mutants`: plants small breaks one at a time, and looks whether the test that ought to notice does.
+//!
+//! A test suite is worth what it catches. Each break of [`list`] is made in a copy of the last commit, and the test named beside it
+//! must fail there; before that it must pass without it. The table goes to `docs/mutants.md`.
+
+mod list;
+
+use crate::shell::{self, step};
+use anyhow::{Context, Result, bail, ensure};
+use list::{MUTANTS, Mutant, Suite};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A test that hangs on a break has noticed it.
+const PATIENCE_SECONDS: &str = "300";
+
+#[derive(clap::Args)]
+pub struct MutantsArgs {
+    /// Only look whether every break can still be made where the list says
+    #[arg(long)]
+    check: bool,
+    /// Only those whose name has this in it; the table is not written then
+    #[arg(long)]
+    only: Option<String>,
+}
+
+pub fn run(args: MutantsArgs) -> Result<()> {
+    check(shell::workspace())?;
+    if args.check {
+        return Ok(());
+    }
+    let chosen = |mutant: &&Mutant| args.only.as_deref().is_none_or(|only| mutant.what.contains(only));
+    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(chosen).collect();
+    let tree = copy_of_the_last_commit()?;
+    step("the tests pass without any break");
+    for (suite, test) in mutants.iter().map(|mutant| (mutant.suite, mutant.test)).collect::<BTreeSet<_>>() {
+        ensure!(passes(&tree, suite, test)? == Verdict::Passed, "{test} does not pass as it is");
+    }
+    step("and notice each one");
+    let verdicts = mutants.iter().map(|mutant| plant(&tree, mutant)).collect::<Result<Vec<_>>>()?;
+    let survivors = verdicts.iter().filter(|verdict| **verdict == Verdict::Passed).count();
+    println!("\n{} of {} breaks were noticed", mutants.len() - survivors, mutants.len());
+    if args.only.is_none() {
+        fs::write(shell::workspace().join("docs/mutants.md"), table(&mutants, &verdicts))?;
+    }
+    ensure!(survivors == 0, "{survivors} breaks were not noticed");
+    Ok(())
+}
+
+/// Every break must be possible in exactly one place.
+pub fn check(tree: &Path) -> Result<()> {
+    for mutant in MUTANTS {
+        broken(tree, mutant)?;
+    }
+    println!("  {} breaks can be made", MUTANTS.len());
+    Ok(())
+}
+
+/// The file with the break in it.
+fn broken(tree: &Path, mutant: &Mutant) -> Result<String> {
+    let Mutant { what, file, from, to, .. } = mutant;
+    let text = fs::read_to_string(tree.join(file)).with_context(|| format!("{file}, for {what:?}"))?;
+    let places = text.matches(from).count();
+    ensure!(places == 1, "{file} has {places} places for {what:?}, and not one: {from:?}");
+    Ok(text.replacen(from, to, 1))
+}
+
+fn copy_of_the_last_commit() -> Result<PathBuf> {
+    let tree = shell::target_dir()?.join("mutants").join("tree");
+    let path = tree.to_str().context("the path of the copy is no text")?;
+    if tree.exists() {
+        shell::run("git", &["worktree", "remove", "--force", path])?;
+    }
+    shell::run("git", &["worktree", "add", "--detach", "--force", path, "HEAD"])?;
+    Ok(tree)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Hung,
+}
+
+fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
+    let path = tree.join(mutant.file);
+    let whole = fs::read_to_string(&path)?;
+    fs::write(&path, broken(tree, mutant)?)?;
+    let verdict = passes(tree, mutant.suite, mutant.test);
+    fs::write(&path, whole)?;
+    let verdict = verdict.with_context(|| mutant.what)?;
+    println!("  {:10} {}", format!("{verdict:?}").to_lowercase(), mutant.what);
+    Ok(verdict)
+}
+
+/// Runs one test of a tree.
+fn passes(tree: &Path, suite: Suite, test: &str) -> Result<Verdict> {
+    let cargo = |args: &[&str]| -> Result<Output> {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", PATIENCE_SECONDS, "cargo", "test", "--quiet"])
+            .args(suite.arguments())
+            .args(args);
+        command.current_dir(tree).env("CARGO_TARGET_DIR", tree.with_file_name("target"));
+        command.output().context("cargo could not be started")
+    };
+    let built = cargo(&["--no-run"])?;
+    ensure!(built.status.success(), "it does not compile:\n{}", String::from_utf8_lossy(&built.stderr));
+    let ran = cargo(&[test])?;
+    let told = String::from_utf8_lossy(&ran.stdout);
+    match ran.status.code() {
+        Some(0) if told.contains("1 passed") => Ok(Verdict::Passed),
+        Some(0) => bail!("there is not one test {test}:\n{told}"),
+        Some(124 | 137) => Ok(Verdict::Hung),
+        _ => Ok(Verdict::Failed),
+    }
+}
+
+fn table(mutants: &[&Mutant], verdicts: &[Verdict]) -> String {
+    let mut page = String::from(
+        "# Planted bugs\n\nSmall breaks that `cargo xtask mutants` makes one at a time in a copy of the last commit, and the test that notices each. The list is \
+         `xtask/src/mutants/list.rs`; this table is of its last run.\n\n| break | where | noticed by | how |\n|---|---|---|---|\n",
+    );
+    for (mutant, verdict) in mutants.iter().zip(verdicts) {
+        let how = match verdict {
+            Verdict::Passed => "**not at all**",
+            Verdict::Failed => "failed",
+            Verdict::Hung => "hung",
+        };
+        let Mutant { what, file, test, .. } = mutant;
+        writeln!(page, "| {what} | `{file}` | `{test}` | {how} |").expect("a String takes everything");
+    }
+    page
+}

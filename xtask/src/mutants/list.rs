@@ -1,0 +1,167 @@
+//! The breaks, each with the test that must notice it. A break that nobody notices gets a test, not a pardon.
+
+/// Where a test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    Core,
+    Wal(&'static str),
+    Storage,
+    Node,
+}
+
+impl Suite {
+    pub fn arguments(self) -> Vec<&'static str> {
+        match self {
+            Suite::Core => vec!["--package", "tally-core", "--lib"],
+            Suite::Wal("lib") => vec!["--package", "tally-wal", "--lib"],
+            Suite::Wal(test) => vec!["--package", "tally-wal", "--test", test],
+            Suite::Storage => vec!["--package", "tally-storage", "--lib"],
+            Suite::Node => vec!["--package", "tally-node", "--lib"],
+        }
+    }
+}
+
+pub struct Mutant {
+    pub what: &'static str,
+    pub file: &'static str,
+    /// Stands in the file once.
+    pub from: &'static str,
+    pub to: &'static str,
+    pub suite: Suite,
+    pub test: &'static str,
+}
+
+macro_rules! mutants {
+    ($($suite:expr, $test:literal => { $($what:literal in $file:literal: $from:literal => $to:literal;)+ })+) => {
+        &[$($(Mutant { what: $what, file: $file, from: $from, to: $to, suite: $suite, test: $test },)+)+]
+    };
+}
+
+pub const MUTANTS: &[Mutant] = mutants! {
+    Suite::Wal("crash"), "a_power_cut_at_any_call_loses_nothing_acknowledged_and_invents_nothing" => {
+        "a sync that is not made" in "crates/wal/src/writer.rs":
+            "self.active.file.sync().map_err(|error| self.shared.poison(\"sync the log\", &error))?;" => "";
+        "a full segment that is left unsynced" in "crates/wal/src/writer.rs":
+            "        self.sync()?;\n        let spare" => "        let spare";
+        "a batch whose payload nobody checks" in "crates/wal/src/scan.rs":
+            "(follows && batch.payload(&image[at..]).is_some()).then_some(batch)" => "follows.then_some(batch)";
+    }
+    Suite::Wal("crash"), "every_failed_step_of_an_append_or_a_trim_stops_writes_for_ever" => {
+        "a failed write that is tried again" in "crates/wal/src/writer.rs":
+            ".map_err(|error| self.shared.poison(\"write to the log\", &error))?;"
+            => ".map_err(|error| Error::Full(error.to_string()))?;";
+    }
+    Suite::Wal("lib"), "an_old_batch_exactly_behind_the_last_good_one_is_not_taken" => {
+        "a batch of an older life of its file" in "crates/wal/src/scan.rs":
+            "let follows = batch.base_offset == before.offset && " => "let follows = ";
+    }
+    Suite::Wal("lib"), "a_later_batch_tells_an_unsynced_hole_from_a_damaged_one" => {
+        "an off-by-one in what was durable" in "crates/wal/src/scan.rs":
+            "if later.synced > before.offset {" => "if later.synced > before.offset + 100 {";
+    }
+    Suite::Storage, "a_cut_that_does_not_fit_is_refused_and_changes_nothing" => {
+        "a cut that starts from elsewhere" in "crates/storage/src/store/memory.rs":
+            "if found != cut.from {" => "if false && found != cut.from {";
+    }
+    Suite::Core, "the_table_and_its_store_are_one_map" => {
+        "a lost absent" in "crates/core/src/cell/table.rs":
+            "                self.unsettled.note_absent(key);\n                None" => "                None";
+        "what was counted blindly and doubled" in "crates/core/src/cell/table.rs":
+            "let value = row.value.saturating_add(counted.unwrap_or(0));"
+            => "let value = row.value.saturating_add(2 * counted.unwrap_or(0));";
+        "what was counted blindly and forgotten" in "crates/core/src/cell/table.rs":
+            "let value = row.value.saturating_add(counted.unwrap_or(0));" => "let value = row.value;";
+        "a settled cell that no cut takes along" in "crates/core/src/cell/table.rs":
+            "                self.changes.count_new();\n                self.changes.flags()" => "                flag::REFERENCED";
+        "a changed cell that leaves memory" in "crates/core/src/cell/cut.rs":
+            "era == 0 || era != self.era && self.in_flight != Some(era)" => "era == 0 || era != self.era";
+        "a row that is not set aside for the running cut" in "crates/core/src/cell/cut.rs":
+            "collecting.set_aside[segment].push(old_row());" => "";
+        "a cut that came to nothing and is taken for durable" in "crates/core/src/cell/cut.rs":
+            "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA | era << flag::ERA_SHIFT)"
+            => "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA)";
+    }
+    Suite::Core, "a_layer_and_its_store_agree_with_a_naive_model" => {
+        "knowledge that a cut takes away from what is staged" in "crates/core/src/ledger/layer.rs":
+            "            self.settled.push(cut);\n" => "";
+        "a row that was removed and comes back" in "crates/core/src/ledger/layer.rs":
+            "            self.changes.recent.remove(key);\n" => "";
+        "a filter that is believed before it is complete" in "crates/core/src/ledger/layer.rs":
+            "self.filter_is_complete && !self.filter.maybe(key)" => "!self.filter.maybe(key)";
+    }
+    Suite::Core, "every_entry_ends_where_the_model_says" => {
+        "an entry that is in no box" in "crates/core/src/fates.rs":
+            "        self.contracts.bump(op.counter, kind, 1);\n        self.boxes.add(op.cell, kind, 1);"
+            => "        self.boxes.add(op.cell, kind, 1);";
+        "a claim without its count" in "crates/core/src/fates.rs":
+            "            Mode::Persistent if self.verdict != Verdict::Fresh => return self.refuse_claimed(op),"
+            => "            Mode::Persistent => return self.refuse_claimed(op),";
+        "a count without its claim" in "crates/core/src/fates.rs":
+            "            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });\n" => "";
+        "a conflict that is called a duplicate" in "crates/core/src/fates.rs":
+            "if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict }" => "Verdict::Duplicate";
+        "a late entry that counts as well" in "crates/core/src/fates.rs":
+            "        values.wait(op.cell, 1);\n        self.put_into" => "        values.count(op, scene);\n        self.put_into";
+    }
+    Suite::Core, "answers_are_those_of_the_rule" => {
+        "a window that is too short by one" in "crates/core/src/dedup.rs":
+            "            1 => {\n                self.unswept" => "            u64::MAX => {\n                self.unswept";
+    }
+    Suite::Core, "which_key_a_like_counts_for_does_not_depend_on_the_order_of_arrival" => {
+        "an older like that overrules a newer one" in "crates/core/src/fates/transition.rs":
+            "now < (known.occurred_ms, known.offset)" => "now.1 < known.offset";
+    }
+    Suite::Core, "undoing_undoes_what_was_counted_and_not_what_the_event_says" => {
+        "an undo that goes by the event" in "crates/core/src/fates/transition.rs":
+            "Some(counted) if counted.cell == op.cell || !turns_on => {" => "Some(counted) if counted.cell == op.cell => {";
+    }
+    Suite::Core, "what_was_cleared_is_not_undone_again" => {
+        "an undo of what was cleared" in "crates/core/src/values.rs":
+            "        if !is_there {\n            return;\n        }\n" => "";
+    }
+    Suite::Core, "an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first" => {
+        "an answer that is not remembered" in "crates/core/src/values/once.rs":
+            "                    self.remember_answer(stamp.key, answered);\n" => "";
+    }
+    Suite::Core, "a_declared_counter_stops_within_its_bounds_and_entries_always_have_room" => {
+        "a declared counter without its bound" in "crates/core/src/values.rs":
+            "        if !self.has_room(op.cell, op.arg, DECLARED_MAX) {\n            return Answer::Overflow;\n        }\n" => "";
+    }
+    Suite::Core, "a_counter_expires_when_the_log_reaches_its_time_and_not_before" => {
+        "an off-by-one in expiry" in "crates/core/src/values.rs":
+            "            && at_ms <= log_time_ms\n" => "            && at_ms < log_time_ms\n";
+    }
+    Suite::Core, "cuts_bring_the_store_to_what_a_naive_model_says" => {
+        "boxes that are set and not added" in "crates/core/src/ledger/boxes.rs":
+            "Change::Merge(" => "Change::Put(";
+    }
+    Suite::Core, "lines_between_commits_do_not_depend_on_when_somebody_looks" => {
+        "a commit that goes on behind a cut" in "crates/core/src/commit/slot.rs":
+            "            !begins\n                && open.to.epoch" => "            open.to.epoch";
+        "a closed slot that is not marked" in "crates/core/src/commit/slot.rs":
+            "        self.closed = Some(closed.number());\n" => "";
+    }
+    Suite::Core, "who_folds_the_changes_of_all_batches_has_every_value_and_every_fate" => {
+        "a change that followers are not told" in "crates/core/src/cell/table.rs":
+            "        self.note(key, Some(value), Some(sum));\n" => "";
+    }
+    Suite::Node, "only_what_is_durable_is_a_commit" => {
+        "a commit of what is not durable" in "crates/node/src/engine/commits/make.rs":
+            ".filter(|pending| pending.to.offset <= synced)" => ".filter(|_| synced < u64::MAX)";
+    }
+    Suite::Node, "commits_that_come_out_otherwise_stop_the_start_in_words" => {
+        "a digest that nobody compares" in "crates/node/src/engine/commits/make.rs":
+            "(known.digest, known.from, known.to) == (commit.digest, commit.from, commit.to)" => "known.from == commit.from";
+    }
+    Suite::Node, "a_commit_that_is_missing_before_the_checkpoint_is_damage" => {
+        "a cut that is ahead of its commits" in "crates/node/src/engine/commits/make.rs":
+            "        if last.to.offset < cut.offset {\n            return Err(CommitsError::Missing { end: last.to, checkpoint: cut });\n        }\n"
+            => "";
+    }
+    Suite::Node, "the_engine_is_its_model_whatever_happens_to_it" => {
+        "a row from before a cut that is taken for new" in "crates/node/src/engine/writer.rs":
+            "let found_is_current = found.cuts == self.shared.cuts.load(Ordering::Acquire);" => "let found_is_current = true;";
+        "a batch that is answered before it is durable" in "crates/node/src/engine/writer.rs":
+            "            Durability::Sync => self.sync()?,\n" => "            Durability::Sync => {}\n";
+    }
+};
