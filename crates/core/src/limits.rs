@@ -56,7 +56,7 @@ pub const SETTLED_MAX: usize = 256 * 1024;
 
 /// Cells for which something was counted before their row has come from the store; beyond it entries wait for rows. One commit
 /// may go beyond by what it has.
-pub const UNSETTLED_MAX: usize = 16 * 1024;
+pub const UNSETTLED_CELLS_MAX: usize = 16 * 1024;
 
 /// Memory of one filter that tells fresh keys from known ones, in bytes, unless it is set otherwise; beyond it there is no
 /// filter, and every key is looked up.

@@ -10,7 +10,7 @@ use super::unsettled::Unsettled;
 use super::{Mark, Row, RowExpiry};
 use crate::database::Space;
 use crate::id::CellKey;
-use crate::limits::UNSETTLED_MAX;
+use crate::limits::UNSETTLED_CELLS_MAX;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -200,7 +200,7 @@ impl Table {
 
     /// Whether entries may be counted for cells that only the store knows.
     pub fn counts_blindly(&self) -> bool {
-        self.blind_held == 0 && self.followed.is_none() && self.unsettled.len() < UNSETTLED_MAX
+        self.blind_held == 0 && self.followed.is_none() && self.unsettled.len() < UNSETTLED_CELLS_MAX
     }
 
     /// Lets nothing new be counted blindly, so that an end comes in sight; or lets it again.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// `409 overflow` for each kind, from the rows of `Kind::row`.
 fn kinds() -> BTreeSet<String> {
-    let source = page::file("crates/node/src/frontend/http/problem.rs");
+    let source = page::file("crates/node/src/frontend/http/words/problem.rs");
     let source = source.split("fn row(self)").nth(1).unwrap().split("\n    }\n").next().unwrap();
     let mut kinds = BTreeSet::new();
     for row in source.split("(\"").skip(1) {
