@@ -307,6 +307,9 @@ pub const LATE_RUN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One value of a store, in bytes: larger ones could be written and not be read.
 pub const STORE_VALUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Calls that a faulty topic or view holds back at most.
+pub const DELAYED_APPENDS_MAX: usize = 64;
+
 /// Rows in one call to a view, written or read.
 pub const VIEW_ROWS_MAX: usize = 1_000;
 

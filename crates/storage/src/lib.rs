@@ -4,4 +4,5 @@ pub mod chance;
 pub mod label;
 pub mod log;
 pub mod store;
+pub mod topic;
 pub mod view;

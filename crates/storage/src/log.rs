@@ -7,8 +7,7 @@ use tally_core::position::Position;
 
 pub mod local;
 pub mod memory;
-#[cfg(test)]
-mod suite;
+pub mod suite;
 
 /// The one writer of a log.
 ///
@@ -113,7 +112,13 @@ pub enum LogError {
     /// Free some space and append again. Nothing was appended.
     #[error("the log's disk is full: {0}")]
     Full(String),
-    /// Stop writing, and open the log again.
+    /// Try again, perhaps later. Nothing was done.
+    #[error("the log cannot be reached: {0}")]
+    Retry(String),
+    /// Append the very same again: whether it was appended is not known. Readers tell a batch that stands there twice by its sender.
+    #[error("the log did not say whether it has the batch: {0}")]
+    Unknown(String),
+    /// Stop writing, and open the log again: this writer is fenced off. What it appended since the last sync may be there or not.
     #[error("{0}")]
     Failed(String),
     /// Start from a base that contains everything before `first`.

@@ -4,6 +4,7 @@
 //! together. So a view that forgets (evicts, loses a shard, comes back from an old copy) is found out, and the owner sends the
 //! bucket again; it is never begun at 0.
 
+pub mod faulty;
 pub mod memory;
 pub mod suite;
 

@@ -1,7 +1,9 @@
 //! What every log must do, written once against the contract on the traits.
 //!
 //! A check is given an opener: it makes a fresh log, and each call of what it answers opens that log, again after the first
-//! time. [`tests`] turns the checks into tests of the module that invokes it.
+//! time. [`all`] runs every check; [`tests`](crate::log_suite_tests) turns them into tests of the module that invokes it.
+
+#![allow(clippy::unwrap_used, reason = "what does not go well fails the check")]
 
 use super::{Log, LogError, LogHandle, LogReader};
 use tally_core::position::Position;
@@ -166,11 +168,12 @@ macro_rules! checks {
         }
 
         /// A test per check, for the log that the opener opens.
-        macro_rules! tests {
+        #[macro_export]
+        macro_rules! log_suite_tests {
             ($dollar fresh:expr) => {
                 $(#[test]
                 fn $name() {
-                    suite::$name($dollar fresh);
+                    $dollar crate::log::suite::$name($dollar fresh);
                 })*
             };
         }
@@ -190,4 +193,4 @@ checks! {
     preparing_ahead_changes_nothing_that_can_be_read
 }
 
-pub(crate) use tests;
+pub use log_suite_tests as tests;
