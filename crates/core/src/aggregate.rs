@@ -160,6 +160,7 @@ impl State {
                 Record::Persist { .. } => values.persist(op.cell),
                 Record::Copy { from, to, manner } => values.copy(from, op.cell, to, manner),
                 Record::SetNew(pairs) => values.set_new(pairs),
+                Record::AddMany { name, deltas } => values.add_many(op, name, deltas),
                 Record::FlushDatabase { database, space } => values.flush_database(database, space),
                 Record::Propose(proposal) => values.propose(proposal),
                 Record::Withdraw { number } => values.withdraw(number),

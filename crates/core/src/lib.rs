@@ -5,6 +5,7 @@
 
 pub mod aggregate;
 pub mod cell;
+pub mod combined;
 pub mod commit;
 pub mod counter;
 pub mod database;

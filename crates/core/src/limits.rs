@@ -370,5 +370,8 @@ pub const INCARNATIONS_MAX: usize = 8;
 /// Batches of one life of a sender that may be sent again.
 pub const UNSETTLED_MAX: usize = 4096;
 
+/// Additions by name that one record stands for.
+pub const COMBINED_MAX: u32 = 1 << 20;
+
 /// Void batches that are remembered because the log is still needed where they stand.
 pub const VOIDS_MAX: usize = 65_536;

@@ -4,11 +4,13 @@
 //! whole to the one writer. The records go to the log; the operations, which already carry the hashed cell, go to
 //! [`crate::aggregate::State::apply`], which answers each of them.
 
+use crate::combined::{Deltas, encode_each};
 use crate::counter::{Durability, Mode};
 use crate::database::Space;
 use crate::event::Event;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
+use crate::limits::COMBINED_MAX;
 use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition};
 
 /// What an operation does to its cell.
@@ -27,7 +29,9 @@ pub enum OpKind {
     Expiring,
     /// Adds `arg` to a counter that a client named.
     Add,
-    /// The same, once per id; its [`Stamp`] is the hash of the id.
+    /// Adds what is in its record, one behind the other, to a counter that a client named.
+    AddMany,
+    /// The same as `Add`, once per id; its [`Stamp`] is the hash of the id.
     AddOnce,
     /// Adds `arg` to a declared counter that an event feeds and that asks no questions.
     Count,
@@ -177,6 +181,9 @@ pub enum Answer {
     /// The new value of an addition by name, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, those
     /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal.
     Value(i64),
+    /// The answer to `AddMany`: the value before the first, from which follows what each is answered
+    /// ([`Deltas::answers`]), and how many of them fit.
+    Many { before: i64, counted: u32 },
     /// There was no such counter.
     Absent,
     /// It was done (`Expire`, `Persist`, `Copy`, `SetNew`, `Flush`, `FlushDatabase`, `Claim`).
@@ -372,6 +379,17 @@ impl Submission {
         let record = self.next_record();
         record::encode_add(to.name, delta, &mut self.records);
         self.direct(OpKind::Add, to, delta, record);
+    }
+
+    /// Adds one behind the other, as one record. Each is answered as if it stood by itself.
+    pub fn add_many(&mut self, to: &Direct<'_>, deltas: &[i64]) {
+        let times = u32::try_from(deltas.len()).unwrap_or(u32::MAX);
+        assert!((1..=COMBINED_MAX).contains(&times), "so many additions are not combined");
+        let each = encode_each(deltas);
+        let same = deltas.iter().all(|delta| *delta == deltas[0]);
+        let deltas = if same { Deltas::Same { delta: deltas[0], times } } else { Deltas::Each(&each) };
+        let record = self.record(&Record::AddMany { name: to.name, deltas });
+        self.direct(OpKind::AddMany, to, 0, record);
     }
 
     /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes

@@ -3,6 +3,7 @@
 //! A record is a tag byte and its fields. Numbers are LEB128 varints, signed ones zigzagged; texts are a varint length
 //! and their bytes. A record says nothing about the batch it stands in: the log knows its position and time.
 
+use crate::combined::Deltas;
 use crate::database::{DATABASES, Space};
 use crate::event::Event;
 
@@ -130,6 +131,11 @@ pub enum Record<'a> {
     },
     /// Counters get values if there is none of them: [`pairs`] of names and values.
     SetNew(&'a [u8]),
+    /// Additions to one counter, each of which is answered for itself.
+    AddMany {
+        name: &'a [u8],
+        deltas: Deltas<'a>,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -169,6 +175,9 @@ pub(crate) mod tag {
     pub const SET_NEW: u8 = 19;
     /// No record: the [`crate::head::Head`] of a batch stands before its records, and has no offset.
     pub const HEAD: u8 = 20;
+    /// The two forms of `AddMany`.
+    pub const ADD_SAME: u8 = 21;
+    pub const ADD_EACH: u8 = 22;
 }
 
 impl<'a> Record<'a> {
@@ -244,6 +253,11 @@ impl<'a> Record<'a> {
                 out.push(tag::SET_NEW);
                 put_bytes(out, pairs);
             }
+            Record::AddMany { name, deltas } => {
+                out.push(if matches!(deltas, Deltas::Same { .. }) { tag::ADD_SAME } else { tag::ADD_EACH });
+                put_bytes(out, name);
+                deltas.encode(out);
+            }
         }
     }
 
@@ -252,6 +266,7 @@ impl<'a> Record<'a> {
         match *self {
             Record::Add { name, .. }
             | Record::AddOnce { name, .. }
+            | Record::AddMany { name, .. }
             | Record::Set { name, .. }
             | Record::Delete { name }
             | Record::Expire { name, .. }
@@ -307,6 +322,8 @@ impl<'a> Record<'a> {
                 Record::Copy { from: take_bytes(bytes)?, to: take_bytes(bytes)?, manner: take_copy_manner(bytes)? }
             }
             tag::SET_NEW => Record::SetNew(take_pairs(bytes)?),
+            tag::ADD_SAME => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_same(bytes)? },
+            tag::ADD_EACH => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_each(bytes)? },
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
@@ -556,6 +573,8 @@ mod tests {
             check(Record::Persist { name });
             check(Record::Config { version, yaml: name });
             check(Record::AddOnce { name, id: b"once", delta: n });
+            check(Record::AddMany { name, deltas: Deltas::Same { delta: n, times: 1 + (version % 1_000) as u32 } });
+            check(Record::AddMany { name, deltas: Deltas::Each(&crate::combined::encode_each(&[n, 1, -n.max(-7)])) });
             check(Record::Propose(name));
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
@@ -601,9 +620,18 @@ mod tests {
         Record::FlushDatabase { database: 3, space: 300 }.encode(&mut bytes);
         Record::Copy { from: b"a", to: b"b", manner: CopyManner::MoveReplace }.encode(&mut bytes);
         Record::SetNew(b"\x01a\x02").encode(&mut bytes);
+        Record::AddMany { name: b"a", deltas: Deltas::Same { delta: -2, times: 300 } }.encode(&mut bytes);
+        Record::AddMany { name: b"a", deltas: Deltas::Each(b"\x02\x03") }.encode(&mut bytes);
         assert_eq!(
             bytes,
-            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02\x12\x01a\x01b\x03\x13\x03\x01a\x02"
+            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02\x12\x01a\x01b\x03\x13\x03\x01a\x02\x15\x01a\xac\x02\x03\x16\x01a\x02\x02\x03"
         );
+    }
+
+    #[test]
+    fn nothing_combined_and_too_much_combined_are_refused() {
+        for bytes in [&b"\x15\x01a\x00\x02"[..], b"\x15\x01a\x81\x80\x40\x02", b"\x16\x01a\x00"] {
+            assert!(matches!(Record::decode(&mut &bytes[..]), Err(DecodeError::BadValue { .. })), "{bytes:x?}");
+        }
     }
 }

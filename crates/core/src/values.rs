@@ -7,12 +7,14 @@
 //! ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)), and a declared counter is kept within [`DECLARED_MAX`] by everything else,
 //! so that an entry always has room.
 
+mod many;
 mod named;
 mod once;
 mod quota;
 mod sums;
 
 use crate::cell::{self, Added, Table};
+use crate::combined::sum_within;
 use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
 use crate::fates::{Counts, Scene};
@@ -176,8 +178,7 @@ impl Values {
 
     /// Whether a cell may be changed by so much and stays within a bound.
     pub(crate) fn has_room(&self, cell: CellKey, delta: i64, bound: i64) -> bool {
-        let sum = self.table.get(cell).unwrap_or(0).checked_add(delta);
-        sum.is_some_and(|sum| sum.unsigned_abs() <= bound.unsigned_abs())
+        sum_within(self.table.get(cell).unwrap_or(0), delta, Some(bound)).is_some()
     }
 
     #[inline]

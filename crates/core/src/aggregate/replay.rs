@@ -71,6 +71,7 @@ impl State {
                 self.stager.stage(event, at, out, &mut |_, _| {});
             }
             Record::Add { name, delta } => out.ops.push(self.addition(OpKind::Add, name, delta, at)),
+            Record::AddMany { name, .. } => out.ops.push(self.addition(OpKind::AddMany, name, 0, at)),
             Record::AddOnce { name, id, delta } => {
                 out.ops.push(self.addition(OpKind::AddOnce, name, delta, at));
                 out.stamps.push(Stamp::of_key(crate::fact::answer_key(&self.hasher, name, id)));

@@ -1,5 +1,6 @@
 //! A replay agrees with what happened, and expiry follows the log's time.
 
+mod combined;
 mod contracts;
 mod followed;
 mod honesty;
@@ -43,7 +44,7 @@ type Stage = Box<dyn Fn(&mut Stager, &mut Submission)>;
 fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
     let kind = proptest::sample::select(vec![
         "add", "set", "nx", "delete", "expire", "gt", "persist", "once", "event", "event", "propose", "flush", "copy",
-        "move", "new",
+        "move", "new", "many", "same",
     ]);
     (kind.prop_map(str::to_owned), 0u8..6, prop_oneof![-5i64..5, Just(i64::MAX)], 0u64..300)
 }
@@ -51,6 +52,8 @@ fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
 fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
     Box::new(move |stager, out| match kind.as_str() {
         "add" => out.add(key(n), &id(n), number),
+        "many" => out.add_many(&crate::op::Direct::ad_hoc(key(n), &id(n)), &[number, -1, number, at_ms as i64]),
+        "same" => out.add_many(&crate::op::Direct::ad_hoc(key(n), &id(n)), &vec![number; 1 + n as usize]),
         "set" => out.set(key(n), &id(n), number, SetCondition::Always, Expiry::At(at_ms)),
         "nx" => out.set(key(n), &id(n), number, SetCondition::IfAbsent, Expiry::Keep),
         "delete" => out.delete(key(n), &id(n)),

@@ -187,7 +187,14 @@ fn cell_in(space: Space, key: &[u8], hasher: CellHasher) -> CellKey {
 /// Whether an operation has changed its counter, be it to what it was.
 fn is_change(op: &Op, answer: &Answer) -> bool {
     !op.is_read()
-        && matches!(answer, Answer::Counted | Answer::Value(_) | Answer::Yes | Answer::Set { applied: true, .. })
+        && matches!(
+            answer,
+            Answer::Counted
+                | Answer::Value(_)
+                | Answer::Many { counted: 1.., .. }
+                | Answer::Yes
+                | Answer::Set { applied: true, .. }
+        )
 }
 
 fn too_many() -> String {

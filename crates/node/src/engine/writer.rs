@@ -517,6 +517,7 @@ impl<L: Log> Writer<L> {
             match answer {
                 Answer::Counted => updates += 1,
                 Answer::Value(_) => updates += u64::from(op.kind.is_update()),
+                Answer::Many { counted, .. } => updates += u64::from(*counted),
                 Answer::Set { applied, .. } => updates += u64::from(*applied),
                 // The entries of an event stand side by side.
                 Answer::Duplicate => {

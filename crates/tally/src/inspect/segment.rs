@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, readable};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use tally_core::combined::Deltas;
 use tally_core::event::Event;
 use tally_core::head::{Group, Head};
 use tally_core::ledger::{Correction, Proposal, Row};
@@ -175,6 +176,13 @@ fn describe(record: &Record<'_>) -> String {
             let set = record::pairs(pairs).map(|(name, value)| format!(" {} = {value}", readable(name)));
             format!("set     {} (if there is none of them)", set.collect::<Vec<_>>().join(","))
         }
+        Record::AddMany { name, deltas: Deltas::Same { delta, times } } => {
+            format!("adds     {} {times} × {delta:+}", readable(name))
+        }
+        Record::AddMany { name, deltas } => {
+            let each = deltas.iter().map(|delta| format!(" {delta:+}"));
+            format!("adds     {}{}", readable(name), each.collect::<String>())
+        }
         Record::Tick => "tick     time passed".to_owned(),
         Record::Config { version, yaml } => {
             format!("config   version {version}, {} bytes of YAML", yaml.len())
@@ -255,6 +263,9 @@ mod tests {
         check(Record::Add { name: b"visits", delta: 1 }, "add      visits +1");
         check(Record::Add { name: b"a\xff", delta: -2 }, "add      a\\xff -2");
         check(Record::Delete { name: "größe".as_bytes() }, "delete   größe");
+        let deltas = Deltas::Same { delta: 2, times: 300 };
+        check(Record::AddMany { name: b"visits", deltas }, "adds     visits 300 × +2");
+        check(Record::AddMany { name: b"visits", deltas: Deltas::Each(b"\x02\x03") }, "adds     visits +1 -2");
         let mut event = Event::new("video.viewed", 0);
         event.dimensions.push(("video".into(), "v1".into()));
         event.session = Some("s".into());
