@@ -7,6 +7,7 @@ mod honesty;
 mod repeats;
 mod transitions;
 mod trial;
+mod voids;
 
 use super::*;
 use crate::id::CellKey;

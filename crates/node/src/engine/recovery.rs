@@ -1,6 +1,5 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
-use super::EngineOptions;
 use super::checkpoint::Checkpointer;
 use super::commits::{self, Applied, CommitMaker, Commits, CommitsError, Maker, Recorder, Step};
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
@@ -8,6 +7,7 @@ use super::queue::queues;
 use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
 use super::writer::Writer;
+use super::{EngineOptions, Trouble};
 use crate::clock::ClockError;
 use crate::metrics::Lag;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Decoded, ReplayError, Replayed, State};
 use tally_core::cell::{Row, SEGMENTS, segment_keys};
 use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
+use tally_core::fates::Void;
+use tally_core::head::Head;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
@@ -275,6 +277,8 @@ struct Chain<L: Log> {
     maker: Maker<L>,
     recorder: Recorder,
     followed: bool,
+    /// The last batch that was void and may not have counted.
+    alarm: Option<String>,
 }
 
 impl<L: Log> Chain<L> {
@@ -292,10 +296,13 @@ impl<L: Log> Chain<L> {
             }
         };
         let (maker, resumed) = resumed.expect("a log without commits is behind any other");
-        Ok(Chain { maker, recorder: Recorder::new(resumed.end), followed: resumed.followed })
+        Ok(Chain { maker, recorder: Recorder::new(resumed.end), followed: resumed.followed, alarm: None })
     }
 
     fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> Result<(), CommitsError> {
+        if let (Some(void), Some(head)) = (applied.void.filter(|void| void.is_alarm()), applied.batch.head) {
+            self.alarm = Some(alarm(void, &head, applied.batch.offset));
+        }
         let (closed, changes) = self.recorder.applied(state, applied);
         if let Some(closed) = closed {
             self.maker.take(closed)?;
@@ -317,6 +324,19 @@ impl<L: Log> Chain<L> {
         self.maker.write_if_there_is_room(log_end)?;
         Ok(self.maker.sync()?)
     }
+}
+
+/// What is told of a batch that was void and may not have counted.
+fn alarm(void: Void, head: &Head, offset: u64) -> String {
+    let Head { sender, incarnation, seq, .. } = head;
+    let why = match void {
+        Void::OtherBytes => "another one stood before under its number, so two senders take themselves for the same",
+        Void::Forgotten => "that life of the sender is forgotten, so nobody knows whether it stood before",
+        Void::Repeated => unreachable!("a batch that stood before has counted"),
+    };
+    format!(
+        "batch {seq} of life {incarnation} of sender {sender}, at record {offset}, is void: {why}. See what it holds with tally inspect"
+    )
 }
 
 /// Looks up what a batch needs, as the running node does. There are no cuts meanwhile.
@@ -348,7 +368,7 @@ fn start<L: Log + 'static, C: Log + 'static>(
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
     let (queues, waiting) = queues(Arc::new(Lag::new(options.clock.clone())));
-    let Chain { maker, recorder, followed } = chain;
+    let Chain { maker, recorder, followed, alarm } = chain;
     let (steps, orders, spares) = commits::queue(options.spawner);
     let now_ms = options.clock.now_ms();
     let shared = Arc::new(Shared::new(Parts {
@@ -366,6 +386,9 @@ fn start<L: Log + 'static, C: Log + 'static>(
         clock: options.clock.clone(),
         spawner: options.spawner,
     }));
+    if let Some(alarm) = alarm {
+        shared.troubles.raise(Trouble::Voided, &alarm);
+    }
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);
     for number in 0..LOOKUP_THREADS {

@@ -7,6 +7,7 @@ mod commits;
 mod corrections;
 mod full;
 mod ground;
+mod senders;
 mod tend;
 
 use super::*;

@@ -23,16 +23,19 @@ pub enum Trouble {
     RepeatsFull,
     /// A worker broke that writes depend on: no writes until a restart.
     WorkerFailed,
+    /// A batch was void and may not have counted: two senders take themselves for the same, or one is forgotten.
+    Voided,
 }
 
 impl Trouble {
-    pub const ALL: [Trouble; 6] = [
+    pub const ALL: [Trouble; 7] = [
         Trouble::Clock,
         Trouble::DiskFull,
         Trouble::LogFailed,
         Trouble::Crowded,
         Trouble::RepeatsFull,
         Trouble::WorkerFailed,
+        Trouble::Voided,
     ];
 
     /// Its name in metrics.
@@ -44,6 +47,7 @@ impl Trouble {
             Trouble::Crowded => "crowded",
             Trouble::RepeatsFull => "repeats_full",
             Trouble::WorkerFailed => "worker_failed",
+            Trouble::Voided => "voided",
         }
     }
 
@@ -51,7 +55,7 @@ impl Trouble {
     pub fn refuses_all_writes(self) -> bool {
         match self {
             Trouble::DiskFull | Trouble::LogFailed | Trouble::Crowded | Trouble::WorkerFailed => true,
-            Trouble::Clock | Trouble::RepeatsFull => false,
+            Trouble::Clock | Trouble::RepeatsFull | Trouble::Voided => false,
         }
     }
 }

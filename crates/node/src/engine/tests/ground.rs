@@ -37,6 +37,10 @@ impl Ground {
     }
 
     pub fn open(&self) -> (EngineThread<LocalLog<FaultDisk>>, Recovered) {
+        self.try_open().unwrap()
+    }
+
+    pub fn try_open(&self) -> Result<(EngineThread<LocalLog<FaultDisk>>, Recovered), recovery::RecoveryError> {
         // The checkpoint thread of the engine before has to end first.
         while Arc::strong_count(&self.store) > 1 {
             std::thread::yield_now();
@@ -52,7 +56,7 @@ impl Ground {
         let declarations = self.config.map(|yaml| Declarations::parse(yaml).unwrap());
         let restored = recovery::restore(&*self.store, CellHasher::new(1), self.options.table_bytes).unwrap();
         let (store, options) = (self.store.clone(), self.options.clone());
-        recovery::open(restored, store, open_log, open_commits, declarations, options).unwrap()
+        recovery::open(restored, store, open_log, open_commits, declarations, options)
     }
 
     /// Opens an engine and drops it where it stands when `test` is done.
