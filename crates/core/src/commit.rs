@@ -12,7 +12,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{Commit, Deltas, Digest, NamedException, ToldCorrection, VoidBatch};
+pub use codec::{Commit, CounterDeltas, Deltas, Digest, NamedException, ToldCorrection, VoidBatch};
 pub use delta::{CounterDelta, Gathering};
 pub use exception::{Exception, Subject, exceptions, told_correction};
 pub use slot::{Slot, Slots};

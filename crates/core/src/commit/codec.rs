@@ -70,14 +70,59 @@ pub struct VoidBatch {
     pub why: Void,
 }
 
-/// What happened to counters of database 0, in the order of their ids.
+/// What happened to counters of database 0, in the order in which they changed first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deltas {
     /// Every counter was forgotten before.
     pub flushed: bool,
     /// Counters that changed and whose ids nobody knows: an entity left them whose row is of an older version.
     pub unnamed: u64,
-    pub counters: Vec<CounterDelta>,
+    pub counters: CounterDeltas,
+}
+
+/// [`CounterDelta`]s as bytes: there may be many, and most are only handed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CounterDeltas {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl CounterDeltas {
+    pub fn push(&mut self, counter: &CounterDelta<'_>) {
+        put_counter(&mut self.bytes, counter);
+        self.count += 1;
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = CounterDelta<'_>> {
+        let mut rest = self.bytes.as_slice();
+        (0..self.count)
+            .map(move |_| take_counter(&mut rest).expect("they were pushed, or looked at when they were read"))
+    }
+
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes all the bytes there are, which must be so many.
+    fn decode(bytes: &mut &[u8], count: u64) -> Result<CounterDeltas, DecodeError> {
+        let counters = CounterDeltas { count, bytes: bytes.to_vec() };
+        for _ in 0..count {
+            take_counter(bytes)?;
+        }
+        if bytes.is_empty() { Ok(counters) } else { Err(DecodeError::Truncated) }
+    }
+}
+
+impl<'a> FromIterator<CounterDelta<'a>> for CounterDeltas {
+    fn from_iter<I: IntoIterator<Item = CounterDelta<'a>>>(counters: I) -> CounterDeltas {
+        let mut deltas = CounterDeltas::default();
+        counters.into_iter().for_each(|counter| deltas.push(&counter));
+        deltas
+    }
 }
 
 impl Commit {
@@ -275,10 +320,8 @@ impl Deltas {
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![self.flushed.into()];
         put_varint(&mut out, self.unnamed);
-        put_varint(&mut out, self.counters.len() as u64);
-        for counter in &self.counters {
-            put_counter(&mut out, counter);
-        }
+        put_varint(&mut out, self.counters.count);
+        out.extend_from_slice(&self.counters.bytes);
         out
     }
 
@@ -290,15 +333,15 @@ impl Deltas {
             other => return Err(DecodeError::BadValue { field: "flushed", value: other.into() }),
         };
         let unnamed = take_varint(bytes)?;
-        let counters = (0..take_varint(bytes)?).map(|_| take_counter(bytes)).collect::<Result<_, _>>()?;
-        if bytes.is_empty() { Ok(Deltas { flushed, unnamed, counters }) } else { Err(DecodeError::Truncated) }
+        let count = take_varint(bytes)?;
+        Ok(Deltas { flushed, unnamed, counters: CounterDeltas::decode(bytes, count)? })
     }
 }
 
-fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta) {
+fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta<'_>) {
     let narrow = i64::try_from(counter.delta);
     out.push(if counter.value.is_none() { flag::GONE } else { 0 } | if narrow.is_err() { flag::WIDE } else { 0 });
-    put_bytes(out, &counter.id);
+    put_bytes(out, counter.id);
     match narrow {
         Ok(delta) => put_signed(out, delta),
         Err(_) => out.extend_from_slice(&counter.delta.to_le_bytes()),
@@ -308,12 +351,12 @@ fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta) {
     }
 }
 
-fn take_counter(bytes: &mut &[u8]) -> Result<CounterDelta, DecodeError> {
+fn take_counter<'a>(bytes: &mut &'a [u8]) -> Result<CounterDelta<'a>, DecodeError> {
     let flags = take_byte(bytes)?;
     if flags & !(flag::GONE | flag::WIDE) != 0 {
         return Err(DecodeError::BadValue { field: "flags of a delta", value: flags.into() });
     }
-    let id = take_bytes(bytes)?.into();
+    let id = take_bytes(bytes)?;
     let delta = match flags & flag::WIDE {
         0 => take_signed(bytes)?.into(),
         _ => i128::from_le_bytes(take_array(bytes)?),

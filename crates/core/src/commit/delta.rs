@@ -7,16 +7,17 @@ use super::codec::Deltas;
 use crate::cell::ValueChanges;
 use crate::counter::Declarations;
 use crate::database::Space;
-use crate::id::{CellHasher, CellKey};
+use crate::id::{CellHasher, CellKey, KeyHash};
 use crate::ledger::{Correction, Row};
 use crate::op::{Op, OpKind};
 use crate::record::Record;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 /// What happened to one counter of database 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterDelta {
-    pub id: Box<[u8]>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterDelta<'a> {
+    pub id: &'a [u8],
     /// A `SET` can change a value by more than fits into 64 bits.
     pub delta: i128,
     /// `None` if it is gone.
@@ -27,7 +28,12 @@ pub struct CounterDelta {
 pub struct Gathering {
     hasher: CellHasher,
     flushed: bool,
-    cells: HashMap<CellKey, Net>,
+    /// Where a cell is among `nets`.
+    places: HashMap<CellKey, u32, KeyHash>,
+    /// In the order in which they changed first.
+    nets: Vec<Net>,
+    /// The ids of cells, one behind the other.
+    ids: Vec<u8>,
     nameless: usize,
     id: Vec<u8>,
 }
@@ -36,25 +42,38 @@ pub struct Gathering {
 struct Net {
     before: Option<i64>,
     after: Option<i64>,
-    id: Option<Box<[u8]>>,
+    /// Where its id stands, once it is known.
+    id: Option<(u32, u16)>,
 }
 
 impl Gathering {
     pub fn new(hasher: CellHasher) -> Gathering {
-        Gathering { hasher, flushed: false, cells: HashMap::new(), nameless: 0, id: Vec::new() }
+        Gathering {
+            hasher,
+            flushed: false,
+            places: HashMap::default(),
+            nets: Vec::new(),
+            ids: Vec::new(),
+            nameless: 0,
+            id: Vec::new(),
+        }
     }
 
     /// Adds what the operations of a batch have changed.
     pub fn add(&mut self, changes: ValueChanges, records: &[u8], ops: &[Op], declarations: &Declarations) {
         if changes.flushed {
-            *self = Gathering { flushed: true, ..Gathering::new(self.hasher) };
+            self.begin();
+            self.flushed = true;
         }
         for change in &changes.changes {
-            let net = self.cells.entry(change.cell).or_insert_with(|| {
-                self.nameless += 1;
-                Net { before: change.before, after: None, id: None }
-            });
-            net.after = change.after;
+            match self.places.entry(change.cell) {
+                Entry::Occupied(place) => self.nets[*place.get() as usize].after = change.after,
+                Entry::Vacant(place) => {
+                    place.insert(u32::try_from(self.nets.len()).expect("a commit is bounded far below 2³² changes"));
+                    self.nets.push(Net { before: change.before, after: change.after, id: None });
+                    self.nameless += 1;
+                }
+            }
         }
         for (cell, id) in changes.named {
             self.name(cell, &id);
@@ -65,6 +84,14 @@ impl Gathering {
             }
             self.name_by(op, records, declarations);
         }
+    }
+
+    /// Forgets everything, and keeps the memory for it.
+    fn begin(&mut self) {
+        self.places.clear();
+        self.nets.clear();
+        self.ids.clear();
+        (self.nameless, self.flushed) = (0, false);
     }
 
     /// Looks whose cells an operation may have changed.
@@ -92,34 +119,35 @@ impl Gathering {
     }
 
     fn is_nameless(&self, cell: CellKey) -> bool {
-        self.cells.get(&cell).is_some_and(|net| net.id.is_none())
+        self.places.get(&cell).is_some_and(|place| self.nets[*place as usize].id.is_none())
     }
 
     fn name(&mut self, cell: CellKey, id: &[u8]) {
-        if let Some(net) = self.cells.get_mut(&cell).filter(|net| net.id.is_none()) {
-            net.id = Some(id.into());
+        let Some(place) = self.places.get(&cell) else { return };
+        let net = &mut self.nets[*place as usize];
+        if net.id.is_none() {
+            let at = u32::try_from(self.ids.len()).expect("a commit is bounded far below 4 GiB");
+            net.id = Some((at, u16::try_from(id.len()).expect("ids are at most ID_BYTES_MAX long")));
+            self.ids.extend_from_slice(id);
             self.nameless -= 1;
         }
     }
 
-    /// The commit is over. What it did, in the order of ids; the next one begins.
+    /// The commit is over. What it did, in the order in which counters changed first; the next one begins.
     pub fn finish(&mut self) -> Deltas {
-        let cells = std::mem::take(&mut self.cells).into_values().filter(|net| net.before != net.after);
-        self.nameless = 0;
-        let mut deltas = Deltas { flushed: std::mem::take(&mut self.flushed), unnamed: 0, counters: Vec::new() };
-        for Net { before, after, id } in cells {
-            let Some(id) = id else {
+        let mut deltas = Deltas { flushed: self.flushed, ..Deltas::default() };
+        for Net { before, after, id } in self.nets.iter().filter(|net| net.before != net.after) {
+            let Some((at, bytes)) = *id else {
                 deltas.unnamed += 1;
                 continue;
             };
-            let (space, key) = Space::split(&id);
+            let (space, id) = Space::split(&self.ids[at as usize..][..usize::from(bytes)]);
             if space == Space::MAIN {
                 let delta = i128::from(after.unwrap_or(0)) - i128::from(before.unwrap_or(0));
-                let id = if key.len() == id.len() { id } else { key.into() };
-                deltas.counters.push(CounterDelta { id, delta, value: after });
+                deltas.counters.push(&CounterDelta { id, delta, value: *after });
             }
         }
-        deltas.counters.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        self.begin();
         deltas
     }
 }

@@ -46,10 +46,10 @@ fn sample() -> Commit {
         deltas: Some(Deltas {
             flushed: true,
             unnamed: 1,
-            counters: vec![
-                CounterDelta { id: b"a"[..].into(), delta: -2, value: Some(5) },
-                CounterDelta { id: b"b"[..].into(), delta: i128::from(u64::MAX), value: None },
-            ],
+            counters: CounterDeltas::from_iter([
+                CounterDelta { id: b"a", delta: -2, value: Some(5) },
+                CounterDelta { id: b"b", delta: i128::from(u64::MAX), value: None },
+            ]),
         }),
     };
     commit.digest = Digest(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
@@ -115,7 +115,7 @@ proptest! {
         });
         let delta = |(n, (delta, value, wide)): (usize, (i64, Option<i64>, bool))| {
             let delta = if wide { i128::from(delta) << 1 } else { delta.into() };
-            CounterDelta { id: format!("c{n}").into_bytes().into(), delta, value }
+            CounterDelta { id: &b"cccccccccccccccc"[..n % 16], delta, value }
         };
         let mut at = from;
         let void = |(step, why): (u64, usize)| {

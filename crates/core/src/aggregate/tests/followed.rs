@@ -18,12 +18,12 @@ impl Folded {
         if deltas.flushed {
             self.0.clear();
         }
-        for counter in deltas.counters {
-            let before = self.0.get(&*counter.id).copied().unwrap_or(0);
+        for counter in deltas.counters.iter() {
+            let before = self.0.get(counter.id).copied().unwrap_or(0);
             assert_eq!(i128::from(before) + counter.delta, counter.value.unwrap_or(0).into(), "{counter:?}");
             match counter.value {
                 Some(value) => drop(self.0.insert(counter.id.into(), value)),
-                None => drop(self.0.remove(&*counter.id)),
+                None => drop(self.0.remove(counter.id)),
             }
         }
     }

@@ -31,12 +31,12 @@ impl Consumer {
         if deltas.flushed {
             self.counters.clear();
         }
-        for counter in deltas.counters {
-            let before = self.counters.get(&*counter.id).copied().unwrap_or(0);
+        for counter in deltas.counters.iter() {
+            let before = self.counters.get(counter.id).copied().unwrap_or(0);
             assert_eq!(i128::from(before) + counter.delta, counter.value.unwrap_or(0).into(), "{counter:?}");
             match counter.value {
                 Some(value) => self.counters.insert(counter.id.into(), value),
-                None => self.counters.remove(&*counter.id),
+                None => self.counters.remove(counter.id),
             };
         }
         (self.position, self.digest) = (commit.to, Some(commit.digest));

@@ -268,8 +268,8 @@ fn changed(
     let mut ids = BTreeSet::new();
     if let Some(reader) = &mut reader {
         while let Some(commit) = reader.read()? {
-            let counters = commit.deltas.iter().flat_map(|deltas| &deltas.counters);
-            ids.extend(counters.filter(|counter| pattern.matches(&counter.id)).map(|counter| counter.id.to_vec()));
+            let counters = commit.deltas.iter().flat_map(|deltas| deltas.counters.iter());
+            ids.extend(counters.filter(|counter| pattern.matches(counter.id)).map(|counter| counter.id.to_vec()));
             reached = commit.to.offset;
         }
         reader.rest();

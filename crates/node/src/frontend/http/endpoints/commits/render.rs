@@ -95,7 +95,7 @@ pub fn heartbeat() -> Bytes {
 /// The last word.
 pub fn problem(problem: &Problem) -> Bytes {
     let mut text = Vec::new();
-    put(&mut text, None, "problem", &problem.body());
+    put(&mut text, None, "problem", |out| out.extend_from_slice(&problem.body()));
     text.into()
 }
 
@@ -106,11 +106,9 @@ pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pat
         put_json(out, None, "count_correction", &correction(told));
     }
     let to = commit.to.to_string();
-    let (flushed, unnamed, counters) = match &commit.deltas {
-        Some(deltas) => (deltas.flushed, deltas.unnamed, deltas.counters.as_slice()),
-        None => (false, 0, &[][..]),
-    };
-    let wanted = counters.iter().filter(|counter| pattern.is_none_or(|pattern| pattern.matches(&counter.id)));
+    let deltas = commit.deltas.as_ref();
+    let counters = deltas.into_iter().flat_map(|deltas| deltas.counters.iter());
+    let wanted = counters.filter(|counter| pattern.is_none_or(|pattern| pattern.matches(counter.id)));
     let at = |offset| Position { offset, ..commit.to }.to_string();
     let view = CommitView {
         partition: commit.to.log,
@@ -119,19 +117,19 @@ pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pat
         log_time: rfc3339(commit.log_time_ms),
         generation: commit.generation,
         digest: commit.digest.to_string(),
-        flushed,
-        unnamed,
-        deltas: wanted.map(|counter| counter_view(counter, declarations)).collect(),
+        flushed: deltas.is_some_and(|deltas| deltas.flushed),
+        unnamed: deltas.map_or(0, |deltas| deltas.unnamed),
+        deltas: wanted.map(|counter| counter_view(&counter, declarations)).collect(),
         exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
         voids: commit.voids.iter().map(|void| VoidView { at: at(void.offset), why: void.why.name() }).collect(),
     };
     put_json(out, Some(&to), "commit", &view);
 }
 
-fn counter_view<'a>(counter: &'a CounterDelta, declarations: &Declarations) -> CounterView<'a> {
-    let value = counter.value.map(|sum| shown(declarations, &counter.id, sum));
+fn counter_view<'a>(counter: &CounterDelta<'a>, declarations: &Declarations) -> CounterView<'a> {
+    let value = counter.value.map(|sum| shown(declarations, counter.id, sum));
     CounterView {
-        id: String::from_utf8_lossy(&counter.id),
+        id: String::from_utf8_lossy(counter.id),
         delta: counter.delta,
         value,
         sum: counter.value.filter(|sum| value != Some(*sum)),
@@ -164,23 +162,25 @@ fn correction(told: &ToldCorrection) -> CountCorrection {
 }
 
 pub fn put_json(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &impl Serialize) {
-    put(out, id, event, &serde_json::to_vec(data).expect("strings and numbers are JSON"));
+    put(out, id, event, |out| {
+        serde_json::to_writer(out, data).expect("strings and numbers are JSON, and memory takes them")
+    });
 }
 
 /// Data is one line, as JSON is unless somebody makes it pretty.
-fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &[u8]) {
+fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: impl FnOnce(&mut Vec<u8>)) {
     if let Some(id) = id {
         out.extend_from_slice(format!("id: {id}\n").as_bytes());
     }
     out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
-    out.extend_from_slice(data);
+    data(out);
     out.extend_from_slice(b"\n\n");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tally_core::commit::{Deltas, Digest, VoidBatch};
+    use tally_core::commit::{CounterDeltas, Deltas, Digest, VoidBatch};
     use tally_core::fates::Void;
     use tally_core::ledger::{BoxKind, Cause, Correction, Delta};
 
@@ -188,7 +188,7 @@ mod tests {
 
     fn sample() -> Commit {
         let at = |offset| Position { epoch: 2, log: 0, offset };
-        let counter = |id: &str, delta, value| CounterDelta { id: id.as_bytes().into(), delta, value };
+        let counter = |id: &'static str, delta, value| CounterDelta { id: id.as_bytes(), delta, value };
         Commit {
             from: at(10),
             to: at(14),
@@ -202,11 +202,11 @@ mod tests {
             deltas: Some(Deltas {
                 flushed: false,
                 unnamed: 0,
-                counters: vec![
+                counters: CounterDeltas::from_iter([
                     counter("gone", -4, None),
                     counter("likes:v", -3, Some(-2)),
                     counter("views:v1", 3, Some(10)),
-                ],
+                ]),
             }),
         }
     }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(told(&sample(), Some("views:*")), format!("{head}\"deltas\":[{views}],{tail}"));
         let flushed = Commit {
             exceptions: Vec::new(),
-            deltas: Some(Deltas { flushed: true, unnamed: 2, counters: Vec::new() }),
+            deltas: Some(Deltas { flushed: true, unnamed: 2, counters: CounterDeltas::default() }),
             ..sample()
         };
         let tail = "\"flushed\":true,\"unnamed\":2,\"deltas\":[],\"exceptions\":[]}\n\n";
