@@ -28,7 +28,7 @@ use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
 pub use checkpoint::balance_at;
-pub use correct::{CorrectionRequest, Reverted, Unfit};
+pub use correct::{CorrectionRequest, Outcome, Unfit};
 pub use entrance::Improper;
 pub use need::{Need, Stored};
 pub use replay::{Decoded, ReplayError, Replayed};
@@ -42,6 +42,8 @@ pub struct State {
     stager: Stager,
     hasher: CellHasher,
     timeline: Timeline,
+    /// What became of the last request about the past.
+    outcome: Option<Result<Outcome, Unfit>>,
 }
 
 impl State {
@@ -52,6 +54,7 @@ impl State {
             stager: Stager::new(Arc::default(), hasher),
             hasher,
             timeline: Timeline::default(),
+            outcome: None,
         }
     }
 
@@ -96,6 +99,7 @@ impl State {
     /// Applies a batch; `answers` gets one per operation, and none if the batch is void. Answers why it is, if it is.
     pub fn apply(&mut self, batch: &Batch<'_>, answers: &mut Vec<Answer>) -> Option<Void> {
         answers.clear();
+        self.outcome = None;
         self.fates.contracts.repeats_are_full = false;
         let void = self.enter(batch);
         if !batch.bare_records().is_empty() {
@@ -149,6 +153,7 @@ impl State {
             OpKind::Expiring => Answer::Value(values.expiring(op.arg as usize) as i64),
             OpKind::Size => Answer::Value(values.size(op.arg as usize) as i64),
             OpKind::Flush => self.flush(),
+            OpKind::Remedy => self.remedy(&batch.remedy(op)),
             OpKind::RepeatsFull => {
                 self.fates.contracts.repeats_are_full = true;
                 Answer::Yes

@@ -45,6 +45,9 @@ pub const SCAN_NAMES_MAX: usize = 10_000_000;
 /// Log bytes of one commit; whatever is ready beyond it waits for the next one.
 pub const COMMIT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// One record of the log, in bytes. A configuration, and what is asked for about the past, may have more and are in parts then.
+pub const RECORD_BYTES_MAX: usize = 512 * 1024;
+
 /// Submissions from other threads that may wait for the writer.
 pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 

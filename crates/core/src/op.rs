@@ -10,8 +10,12 @@ use crate::database::Space;
 use crate::event::Event;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
-use crate::limits::COMBINED_MAX;
-use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition};
+use crate::limits::{COMBINED_MAX, RECORD_BYTES_MAX};
+use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition, joined, take_with_parts};
+use std::borrow::Cow;
+
+/// What a part holds of something that is too large for one record, beside its tag and its length.
+const PART_BYTES: usize = RECORD_BYTES_MAX - 16;
 
 /// What an operation does to its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +54,15 @@ pub enum OpKind {
     /// Its cell is the one that is copied to.
     Copy,
     SetNew,
+    /// As earlier versions wrote it; so are `Correct` and `Once`.
     Propose,
     Withdraw,
     Correct,
     /// Rejects entries behind it that need more memory of repeats.
     RepeatsFull,
+    /// Something is asked for about the past ([`crate::ledger::Remedy`]); its [`Stamp`] is the hash of the id it is asked for under, if
+    /// there is one, and `arg` the number of the correction that it reverts, if it does.
+    Remedy,
     /// Remembers what was asked for under an id; its [`Stamp`] is the hash of the id and that of what was asked for.
     Once,
     /// Forgets every counter.
@@ -101,7 +109,7 @@ impl Op {
     /// Whether a [`Stamp`] goes with it.
     #[inline]
     pub fn has_stamp(&self) -> bool {
-        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce | OpKind::Once)
+        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce | OpKind::Remedy | OpKind::Once)
     }
 }
 
@@ -154,6 +162,14 @@ impl<'a> Batch<'a> {
     pub fn record(&self, op: &Op) -> Record<'a> {
         Record::decode(&mut &self.records[op.record as usize..]).expect("an operation points to its record")
     }
+
+    /// What an operation asks for about the past.
+    pub(crate) fn remedy(&self, op: &Op) -> Cow<'a, [u8]> {
+        let (parts, record) =
+            take_with_parts(&mut &self.records[op.record as usize..]).expect("an operation points to its record");
+        let Record::Remedy(rest) = record else { unreachable!("{record:?} is not the record of {op:?}") };
+        joined(parts, rest)
+    }
 }
 
 /// A counter that a client adds to by its name.
@@ -179,7 +195,7 @@ pub enum Answer {
     /// The entry has counted.
     Counted,
     /// The new value of an addition by name, the value read by `Get`, what `Delete` removed, the milliseconds left of a `Ttl`, those
-    /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal.
+    /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal or correction.
     Value(i64),
     /// The answer to `AddMany`: the value before the first, from which follows what each is answered
     /// ([`Deltas::answers`]), and how many of them fit.
@@ -455,6 +471,7 @@ impl Submission {
     pub fn record(&mut self, record: &Record<'_>) -> u32 {
         let at = self.next_record();
         record.encode(&mut self.records);
+        assert!(self.records.len() - at as usize <= RECORD_BYTES_MAX, "a record is bounded where it is made");
         at
     }
 
@@ -484,6 +501,27 @@ impl Submission {
         self.record_count += other.record_count;
         self.ops.extend(other.ops.iter().map(|op| Op { record: op.record + base, ..*op }));
         self.stamps.extend_from_slice(&other.stamps);
+    }
+
+    /// Appends what is asked for about the past; answers where it begins.
+    pub fn remedy(&mut self, bytes: &[u8]) -> u32 {
+        self.in_parts(bytes, Record::Remedy)
+    }
+
+    /// Appends declarations.
+    pub fn config(&mut self, version: u64, yaml: &[u8]) {
+        self.in_parts(yaml, |yaml| Record::Config { version, yaml });
+    }
+
+    /// Appends a record, and before it in parts what does not fit into it; answers where the first of them begins.
+    fn in_parts<'b>(&mut self, bytes: &'b [u8], last: impl FnOnce(&'b [u8]) -> Record<'b>) -> u32 {
+        let (parts, rest) = bytes.split_at((bytes.len().max(1) - 1) / PART_BYTES * PART_BYTES);
+        let at = u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB");
+        for part in parts.chunks(PART_BYTES) {
+            self.record(&Record::Part(part));
+        }
+        self.record(&last(rest));
+        at
     }
 
     /// Appends a record with the one operation that it stands for; it is as durable as the node.

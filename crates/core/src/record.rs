@@ -6,6 +6,7 @@
 use crate::combined::Deltas;
 use crate::database::{DATABASES, Space};
 use crate::event::Event;
+use std::borrow::Cow;
 
 /// When a `Set` takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub enum Record<'a> {
     Flush,
     /// Nothing but the passing of time: lets what is due expire.
     Tick,
-    /// The declarations in force from the next batch on, as YAML. Always alone in its batch.
+    /// The declarations in force from the next batch on, as YAML. Always alone in its batch, but for its parts.
     Config {
         version: u64,
         yaml: &'a [u8],
@@ -101,21 +102,26 @@ pub enum Record<'a> {
         id: &'a [u8],
         delta: i64,
     },
-    /// A [`crate::ledger::Proposal`]: a correction that somebody may apply later.
+    /// A [`crate::ledger::Proposal`]: a correction that somebody may apply later. As earlier versions wrote it.
     Propose(&'a [u8]),
     /// A proposal is taken back.
     Withdraw {
         number: u64,
     },
-    /// A [`crate::ledger::Correction`], in force from here on. Alone in its batch, but for the id it was asked for under.
+    /// A [`crate::ledger::Correction`], in force from here on, as earlier versions wrote it: drafted in full.
     Correct(&'a [u8]),
     /// Something was asked for under an id: a hash of what, and the number of the correction or proposal that it came to (0 if
-    /// nothing had to be done). It stands in the batch of what it came to.
+    /// nothing had to be done). It stands in the batch of what it came to. As earlier versions wrote it.
     Once {
         id: &'a [u8],
         content: u64,
         number: u64,
     },
+    /// Something is asked for about the past: a [`crate::ledger::Remedy`] and the id it is asked for under. Alone in its batch, but for
+    /// its parts: what is too large for one record ([`RECORD_BYTES_MAX`](crate::limits::RECORD_BYTES_MAX)) begins in those before it.
+    Remedy(&'a [u8]),
+    /// The beginning of what a record behind it in its batch says, which makes all of it visible.
+    Part(&'a [u8]),
     /// There is no memory for more repeats: entries behind it in its batch that need some are rejected.
     RepeatsFull,
     /// A database other than 0 is empty from here on: it stands on another [`crate::database::Space`].
@@ -178,6 +184,8 @@ pub(crate) mod tag {
     /// The two forms of `AddMany`.
     pub const ADD_SAME: u8 = 21;
     pub const ADD_EACH: u8 = 22;
+    pub const REMEDY: u8 = 32;
+    pub const PART: u8 = 33;
 }
 
 impl<'a> Record<'a> {
@@ -237,6 +245,14 @@ impl<'a> Record<'a> {
                 put_bytes(out, id);
                 put_varint(out, content);
                 put_varint(out, number);
+            }
+            Record::Remedy(remedy) => {
+                out.push(tag::REMEDY);
+                put_bytes(out, remedy);
+            }
+            Record::Part(part) => {
+                out.push(tag::PART);
+                put_bytes(out, part);
             }
             Record::FlushDatabase { database, space } => {
                 out.push(tag::FLUSH_DATABASE);
@@ -324,9 +340,31 @@ impl<'a> Record<'a> {
             tag::SET_NEW => Record::SetNew(take_pairs(bytes)?),
             tag::ADD_SAME => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_same(bytes)? },
             tag::ADD_EACH => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_each(bytes)? },
+            tag::REMEDY => Record::Remedy(take_bytes(bytes)?),
+            tag::PART => Record::Part(take_bytes(bytes)?),
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }
+}
+
+/// Takes the record at the front, and what it says in parts before it.
+pub fn take_with_parts<'a>(records: &mut &'a [u8]) -> Result<(Vec<u8>, Record<'a>), DecodeError> {
+    let mut parts = Vec::new();
+    loop {
+        match Record::decode(records)? {
+            Record::Part(part) => parts.extend_from_slice(part),
+            record => return Ok((parts, record)),
+        }
+    }
+}
+
+/// What is said in parts and in the record behind them.
+pub(crate) fn joined<'a>(mut parts: Vec<u8>, rest: &'a [u8]) -> Cow<'a, [u8]> {
+    if parts.is_empty() {
+        return Cow::Borrowed(rest);
+    }
+    parts.extend_from_slice(rest);
+    Cow::Owned(parts)
 }
 
 /// The bytes of [`Record::Add`].
@@ -579,6 +617,8 @@ mod tests {
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
             check(Record::Once { id: name, content: at_ms, number: version });
+            check(Record::Remedy(name));
+            check(Record::Part(name));
             check(Record::RepeatsFull);
             check(Record::FlushDatabase { database: 1 + (version % 15) as u8, space: (version >> 16).max(1) });
             for manner in
@@ -609,6 +649,15 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_what_earlier_versions_said_about_the_past_are_pinned() {
+        let mut bytes = Vec::new();
+        Record::Propose(b"p").encode(&mut bytes);
+        Record::Withdraw { number: 300 }.encode(&mut bytes);
+        Record::Correct(b"c").encode(&mut bytes);
+        assert_eq!(bytes, b"\x0c\x01p\x0d\xac\x02\x0e\x01c");
+    }
+
+    #[test]
     fn the_bytes_of_an_increment_are_pinned() {
         let mut bytes = Vec::new();
         Record::Add { name: b"v:1", delta: 1 }.encode(&mut bytes);
@@ -622,9 +671,11 @@ mod tests {
         Record::SetNew(b"\x01a\x02").encode(&mut bytes);
         Record::AddMany { name: b"a", deltas: Deltas::Same { delta: -2, times: 300 } }.encode(&mut bytes);
         Record::AddMany { name: b"a", deltas: Deltas::Each(b"\x02\x03") }.encode(&mut bytes);
+        Record::Part(b"\x07").encode(&mut bytes);
+        Record::Remedy(b"\x00").encode(&mut bytes);
         assert_eq!(
             bytes,
-            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02\x12\x01a\x01b\x03\x13\x03\x01a\x02\x15\x01a\xac\x02\x03\x16\x01a\x02\x02\x03"
+            b"\x02\x03v:1\x01\x03v:1\x03\x07\x08\x0b\x03v:1\x01k\x04\x0f\x01k\xac\x02\x07\x10\x03\xac\x02\x12\x01a\x01b\x03\x13\x03\x01a\x02\x15\x01a\xac\x02\x03\x16\x01a\x02\x02\x03\x21\x01\x07\x20\x01\x00"
         );
     }
 

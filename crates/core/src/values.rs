@@ -19,7 +19,7 @@ use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
 use crate::fates::{Counts, Scene};
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{Answered, Corrections, Entity, Layer, Proposal, Proposals, Row, Steps};
+use crate::ledger::{Answered, Correction, Corrections, Entity, Layer, Proposal, Proposals, Row, Steps};
 use crate::limits::DECLARED_MAX;
 use crate::names::Names;
 use crate::op::{Answer, Batch, Op};
@@ -46,6 +46,8 @@ pub struct Values {
     /// What corrections did to each cell.
     pub steps: Steps,
     pub generations: Generations,
+    /// Corrections that the store was asked for, to be reverted.
+    stored_corrections: BTreeMap<u64, Option<Correction>>,
     pub(crate) sums: AllSums,
     /// How many idempotency keys are kept.
     pub(crate) answered: Quota,
@@ -128,6 +130,7 @@ impl Values {
             proposals: Proposals::default(),
             steps: Steps::default(),
             generations: Generations::default(),
+            stored_corrections: BTreeMap::new(),
             sums: AllSums::default(),
             answered: Quota::default(),
             forgotten_before_ms: 0,
@@ -239,6 +242,29 @@ impl Values {
         self.databases.created(id);
     }
 
+    /// A correction that was made. It must be known.
+    pub(crate) fn made(&self, number: u64) -> Option<Correction> {
+        let stored = || self.stored_corrections.get(&number).cloned().flatten();
+        self.corrections.get(number).or_else(stored)
+    }
+
+    /// Whether memory knows of a correction with this number, or that there is none.
+    pub(crate) fn knows_made(&self, number: u64) -> bool {
+        let is_new = || self.corrections.get(number).is_some() || self.proposals.row(number).is_some();
+        self.store_is_void || self.stored_corrections.contains_key(&number) || is_new()
+    }
+
+    pub(crate) fn load_made(&mut self, number: u64, made: Option<Correction>) {
+        if !self.store_is_void {
+            self.stored_corrections.insert(number, made);
+        }
+    }
+
+    pub(crate) fn forget_made(&mut self) {
+        self.stored_corrections.clear();
+    }
+
+    /// As a record of an earlier version has it.
     pub(crate) fn propose(&mut self, proposal: &[u8]) -> Answer {
         let mut proposal = Proposal::decode(proposal).expect("whoever staged or decoded it has read it before");
         self.generations.number += 1;

@@ -31,7 +31,7 @@ pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
 pub(crate) use correction::decode_row;
 pub use correction::{
     CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, Effects, FoundCorrection, ListedCorrection,
-    PreviewPart, Reverted,
+    Outcome, PreviewPart,
 };
 pub use explain::{Facts, History, KeysOf, Standing, Total, Why};
 pub use firsts::FirstContents;

@@ -69,7 +69,7 @@ impl State {
             self.count_apart(id, delta);
         } else {
             if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), id) {
-                sums.corrected += i128::from(delta);
+                sums.adjusted += i128::from(delta);
             }
             self.values.count_known(cell, id, delta);
         }

@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
-/// they had been noted. The third had no senders and no void batches.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
+/// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
+/// adjustments.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=5;
 
 impl State {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -194,9 +195,8 @@ fn put_kept(out: &mut Vec<u8>, name: &str, kept: &Kept, sums: Option<Sums>) {
     put_bytes(out, &kept.boxes.to_bytes());
     put_signed(out, kept.watermark_ms);
     out.push(sums.is_some().into());
-    if let Some(Sums { counted, corrected }) = sums {
-        out.extend_from_slice(&counted.to_le_bytes());
-        out.extend_from_slice(&corrected.to_le_bytes());
+    if let Some(Sums { counted, adjusted, restored }) = sums {
+        [counted, adjusted, restored].iter().for_each(|sum| out.extend_from_slice(&sum.to_le_bytes()));
     }
 }
 
@@ -207,7 +207,11 @@ fn take_kept(bytes: &mut &[u8], version: u8) -> Result<(Box<str>, Kept, Option<S
     let watermark_ms = take_signed(bytes)?;
     let has_sums = version >= 2 && take_byte(bytes)? != 0;
     let mut sum = || Ok(i128::from_le_bytes(take_array(bytes)?));
-    let sums = if has_sums { Some(Sums { counted: sum()?, corrected: sum()? }) } else { None };
+    let mut sums = || {
+        let (counted, adjusted) = (sum()?, sum()?);
+        Ok(Sums { counted, adjusted, restored: if version >= 5 { sum()? } else { 0 } })
+    };
+    let sums = if has_sums { Some(sums()?) } else { None };
     Ok((name, Kept { meaning, received, boxes, watermark_ms }, sums))
 }
 

@@ -1,52 +1,54 @@
-//! Corrections: the past is changed by a record that says why, and every such change is a generation.
+//! Corrections: the past is changed by a record that says what to do and why, and every such change is a generation.
 //!
-//! A proposal changes nothing. A correction is drafted in full by the writer ([`State::draft`]), so that its record says
-//! exactly what it does, and is in force from its place in the log on. For each cell that it touches the value before is
-//! kept, which is what the generation before last said.
+//! A record says what is asked for ([`Remedy`]); what that comes to is drafted here from the state at its place in the log, and
+//! made there ([`make`]): the number, the generation, the deltas. Whoever wants to know before he appends asks [`State::assess`],
+//! which is the same draft. A proposal changes nothing. For each cell that a correction touches the value before is kept, which
+//! is what the generation before last said.
+
+mod make;
 
 use super::State;
-use crate::cell::Added;
 use crate::counter::Mode;
 use crate::fact::Request;
-use crate::fates::Counts;
 use crate::id::CellKey;
-use crate::ledger::{Cause, Correction, Delta, Kind, Row, Step};
+use crate::ledger::{Cause, Correction, Delta, Grounds, Kind, Proposal, Purpose, Remedy, Row};
 use crate::limits::{
     CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX, DECLARED_MAX, PROPOSALS_OPEN_BYTES_MAX, PROPOSALS_OPEN_MAX,
 };
-use crate::op::Answer;
+use crate::op::{OpKind, Stamp, Submission};
+use crate::record::DecodeError;
 use std::collections::BTreeMap;
 
-/// What a delta takes in a record beside its id, at most.
+/// What a delta takes in a correction beside its id, at most.
 const DELTA_BYTES_MAX: usize = 32;
 
-/// What is to be corrected, and why.
+/// What is asked for about the past.
 #[derive(Clone, Debug)]
 pub struct CorrectionRequest {
-    pub cause: Cause,
-    pub reason: String,
-    /// Who applies, clears or reverts.
-    pub author: String,
-    pub deltas: Vec<Delta>,
-    /// What it undoes.
-    pub reverted: Option<Reverted>,
-    /// No counter that it changes may have been touched by a later generation.
-    pub if_generation: Option<u64>,
-    /// It is made once, however often it is asked for under the same id.
+    pub remedy: Remedy,
+    /// It is done once, however often it is asked for under the same id.
     pub once: Option<Request>,
 }
 
-/// A correction that another one undoes.
-#[derive(Clone, Copy, Debug)]
-pub struct Reverted {
-    pub generation: u64,
-    pub cause: Cause,
+impl From<Remedy> for CorrectionRequest {
+    fn from(remedy: Remedy) -> CorrectionRequest {
+        CorrectionRequest { remedy, once: None }
+    }
 }
 
-impl CorrectionRequest {
-    pub fn new(cause: Cause, reason: impl Into<String>, author: impl Into<String>, deltas: Vec<Delta>) -> Self {
-        let (reason, author) = (reason.into(), author.into());
-        CorrectionRequest { cause, reason, author, deltas, reverted: None, if_generation: None, once: None }
+/// What a request came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Proposed(Proposal),
+    Corrected(Correction),
+}
+
+impl Outcome {
+    pub fn number(&self) -> u64 {
+        match self {
+            Outcome::Proposed(proposal) => proposal.number,
+            Outcome::Corrected(correction) => correction.number,
+        }
     }
 }
 
@@ -55,6 +57,12 @@ impl CorrectionRequest {
 pub enum Unfit {
     #[error("there is no open proposal {0}; GET /v1/corrections lists them")]
     NotOpen(u64),
+    #[error(
+        "there is no correction {0}: it was never proposed, or it was withdrawn; GET /v1/corrections lists those there are"
+    )]
+    NotThere(u64),
+    #[error("correction {0} is proposed, so there is nothing to revert; DELETE it to withdraw it")]
+    OnlyProposed(u64),
     #[error("correction {number} was reverted by correction {by} already")]
     Reverted { number: u64, by: u64 },
     #[error("{id:?} would go beyond its bounds, 2⁶² for a declared counter and 64 bits for others; correct it by less")]
@@ -95,8 +103,72 @@ pub enum Unfit {
 }
 
 impl State {
+    /// What a request would come to now. Whatever it touches must be known ([`State::touch`]).
+    pub fn assess(&mut self, request: &CorrectionRequest) -> Result<Outcome, Unfit> {
+        if let Some(once) = &request.once {
+            self.check_once(once)?;
+        }
+        match &request.remedy {
+            Remedy::Propose(proposal) => self.draft_proposal(proposal).map(Outcome::Proposed),
+            Remedy::Apply { number, author, if_generation } => self.draft_application(*number, author, *if_generation),
+            Remedy::Revert { number, grounds, if_generation } => self.draft_revert(*number, grounds, *if_generation),
+            Remedy::Clear { ids, grounds, if_generation } => {
+                let correction = Correction { deltas: self.clearing(ids), ..self.draft(Cause::Clear, grounds) };
+                self.fit(correction, *if_generation)
+            }
+            Remedy::Late(run) => {
+                let cause = Cause::Late { run: self.values.generations.current + 1 };
+                let deltas = self.fates.contracts.parked.due(*run);
+                let correction = Correction { deltas, ..self.draft(cause, &Grounds::new("late entries", "tally")) };
+                self.fit(correction, None)
+            }
+        }
+    }
+
+    /// Adds to a submission what a request does, and reads of whatever it touches, so that all of it is looked up before. Its
+    /// record, if there is one yet, begins at `record`.
+    pub fn touch(&self, request: &CorrectionRequest, record: u32, out: &mut Submission) {
+        let mut reverts = 0;
+        let mut read = |id: &[u8]| out.get(self.hasher.key(id));
+        match &request.remedy {
+            Remedy::Propose(proposal) if proposal.if_generation.is_none() => {}
+            Remedy::Propose(proposal) => proposal.deltas.iter().for_each(|delta| read(&delta.id)),
+            Remedy::Apply { number, .. } => {
+                let proposal = self.values.proposals.get(*number);
+                proposal.iter().flat_map(|proposal| &proposal.deltas).for_each(|delta| read(&delta.id));
+            }
+            // Which those are says a row that may have to be looked up itself.
+            Remedy::Revert { number, .. } => reverts = *number,
+            Remedy::Clear { ids, .. } => ids.iter().for_each(|id| read(id)),
+            Remedy::Late(run) => self.fates.contracts.parked.due(*run).iter().for_each(|delta| read(&delta.id)),
+        }
+        out.op(OpKind::Remedy, CellKey::NONE, reverts as i64, record);
+        let key = request.once.as_ref().map_or(CellKey::NONE, |once| once.key);
+        out.stamps.push(Stamp::of_key(key));
+    }
+
+    /// Reads a request as its record has it.
+    pub(super) fn read_request(&self, record: &[u8]) -> Result<CorrectionRequest, DecodeError> {
+        let (remedy, once) = Remedy::decode(record)?;
+        let request = |(id, content): (Box<[u8]>, u64)| {
+            let key = crate::fact::request_key(&self.hasher, &id);
+            Request { key, id, content }
+        };
+        Ok(CorrectionRequest { remedy, once: once.map(request) })
+    }
+
+    fn draft_proposal(&self, proposal: &Proposal) -> Result<Proposal, Unfit> {
+        let number = self.values.generations.number + 1;
+        let proposal = Proposal { number, at_ms: self.values.log_time_ms, ..proposal.clone() };
+        self.check_room(proposal.to_bytes().len())?;
+        if let Some(asked) = proposal.if_generation {
+            self.check_generation(asked, &proposal.deltas)?;
+        }
+        Ok(proposal)
+    }
+
     /// Whether another proposal of so many bytes may be made.
-    pub fn check_room(&self, bytes: usize) -> Result<(), Unfit> {
+    fn check_room(&self, bytes: usize) -> Result<(), Unfit> {
         let proposals = &self.values.proposals;
         if bytes > CORRECTION_BYTES_MAX {
             return Err(Unfit::TooLarge { bytes });
@@ -108,74 +180,70 @@ impl State {
         if open + bytes > PROPOSALS_OPEN_BYTES_MAX { Err(Unfit::OpenTooLarge { bytes, open }) } else { Ok(()) }
     }
 
-    /// Writes a correction in full. The cells it touches must be known. For [`Cause::Clear`] the deltas follow from the
-    /// values, for [`Cause::Late`] from what waits, for [`Cause::Proposal`] everything follows from the proposal.
-    pub fn draft(&self, request: &CorrectionRequest) -> Result<Correction, Unfit> {
+    /// The next correction, without deltas.
+    fn draft(&self, cause: Cause, grounds: &Grounds) -> Correction {
         let generations = &self.values.generations;
-        let deltas = &request.deltas;
-        let mut if_generation = request.if_generation;
-        let mut correction = Correction {
+        Correction {
             number: generations.number + 1,
             generation: generations.current + 1,
-            reason: request.reason.clone(),
-            author: request.author.clone(),
-            at_ms: 0,
-            deltas: deltas.clone(),
-            cause: request.cause,
-            applied_by: request.author.clone(),
+            cause,
+            purpose: Purpose::usual(cause),
+            reason: grounds.reason.clone(),
+            author: grounds.author.clone(),
+            at_ms: self.values.log_time_ms,
+            deltas: Vec::new(),
+            applied_by: grounds.author.clone(),
             proposed_ms: None,
-            reverted_generation: request.reverted.map(|reverted| reverted.generation),
+            reverted_generation: None,
+        }
+    }
+
+    fn draft_application(&self, number: u64, author: &str, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+        let proposal = self.values.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
+        let grounds = Grounds::new(proposal.reason, proposal.author);
+        let correction = Correction {
+            number,
+            purpose: proposal.purpose,
+            deltas: proposal.deltas,
+            applied_by: author.to_owned(),
+            proposed_ms: Some(proposal.at_ms),
+            ..self.draft(Cause::Proposal(number), &grounds)
         };
-        match correction.cause {
-            Cause::Proposal(number) => {
-                let proposal = self.values.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
-                correction.number = number;
-                correction.reason = proposal.reason;
-                correction.author = proposal.author;
-                correction.deltas = proposal.deltas;
-                correction.proposed_ms = Some(proposal.at_ms);
-                if_generation = [if_generation, proposal.if_generation].into_iter().flatten().min();
-            }
-            Cause::Revert(number) => {
-                if let Some(by) = generations.reverted_by(number) {
-                    return Err(Unfit::Reverted { number, by });
-                }
-                if let Some(reverted) = request.reverted {
-                    self.leave_out_undone(number, reverted, &mut correction.deltas)?;
-                }
-            }
-            Cause::Clear => correction.deltas = self.clearing(deltas),
-            Cause::Late { .. } => correction.deltas = self.waiting(deltas),
-        }
-        self.check(&correction)?;
-        if let Some(asked) = if_generation {
-            self.check_generation(asked, correction.deltas.iter().map(|delta| &*delta.id))?;
-        }
-        Ok(correction)
+        self.fit(correction, [if_generation, proposal.if_generation].into_iter().flatten().min())
     }
 
-    /// Whether no counter was touched by a generation later than the one asked for. They must be known.
-    pub fn check_generation<'i>(&self, asked: u64, ids: impl Iterator<Item = &'i [u8]>) -> Result<(), Unfit> {
-        for id in ids {
-            let is = self.values.table.mark(self.hasher.key(id)).generation;
-            if is > asked {
-                return Err(Unfit::Moved { id: shown(id), asked, is });
-            }
+    fn draft_revert(&self, number: u64, grounds: &Grounds, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+        if self.values.proposals.row(number).is_some() {
+            return Err(Unfit::OnlyProposed(number));
         }
-        Ok(())
+        let made = self.values.made(number).ok_or(Unfit::NotThere(number))?;
+        if let Some(by) = self.values.generations.reverted_by(number) {
+            return Err(Unfit::Reverted { number, by });
+        }
+        let correction = Correction {
+            purpose: made.purpose.of_its_revert(),
+            deltas: self.undoing(&made)?,
+            reverted_generation: Some(made.generation),
+            ..self.draft(Cause::Revert(number), grounds)
+        };
+        self.fit(correction, if_generation)
     }
 
-    /// What was undone since a clear does not come back with it, and the other way round.
-    fn leave_out_undone(&self, number: u64, reverted: Reverted, deltas: &mut [Delta]) -> Result<(), Unfit> {
-        for delta in deltas.iter_mut().filter(|delta| self.keeps_entities(&delta.id)) {
-            let spans = self.values.table.mark(self.hasher.key(&delta.id)).spans;
-            if reverted.cause == Cause::Clear && !spans.has(reverted.generation) {
-                return Err(Unfit::TooLongAgo { id: shown(&delta.id), number });
+    /// The opposite of a correction. What was undone since a clear does not come back with it, and the other way round.
+    fn undoing(&self, made: &Correction) -> Result<Vec<Delta>, Unfit> {
+        let undo = |delta: &Delta| {
+            let overflow = || Unfit::Overflow { id: shown(&delta.id) };
+            let mut opposite = delta.delta.checked_neg().ok_or_else(overflow)?;
+            if self.keeps_entities(&delta.id) {
+                let spans = self.values.table.mark(self.hasher.key(&delta.id)).spans;
+                if made.cause == Cause::Clear && !spans.has(made.generation) {
+                    return Err(Unfit::TooLongAgo { id: shown(&delta.id), number: made.number });
+                }
+                opposite = opposite.checked_add(spans.undone_since(made.generation)).ok_or_else(overflow)?;
             }
-            let undone = spans.undone_since(reverted.generation);
-            delta.delta = delta.delta.checked_add(undone).ok_or_else(|| Unfit::Overflow { id: shown(&delta.id) })?;
-        }
-        Ok(())
+            Ok(Delta { delta: opposite, ..delta.clone() })
+        };
+        made.deltas.iter().map(undo).collect()
     }
 
     /// Whether a counter counts for entities, which may undo what they counted.
@@ -184,18 +252,21 @@ impl State {
         counter.is_some_and(|counter| counter.mode == Mode::Transition && !counter.entity.is_empty())
     }
 
-    fn clearing(&self, deltas: &[Delta]) -> Vec<Delta> {
-        let value = |delta: &Delta| self.values.table.get(self.hasher.key(&delta.id)).filter(|value| *value != 0);
-        let cleared = deltas.iter().filter_map(|delta| Some((delta, value(delta)?)));
-        cleared.map(|(delta, value)| Delta { delta: value.wrapping_neg(), ..delta.clone() }).collect()
+    /// What brings counters to 0 that are not. One that is named twice is cleared once.
+    fn clearing(&self, ids: &[Vec<u8>]) -> Vec<Delta> {
+        let mut named = std::collections::BTreeSet::new();
+        let value = |id: &[u8]| self.values.table.get(self.hasher.key(id)).filter(|value| *value != 0);
+        let cleared = ids.iter().filter(|id| named.insert(id.as_slice())).filter_map(|id| Some((id, value(id)?)));
+        cleared.map(|(id, value)| Delta { id: id.clone(), bucket_ms: None, delta: value.wrapping_neg() }).collect()
     }
 
-    /// The sums that a run names, as they are now: entries may have joined them since the run was planned, and all that is in
-    /// a sum leaves with it.
-    fn waiting(&self, deltas: &[Delta]) -> Vec<Delta> {
-        let sum = |delta: &Delta| self.fates.contracts.parked.get(self.hasher.key(&delta.id), delta.bucket_ms?);
-        let waiting = deltas.iter().filter_map(|delta| Some((delta, sum(delta)?)));
-        waiting.map(|(delta, sum)| Delta { delta: sum.delta, ..delta.clone() }).collect()
+    /// Whether a correction can be made.
+    fn fit(&self, correction: Correction, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+        self.check(&correction)?;
+        if let Some(asked) = if_generation {
+            self.check_generation(asked, &correction.deltas)?;
+        }
+        Ok(Outcome::Corrected(correction))
     }
 
     fn check(&self, correction: &Correction) -> Result<(), Unfit> {
@@ -227,102 +298,31 @@ impl State {
         Ok(())
     }
 
+    /// Whether no counter was touched by a generation later than the one asked for. They must be known.
+    fn check_generation(&self, asked: u64, deltas: &[Delta]) -> Result<(), Unfit> {
+        for Delta { id, .. } in deltas {
+            let is = self.values.table.mark(self.hasher.key(id)).generation;
+            if is > asked {
+                return Err(Unfit::Moved { id: shown(id), asked, is });
+            }
+        }
+        Ok(())
+    }
+
     /// How far from 0 people may bring a counter.
     fn bound_of(&self, id: &[u8]) -> i64 {
         if self.declarations().index_of(id).is_some() { DECLARED_MAX } else { i64::MAX }
     }
 
-    /// Whether something may be asked for under this id at this log time. Its answer must be known.
-    pub fn check_once(&mut self, request: &Request, log_time_ms: u64) -> Result<(), Unfit> {
-        let keys_max = self.declarations().idempotency().keys_max;
-        match self.values.answered_before(request.key, log_time_ms) {
+    /// Whether something may be asked for under this id. Its answer must be known.
+    fn check_once(&mut self, request: &Request) -> Result<(), Unfit> {
+        let (keys_max, now_ms) = (self.declarations().idempotency().keys_max, self.values.log_time_ms);
+        match self.values.answered_before(request.key, now_ms) {
             Some(known) if known.delta == request.content as i64 => Err(Unfit::Repeated(known.value as u64)),
             Some(_) => Err(Unfit::OtherRequest),
-            None if !self.values.has_room_for_a_key(log_time_ms) => Err(Unfit::KeysFull(keys_max)),
+            None if !self.values.has_room_for_a_key(now_ms) => Err(Unfit::KeysFull(keys_max)),
             None => Ok(()),
         }
-    }
-
-    /// Makes a correction visible. A generation that is in force already changes nothing.
-    pub(super) fn correct(&mut self, correction: &[u8]) -> Answer {
-        let mut correction = Correction::decode(correction).expect("whoever staged or decoded it has read it before");
-        if correction.generation <= self.values.generations.current {
-            return Answer::No;
-        }
-        correction.at_ms = self.values.log_time_ms;
-        self.values.generations.current = correction.generation;
-        self.values.generations.number = self.values.generations.number.max(correction.number);
-        match correction.cause {
-            Cause::Proposal(number) => _ = self.values.proposals.remove(number),
-            Cause::Revert(number) => drop(self.values.generations.reverted.insert(number, correction.number)),
-            Cause::Clear | Cause::Late { .. } => {}
-        }
-        let mut steps = BTreeMap::<CellKey, Step>::new();
-        // Only what was done is kept as done.
-        let mut deltas = std::mem::take(&mut correction.deltas);
-        deltas.retain(|delta| self.correct_cell(&correction, delta, &mut steps));
-        correction.deltas = deltas;
-        for (cell, step) in steps {
-            self.values.steps.push(cell, correction.generation, step);
-        }
-        self.values.corrections.push(correction);
-        Answer::Yes
-    }
-
-    /// Whether it was done.
-    fn correct_cell(&mut self, correction: &Correction, delta: &Delta, steps: &mut BTreeMap<CellKey, Step>) -> bool {
-        let cell = self.hasher.key(&delta.id);
-        let is_late = matches!(correction.cause, Cause::Late { .. });
-        if is_late && !self.let_count(cell, delta) {
-            return false;
-        }
-        let table = &mut self.values.table;
-        let before = table.get(cell).unwrap_or(0);
-        let added = if is_late { table.count(cell, delta.delta) } else { table.add(cell, delta.delta) };
-        match added {
-            Added::Created(_) => self.values.note_created(&delta.id),
-            Added::Value(_) => {}
-            // Drafting has checked what people ask for; a record that says otherwise changes nothing.
-            Added::Overflow => return false,
-            Added::Unknown => unreachable!("a correction knows every cell that it changes"),
-        }
-        if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), &delta.id) {
-            let sum = if is_late { &mut sums.counted } else { &mut sums.corrected };
-            *sum += i128::from(delta.delta);
-        }
-        if let Some(step) = steps.get_mut(&cell) {
-            // The history has one number for all of them, and a revert takes its opposite.
-            step.delta = step.delta.wrapping_add(delta.delta);
-            return true;
-        }
-        let Correction { at_ms, number, cause, .. } = *correction;
-        let step = Step { before, delta: delta.delta, at_ms, number, cleared: cause == Cause::Clear, forgotten: false };
-        steps.insert(cell, step);
-        self.mark_corrected(correction, cell, &delta.id);
-        true
-    }
-
-    /// Late entries leave their box; `false` if they do not wait any more.
-    fn let_count(&mut self, cell: CellKey, delta: &Delta) -> bool {
-        let parked = self.fates.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
-        let Some(parked) = parked else { return false };
-        self.values.wait(cell, -(parked.entries as i64));
-        self.fates.settle(cell, &parked, self.stager.declarations());
-        true
-    }
-
-    fn mark_corrected(&mut self, correction: &Correction, cell: CellKey, id: &[u8]) {
-        let generation = correction.generation;
-        let mut mark = self.values.table.mark(cell);
-        mark.generation = generation;
-        if self.keeps_entities(id) {
-            match (correction.cause, correction.reverted_generation) {
-                (Cause::Clear, _) => mark.spans.clear(generation),
-                (Cause::Revert(_), Some(of)) => mark.spans.revert(of, generation),
-                _ => {}
-            }
-        }
-        self.values.table.set_mark(cell, mark);
     }
 }
 

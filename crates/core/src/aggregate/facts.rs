@@ -55,6 +55,7 @@ impl State {
         self.fates.entities.forget_loaded();
         self.values.answers.forget_loaded();
         self.values.table.forget_absent();
+        self.values.forget_made();
     }
 
     /// Facts that the next cut would write.

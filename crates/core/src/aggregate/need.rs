@@ -7,7 +7,7 @@ use super::State;
 use crate::cell::Row;
 use crate::counter::Mode;
 use crate::id::CellKey;
-use crate::ledger::{Answered, Claim, Entity, LedgerKey, Row as _};
+use crate::ledger::{Answered, Claim, Correction, Entity, LedgerKey, Row as _};
 use crate::op::{Op, OpKind, Stamp};
 use crate::record::DecodeError;
 
@@ -18,6 +18,8 @@ pub enum Need {
     Claim(CellKey),
     Entity(CellKey),
     Answer(CellKey),
+    /// By its number.
+    Correction(u64),
 }
 
 /// What the store has.
@@ -27,6 +29,7 @@ pub enum Stored {
     Claim(Option<Claim>),
     Entity(Option<Entity>),
     Answer(Option<Answered>),
+    Correction(Option<Correction>),
 }
 
 impl Need {
@@ -37,6 +40,7 @@ impl Need {
             Need::Claim(key) => Some(LedgerKey::Claim(key)),
             Need::Entity(key) => Some(LedgerKey::Entity(key)),
             Need::Answer(key) => Some(LedgerKey::Answer(key)),
+            Need::Correction(number) => Some(LedgerKey::Correction(number)),
         }
     }
 
@@ -47,6 +51,7 @@ impl Need {
             Need::Claim(_) => Stored::Claim(row.map(Claim::decode).transpose()?),
             Need::Entity(_) => Stored::Entity(row.map(Entity::decode).transpose()?),
             Need::Answer(_) => Stored::Answer(row.map(Answered::decode).transpose()?),
+            Need::Correction(_) => Stored::Correction(row.map(Correction::decode).transpose()?),
         })
     }
 }
@@ -64,8 +69,13 @@ impl State {
     /// What memory does not know of what these operations need. `found` is what was looked up already.
     pub fn needs<'f>(&self, ops: &[Op], stamps: &[Stamp], found: impl Fn(Need) -> Option<&'f Stored>) -> Vec<Need> {
         let mut needs = Vec::new();
-        if self.knows_all() {
+        // What reverts a correction is the last of its batch.
+        let reverts = ops.last().filter(|op| op.kind == OpKind::Remedy && op.arg != 0).map(|op| op.arg as u64);
+        if self.knows_all() && reverts.is_none() {
             return needs;
+        }
+        if let Some(number) = reverts {
+            self.revert_needs(number, &found, &mut needs);
         }
         let mut stamps = stamps.iter();
         let counts_blindly = self.values.table.counts_blindly();
@@ -113,6 +123,9 @@ impl State {
         match op.kind {
             OpKind::Claim if !fates.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
             OpKind::AddOnce | OpKind::Once if !values.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
+            OpKind::Remedy if stamp.key != CellKey::NONE && !values.answers.knows(stamp.key) => {
+                needs.push(Need::Answer(stamp.key));
+            }
             OpKind::Entry if stamp.key != CellKey::NONE && fates.contracts.mode(op.counter) == Mode::Transition => {
                 if !fates.entities.knows(stamp.key) {
                     needs.push(Need::Entity(stamp.key));
@@ -132,6 +145,20 @@ impl State {
         }
     }
 
+    /// The correction that is reverted, and the cells that it has changed.
+    fn revert_needs<'f>(&self, number: u64, found: &impl Fn(Need) -> Option<&'f Stored>, needs: &mut Vec<Need>) {
+        if !self.values.knows_made(number) {
+            needs.push(Need::Correction(number));
+        }
+        let stored = match found(Need::Correction(number)) {
+            Some(Stored::Correction(correction)) => correction.clone(),
+            _ => None,
+        };
+        let made = self.values.made(number).or(stored);
+        let cells = made.iter().flat_map(|made| &made.deltas).map(|delta| self.hasher.key(&delta.id));
+        needs.extend(cells.filter(|cell| !self.values.table.knows(*cell)).map(Need::Cell));
+    }
+
     /// Takes in what the store has, unless memory knows better.
     pub fn load(&mut self, need: Need, stored: Stored) {
         match (need, stored) {
@@ -139,6 +166,7 @@ impl State {
             (Need::Claim(key), Stored::Claim(claim)) => self.fates.claims.load(key, claim),
             (Need::Entity(key), Stored::Entity(entity)) => self.fates.entities.load(key, entity),
             (Need::Answer(key), Stored::Answer(answer)) => self.values.answers.load(key, answer),
+            (Need::Correction(number), Stored::Correction(made)) => self.values.load_made(number, made),
             (need, stored) => unreachable!("{stored:?} does not answer {need:?}"),
         }
     }

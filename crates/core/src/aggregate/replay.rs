@@ -5,7 +5,7 @@ use crate::counter::{ConfigErrors, Mode};
 use crate::head::Head;
 use crate::ledger::{Correction, Proposal, Row};
 use crate::op::{Batch, Op, OpKind, Stamp, Submission};
-use crate::record::{DecodeError, Record};
+use crate::record::{DecodeError, Record, joined, take_with_parts};
 
 /// A batch of the log, read.
 pub struct Decoded {
@@ -50,21 +50,31 @@ impl State {
         let mut rest = &records[first as usize..];
         while !rest.is_empty() {
             let at = (records.len() - rest.len()) as u32;
-            let record = Record::decode(&mut rest)?;
+            let (parts, record) = take_with_parts(&mut rest)?;
             if let Record::Config { version, yaml } = record {
                 if at != first || !rest.is_empty() {
                     return Err(ReplayError::MisplacedConfig);
                 }
-                let yaml = String::from_utf8(yaml.to_vec()).map_err(|_| DecodeError::NotUtf8)?;
+                let yaml = String::from_utf8(joined(parts, yaml).into_owned()).map_err(|_| DecodeError::NotUtf8)?;
                 return Ok(Replayed::Config { version, yaml });
             }
-            self.decode_ops(&record, at, out)?;
+            self.decode_ops(&record, parts, at, out)?;
         }
         Ok(Replayed::Ops)
     }
 
-    fn decode_ops(&mut self, record: &Record<'_>, at: u32, out: &mut Submission) -> Result<(), ReplayError> {
+    /// The operations of a record that begins at `at` of its batch, with what it says in parts.
+    fn decode_ops(
+        &mut self,
+        record: &Record<'_>,
+        parts: Vec<u8>,
+        at: u32,
+        out: &mut Submission,
+    ) -> Result<(), ReplayError> {
         let none = crate::id::CellKey::NONE;
+        if !parts.is_empty() && !matches!(record, Record::Remedy(_)) {
+            return Err(DecodeError::BadValue { field: "bytes of parts", value: parts.len() as u64 }.into());
+        }
         match *record {
             Record::Event(ref event) => {
                 // What was rejected when it came is rejected again, and was told then.
@@ -94,6 +104,10 @@ impl State {
                 }
                 out.op(OpKind::Correct, none, 0, at);
             }
+            Record::Remedy(rest) => {
+                let request = self.read_request(&joined(parts, rest))?;
+                self.touch(&request, at, out);
+            }
             Record::Once { id, content, .. } => {
                 out.op(OpKind::Once, none, 0, at);
                 out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
@@ -107,7 +121,7 @@ impl State {
                 record.names().iter().for_each(|name| out.get(self.hasher.key(name)));
                 out.op(OpKind::SetNew, none, 0, at);
             }
-            Record::Tick => {}
+            Record::Tick | Record::Part(_) => {}
             Record::Config { .. } => unreachable!("a configuration is no operation"),
         }
         Ok(())

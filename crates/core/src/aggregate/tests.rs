@@ -4,6 +4,7 @@ mod combined;
 mod contracts;
 mod followed;
 mod honesty;
+mod remedies;
 mod repeats;
 mod transitions;
 mod trial;
@@ -11,7 +12,7 @@ mod voids;
 
 use super::*;
 use crate::id::CellKey;
-use crate::ledger::{Delta, Proposal, Row};
+use crate::ledger::{Delta, Proposal, Purpose, Row};
 use crate::op::Submission;
 use crate::record::{CopyManner, ExpireCondition, Expiry, SetCondition};
 use proptest::prelude::*;
@@ -82,7 +83,8 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
         "propose" => {
             let deltas = vec![Delta { id: id(n), bucket_ms: None, delta: number }];
             let (reason, author) = ("r".into(), "a".into());
-            let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation: None };
+            let proposal =
+                Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation: None, purpose: Purpose::Adjust };
             out.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&proposal.to_bytes()));
         }
         "flush" if n == 0 => out.flush(),
@@ -192,8 +194,15 @@ fn a_read_between_commits_does_not_move_the_logs_time() {
 fn a_checkpoint_of_the_first_version_is_carried_over_with_its_proposals_and_idempotency_keys() {
     use crate::record::{put_bytes, put_varint};
     let deltas = vec![Delta { id: id(1), bucket_ms: None, delta: 1 }];
-    let proposal =
-        Proposal { number: 3, reason: "r".into(), author: "a".into(), at_ms: 9, deltas, if_generation: None };
+    let proposal = Proposal {
+        number: 3,
+        reason: "r".into(),
+        author: "a".into(),
+        at_ms: 9,
+        deltas,
+        if_generation: None,
+        purpose: Purpose::Adjust,
+    };
     let hour_ms = 60 * 60 * 1000;
     // Log time, read from, no declarations, no counters, no rows of the ledger, generation and last number.
     let mut bytes = vec![1];

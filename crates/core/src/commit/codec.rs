@@ -11,6 +11,7 @@ use super::exception::{Exception, Subject};
 use super::slot::Slot;
 use crate::fates::Void;
 use crate::ledger::{BoxKind, Correction, Row};
+use crate::limits::DELTAS_TOLD_MAX;
 use crate::position::Position;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_varint};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -60,6 +61,14 @@ pub struct NamedException {
 pub struct ToldCorrection {
     pub delta_count: u64,
     pub correction: Correction,
+}
+
+impl ToldCorrection {
+    pub fn new(mut correction: Correction) -> ToldCorrection {
+        let delta_count = correction.deltas.len() as u64;
+        correction.deltas.truncate(DELTAS_TOLD_MAX);
+        ToldCorrection { delta_count, correction }
+    }
 }
 
 /// A batch of which nothing counts, because it stood before.

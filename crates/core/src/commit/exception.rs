@@ -2,7 +2,6 @@
 
 use super::codec::ToldCorrection;
 use crate::ledger::{BoxKind, Correction, Row};
-use crate::limits::DELTAS_TOLD_MAX;
 use crate::op::Batch;
 use crate::op::{Answer, Op, OpKind};
 use crate::record::Record;
@@ -110,19 +109,29 @@ impl<'a> Ordinals<'a> {
     }
 }
 
-/// What is told of the correction in a batch, if there is one that took effect: it is the last of its operations.
-pub fn told_correction(batch: &Batch<'_>, answers: &[Answer]) -> Option<ToldCorrection> {
+/// What is told of the correction in a batch, if there is one that took effect: it is the last of its operations. `just_made` is the
+/// one that the batch has made, if its record does not say what that is.
+pub fn told_correction(
+    batch: &Batch<'_>,
+    answers: &[Answer],
+    just_made: Option<&Correction>,
+) -> Option<ToldCorrection> {
     let (op, answer) = (batch.ops.last()?, answers.last()?);
-    if op.kind != OpKind::Correct || *answer != Answer::Yes {
-        return None;
-    }
+    let correction = match (op.kind, answer) {
+        (OpKind::Remedy, Answer::Value(_)) => just_made?.clone(),
+        (OpKind::Correct, Answer::Yes) => written(batch, op),
+        _ => return None,
+    };
+    Some(ToldCorrection::new(correction))
+}
+
+/// A correction that an earlier version has written in full.
+fn written(batch: &Batch<'_>, op: &Op) -> Correction {
     let Ok(Record::Correct(bytes)) = Record::decode(&mut &batch.records[op.record as usize..]) else {
         unreachable!("an operation points to its record")
     };
     let mut correction = Correction::decode(bytes).expect("it was applied");
     // The record was written before its time was known: it is that of the batch.
     correction.at_ms = batch.log_time_ms;
-    let delta_count = correction.deltas.len() as u64;
-    correction.deltas.truncate(DELTAS_TOLD_MAX);
-    Some(ToldCorrection { delta_count, correction })
+    correction
 }

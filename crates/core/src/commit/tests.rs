@@ -3,7 +3,7 @@
 use super::*;
 use crate::counter::Declarations;
 use crate::fates::Void;
-use crate::ledger::{BoxKind, Cause, Correction, Delta};
+use crate::ledger::{BoxKind, Cause, Correction, Delta, Purpose};
 use crate::limits::COMMIT_SLOT_MS;
 use crate::position::Position;
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ fn correction(delta: i64) -> Correction {
         at_ms: 5,
         deltas: vec![Delta { id: b"a".to_vec(), bucket_ms: None, delta }],
         cause: Cause::Proposal(7),
+        purpose: Purpose::Adjust,
         applied_by: "boss".into(),
         proposed_ms: Some(4),
         reverted_generation: None,

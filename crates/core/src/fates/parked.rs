@@ -1,11 +1,11 @@
 //! Late entries that wait for their run: claimed, durable, and told as late until then.
 //!
 //! They are kept as sums, one per cell and hour of their own time, so that a spool of millions that drains late costs what
-//! its counters cost. A run becomes a correction ([`crate::ledger::Cause::Late`]) that names every sum it applies; a sum
-//! that is gone is not applied again.
+//! its counters cost. A run ([`crate::ledger::Remedy::Late`]) says what it takes, by time and number; which sums those are follows from
+//! what waits at its place in the log.
 
 use crate::id::CellKey;
-use crate::ledger::Delta;
+use crate::ledger::{Delta, Run};
 use crate::limits::{LATE_RUN_BYTES_MAX, PARKED_BYTES_MAX, PARKED_MAX};
 use std::collections::BTreeMap;
 
@@ -114,16 +114,21 @@ impl Parked {
         self.len() >= limits.sums_max || self.id_bytes >= limits.id_bytes_max
     }
 
-    /// The deltas of a run at this time, of all that wait if they are too many, and one in any case.
-    pub fn due(&self, now_ms: u64, limits: RunLimits) -> Vec<Delta> {
-        let all = self.is_crowded(limits);
+    /// The run at this time: of all that wait if they are too many.
+    pub fn plan(&self, now_ms: u64, limits: RunLimits) -> Run {
+        let due_by_ms = if self.is_crowded(limits) { u64::MAX } else { now_ms };
+        Run { due_by_ms, sums_max: limits.sums_max as u64, bytes_max: limits.run_bytes_max as u64 }
+    }
+
+    /// The deltas of a run: the first that are due, in the order of their cells, and one in any case.
+    pub fn due(&self, run: Run) -> Vec<Delta> {
         let mut bytes = 0;
-        let due = self.sums.iter().filter(|(_, entry)| all || entry.due_ms <= now_ms).take_while(|(_, entry)| {
+        let due = self.sums.iter().filter(|(_, entry)| entry.due_ms <= run.due_by_ms).take_while(|(_, entry)| {
             let is_first = bytes == 0;
-            bytes += entry.id.len() + SUM_BYTES;
-            is_first || bytes <= limits.run_bytes_max
+            bytes += (entry.id.len() + SUM_BYTES) as u64;
+            is_first || bytes <= run.bytes_max
         });
-        due.take(limits.sums_max)
+        due.take(usize::try_from(run.sums_max).unwrap_or(usize::MAX))
             .map(|(&(_, bucket_ms), entry)| Delta {
                 id: entry.id.to_vec(),
                 bucket_ms: Some(bucket_ms),
@@ -146,8 +151,8 @@ mod tests {
             parked.park(cell, b"views:a", time_ms, delta, 100);
         }
         assert_eq!(parked.len(), 2);
-        assert!(parked.due(99, RunLimits::default()).is_empty());
-        let due = parked.due(100, RunLimits::default());
+        assert!(parked.due(Run::due_by(99)).is_empty());
+        let due = parked.due(Run::due_by(100));
         assert_eq!(
             due.iter().map(|delta| (delta.bucket_ms, delta.delta)).collect::<Vec<_>>(),
             [(Some(0), 5), (Some(BUCKET_MS), 10)]
@@ -162,7 +167,7 @@ mod tests {
         for n in 0..3u8 {
             parked.park(CellHasher::new(1).key(&[n]), &[n], 0, 1, 1000);
         }
-        let due = |limits| parked.due(0, limits).len();
+        let due = |limits| parked.due(parked.plan(0, limits)).len();
         let limits = RunLimits::default();
         assert_eq!(due(RunLimits { sums_max: 4, ..limits }), 0);
         assert_eq!(due(RunLimits { sums_max: 3, ..limits }), 3);
@@ -176,12 +181,12 @@ mod tests {
         for n in 0..10u8 {
             parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, 0);
         }
-        let due = |parked: &Parked, run_bytes_max| parked.due(0, RunLimits { run_bytes_max, ..RunLimits::default() });
-        assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES)).len(), 4);
+        let due = |parked: &Parked, bytes_max| parked.due(Run { bytes_max, ..Run::due_by(0) });
+        assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES as u64)).len(), 4);
         assert_eq!(due(&parked, 1).len(), 1);
         let mut runs = 0;
         while !parked.is_empty() {
-            for delta in due(&parked, 3 * (1000 + SUM_BYTES)) {
+            for delta in due(&parked, 3 * (1000 + SUM_BYTES as u64)) {
                 parked.take(CellHasher::new(1).key(&delta.id[..1]), 0).expect("it waits");
             }
             runs += 1;

@@ -30,12 +30,57 @@ pub enum Cause {
     Revert(u64),
 }
 
+/// What a correction is for. A recount brings back what should be restored, and must leave alone what was adjusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// It changes what is right: what people decide. The log alone says otherwise from then on.
+    #[default]
+    Adjust = 0,
+    /// It brings a counter to what the log says.
+    Restore = 1,
+    /// Neither: entries that had waited are let count.
+    Count = 2,
+}
+
+impl Purpose {
+    /// Of a correction of which nobody says anything else.
+    pub fn usual(cause: Cause) -> Purpose {
+        if matches!(cause, Cause::Late { .. }) { Purpose::Count } else { Purpose::Adjust }
+    }
+
+    /// To take back what was let count is a decision.
+    pub fn of_its_revert(self) -> Purpose {
+        if self == Purpose::Restore { Purpose::Restore } else { Purpose::Adjust }
+    }
+
+    /// A row says what is not usual; so those of earlier versions are what they were.
+    fn put(self, usual: Purpose, out: &mut Vec<u8>) {
+        if self != usual {
+            out.extend_from_slice(&[MORE, self as u8]);
+        }
+    }
+
+    fn take(usual: Purpose, bytes: &mut &[u8]) -> Result<Purpose, DecodeError> {
+        if !take_more(bytes)? {
+            return Ok(usual);
+        }
+        match take_byte(bytes)? {
+            0 => Ok(Purpose::Adjust),
+            1 => Ok(Purpose::Restore),
+            2 => Ok(Purpose::Count),
+            other => Err(DecodeError::BadValue { field: "purpose", value: other.into() }),
+        }
+    }
+}
+
 /// A correction that was made, and the generation it made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Correction {
     pub number: u64,
     pub generation: u64,
     pub cause: Cause,
+    pub purpose: Purpose,
     pub reason: String,
     /// Who proposed it, or made it without a proposal.
     pub author: String,
@@ -59,6 +104,7 @@ pub struct Proposal {
     pub deltas: Vec<Delta>,
     /// It may be applied only while no counter that it changes was touched by a later generation.
     pub if_generation: Option<u64>,
+    pub purpose: Purpose,
 }
 
 impl Placed for Correction {
@@ -73,8 +119,8 @@ impl Placed for Correction {
 pub type Corrections = Journal<Correction>;
 
 impl Corrections {
-    pub fn push(&mut self, correction: Correction) {
-        self.insert(correction.number, &correction);
+    pub fn push(&mut self, correction: &Correction) {
+        self.insert(correction.number, correction);
     }
 }
 
@@ -135,6 +181,7 @@ impl Row for Correction {
         put_text(out, &self.applied_by);
         put_option(out, self.proposed_ms);
         put_option(out, self.reverted_generation);
+        self.purpose.put(Purpose::usual(self.cause), out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Correction, DecodeError> {
@@ -143,6 +190,7 @@ impl Row for Correction {
                 number: take_varint(bytes)?,
                 generation: take_varint(bytes)?,
                 cause: Cause::take(bytes)?,
+                purpose: Purpose::Adjust,
                 reason: take_text(bytes)?,
                 author: take_text(bytes)?,
                 at_ms: take_varint(bytes)?,
@@ -151,11 +199,13 @@ impl Row for Correction {
                 proposed_ms: None,
                 reverted_generation: None,
             };
+            correction.purpose = Purpose::usual(correction.cause);
             match take_more(bytes)? {
                 true => {
                     correction.applied_by = take_text(bytes)?;
                     correction.proposed_ms = take_option(bytes, "proposed")?;
                     correction.reverted_generation = take_option(bytes, "reverted")?;
+                    correction.purpose = Purpose::take(correction.purpose, bytes)?;
                 }
                 // Format 2 took whoever proposed it for whoever applied it.
                 false => correction.applied_by.clone_from(&correction.author),
@@ -174,6 +224,7 @@ impl Row for Proposal {
         put_list(out, &self.deltas, |out, delta| delta.put(out));
         out.push(MORE);
         put_option(out, self.if_generation);
+        self.purpose.put(Purpose::Adjust, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Proposal, DecodeError> {
@@ -185,6 +236,7 @@ impl Row for Proposal {
                 at_ms: take_varint(bytes)?,
                 deltas: take_list(bytes, Delta::take)?,
                 if_generation: if take_more(bytes)? { take_option(bytes, "ifGeneration")? } else { None },
+                purpose: Purpose::take(Purpose::Adjust, bytes)?,
             })
         })
     }
@@ -207,13 +259,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As [`check`], for a row that ends in fields which format 2 did not have: without all of them it is read as well.
-    fn check_more<R: Row + PartialEq + std::fmt::Debug>(row: &R, more_bytes: usize) {
+    /// As [`check`], for a row that ends in fields which format 2 did not have: without all of them it is read as well. So it is
+    /// without its purpose, which may be all that is not usual.
+    fn check_more<R: Row + PartialEq + std::fmt::Debug>(row: &R, more_bytes: usize, purpose_bytes: Option<usize>) {
         let mut bytes = row.to_bytes();
         assert_eq!(&R::decode(&bytes).unwrap(), row);
         let format_2 = bytes.len() - more_bytes;
+        let usual = purpose_bytes.map(|purpose| bytes.len() - purpose);
         for cut in 0..bytes.len() {
-            assert_eq!(R::decode(&bytes[..cut]).is_ok(), cut == format_2, "{row:?} cut at {cut}");
+            assert_eq!(R::decode(&bytes[..cut]).is_ok(), cut == format_2 || Some(cut) == usual, "{row:?} cut at {cut}");
         }
         bytes.push(0);
         assert!(R::decode(&bytes).is_err(), "{row:?} with a byte more");
@@ -233,9 +287,16 @@ mod tests {
             for cause in causes(number) {
                 let (reason, author, deltas) = (reason.clone(), author.clone(), deltas.clone());
                 let (applied_by, proposed_ms, reverted_generation) = ("x".to_owned(), None, None);
-                check_more(&Correction { number, generation, cause, reason, author, at_ms, deltas, applied_by, proposed_ms, reverted_generation }, 5);
+                let purpose = Purpose::usual(cause);
+                let mut correction = Correction { number, generation, cause, purpose, reason, author, at_ms, deltas, applied_by, proposed_ms, reverted_generation };
+                check_more(&correction, 5, None);
+                correction.purpose = Purpose::Restore;
+                check_more(&correction, 7, Some(2));
             }
-            check_more(&Proposal { number, reason, author, at_ms, deltas, if_generation: Some(7) }, 3);
+            let mut proposal = Proposal { number, reason, author, at_ms, deltas, if_generation: Some(7), purpose: Purpose::Adjust };
+            check_more(&proposal, 3, None);
+            proposal.purpose = Purpose::Restore;
+            check_more(&proposal, 5, Some(2));
         }
 
         #[test]
@@ -259,6 +320,7 @@ mod tests {
                 number: 1,
                 generation: 2,
                 cause,
+                purpose: Purpose::usual(cause),
                 reason,
                 author,
                 at_ms: 3,
@@ -270,6 +332,8 @@ mod tests {
             let format_2 =
                 [b"\x01\x02", expected, b"\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01"].concat();
             assert_eq!(correction.to_bytes(), [&format_2[..], b"\x01\x03you\x01\x02\x00"].concat());
+            let restoring = Correction { purpose: Purpose::Restore, ..correction.clone() };
+            assert_eq!(restoring.to_bytes(), [&format_2[..], b"\x01\x03you\x01\x02\x00\x01\x01"].concat());
             (correction.applied_by, correction.proposed_ms) = ("who".into(), None);
             assert_eq!(Correction::decode(&format_2).unwrap(), correction, "a row of format 2 is still read");
         }
@@ -278,9 +342,12 @@ mod tests {
     #[test]
     fn the_bytes_of_a_proposal_are_pinned() {
         let (reason, author) = ("why".into(), "who".into());
-        let proposal = Proposal { number: 1, reason, author, at_ms: 3, deltas: deltas(), if_generation: None };
+        let purpose = Purpose::Adjust;
+        let proposal = Proposal { number: 1, reason, author, at_ms: 3, deltas: deltas(), if_generation: None, purpose };
         let format_2 = b"\x01\x03why\x03who\x03\x02\x03a:1\x00\x02\x03a:1\x01\x09\x01";
         assert_eq!(proposal.to_bytes(), [&format_2[..], b"\x01\x00"].concat());
+        let restoring = Proposal { purpose: Purpose::Restore, ..proposal.clone() };
+        assert_eq!(restoring.to_bytes(), [&format_2[..], b"\x01\x00\x01\x01"].concat());
         assert_eq!(Proposal::decode(format_2).unwrap(), proposal, "a row of format 2 is still read");
     }
 }

@@ -17,6 +17,8 @@ pub struct Step {
     /// The number of the correction.
     pub number: u64,
     pub cleared: bool,
+    /// It brought the counter to what the log says, and adjusted nothing.
+    pub restored: bool,
     /// No step, but word that the counter was deleted: everything up to generation `number` is forgotten. There is one such row
     /// per cell at most, behind all generations.
     pub forgotten: bool,
@@ -25,29 +27,42 @@ pub struct Step {
 /// Where the row stands that says what is forgotten.
 pub const FORGOTTEN_AT: u64 = u64::MAX;
 
+impl Step {
+    pub fn new(before: i64, delta: i64, at_ms: u64, number: u64) -> Step {
+        Step { before, delta, at_ms, number, cleared: false, restored: false, forgotten: false }
+    }
+}
+
+mod kind {
+    pub const PLAIN: u8 = 0;
+    pub const CLEARED: u8 = 1;
+    pub const FORGOTTEN: u8 = 2;
+    pub const RESTORED: u8 = 3;
+}
+
 impl Row for Step {
     fn encode(&self, out: &mut Vec<u8>) {
         put_signed(out, self.before);
         put_signed(out, self.delta);
         put_varint(out, self.at_ms);
         put_varint(out, self.number);
-        out.push(if self.forgotten { 2 } else { self.cleared.into() });
+        out.push(match self {
+            Step { forgotten: true, .. } => kind::FORGOTTEN,
+            Step { cleared: true, .. } => kind::CLEARED,
+            Step { restored: true, .. } => kind::RESTORED,
+            _ => kind::PLAIN,
+        });
     }
 
     fn decode(bytes: &[u8]) -> Result<Step, DecodeError> {
         whole(bytes, |bytes| {
-            let mut step = Step {
-                before: take_signed(bytes)?,
-                delta: take_signed(bytes)?,
-                at_ms: take_varint(bytes)?,
-                number: take_varint(bytes)?,
-                cleared: false,
-                forgotten: false,
-            };
+            let (before, delta) = (take_signed(bytes)?, take_signed(bytes)?);
+            let mut step = Step::new(before, delta, take_varint(bytes)?, take_varint(bytes)?);
             match take_byte(bytes)? {
-                0 => {}
-                1 => step.cleared = true,
-                2 => step.forgotten = true,
+                kind::PLAIN => {}
+                kind::CLEARED => step.cleared = true,
+                kind::FORGOTTEN => step.forgotten = true,
+                kind::RESTORED => step.restored = true,
                 other => return Err(DecodeError::BadValue { field: "cleared", value: other.into() }),
             }
             Ok(step)
@@ -85,7 +100,7 @@ impl Steps {
 
     /// The counter was deleted when this was the newest generation.
     pub fn forget(&mut self, cell: CellKey, generation: u64, at_ms: u64) {
-        let row = Step { before: 0, delta: 0, at_ms, number: generation, cleared: false, forgotten: true };
+        let row = Step { forgotten: true, ..Step::new(0, 0, at_ms, generation) };
         self.insert((cell, FORGOTTEN_AT), &row);
     }
 
@@ -104,8 +119,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_step_survives_its_bytes(before: i64, delta: i64, at_ms: u64, number: u64, cleared: bool) {
-            check(&Step { before, delta, at_ms, number, cleared, forgotten: false });
-            check(&Step { before, delta, at_ms, number, cleared: false, forgotten: true });
+            let plain = Step::new(before, delta, at_ms, number);
+            check(&Step { cleared, ..plain });
+            check(&Step { restored: true, ..plain });
+            check(&Step { forgotten: true, ..plain });
         }
 
         #[test]
@@ -115,13 +132,15 @@ mod tests {
     }
 
     fn step(before: i64, delta: i64) -> Step {
-        Step { before, delta, at_ms: 3, number: 4, cleared: false, forgotten: false }
+        Step::new(before, delta, 3, 4)
     }
 
     #[test]
     fn the_bytes_of_a_step_are_pinned() {
         assert_eq!(step(-1, 150).to_bytes(), [1, 0xac, 2, 3, 4, 0]);
+        assert_eq!(Step { cleared: true, ..step(0, 0) }.to_bytes(), [0, 0, 3, 4, 1]);
         assert_eq!(Step { forgotten: true, ..step(0, 0) }.to_bytes(), [0, 0, 3, 4, 2]);
+        assert_eq!(Step { restored: true, ..step(0, 0) }.to_bytes(), [0, 0, 3, 4, 3]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Values {
         }
     }
 
-    /// What was asked for under an id is in this batch, or nothing had to be done.
+    /// What was asked for under an id is in this batch, or nothing had to be done: a record of an earlier version.
     pub(crate) fn remember_request(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> Answer {
         let Record::Once { number, .. } = batch.record(op) else { unreachable!("it is an id") };
         let delta = stamp.number as i64;
@@ -48,7 +48,7 @@ impl Values {
         self.answered.used(known_from_ms) < self.idempotency.keys_max
     }
 
-    fn remember_answer(&mut self, key: CellKey, answered: Answered) {
+    pub(crate) fn remember_answer(&mut self, key: CellKey, answered: Answered) {
         self.answers.put(key, answered);
         self.answered.add(answered.at_ms, self.idempotency.keep_ms);
     }

@@ -1,6 +1,7 @@
 //! What the values of each declared counter have to add up to, summed where they change.
 
 use crate::counter::Declarations;
+use crate::ledger::Purpose;
 use std::collections::BTreeMap;
 
 /// What the values of a counter's keys have to add up to.
@@ -8,8 +9,26 @@ use std::collections::BTreeMap;
 pub struct Sums {
     /// What entries and additions by name have changed.
     pub counted: i128,
+    /// What corrections have adjusted: what people decided, which no recount may undo.
+    pub adjusted: i128,
+    /// What corrections have restored: a recount comes to the same.
+    pub restored: i128,
+}
+
+impl Sums {
     /// What corrections have changed, but for late entries that they let count.
-    pub corrected: i128,
+    pub fn corrected(&self) -> i128 {
+        self.adjusted + self.restored
+    }
+
+    /// The sum that corrections for a purpose go into.
+    pub(crate) fn by(&mut self, purpose: Purpose) -> &mut i128 {
+        match purpose {
+            Purpose::Count => &mut self.counted,
+            Purpose::Adjust => &mut self.adjusted,
+            Purpose::Restore => &mut self.restored,
+        }
+    }
 }
 
 /// The sums of all counters there ever were; `None` for one that counted under a version that did not add up.

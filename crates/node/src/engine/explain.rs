@@ -14,7 +14,7 @@ use tally_core::aggregate::{State, balance_at};
 use tally_core::cell::Row as CellRow;
 use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
-use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Row, Step};
+use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Purpose, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
@@ -102,6 +102,8 @@ pub struct History {
     pub steps: u64,
     /// By how much all of them changed it.
     pub delta: i128,
+    /// The part of it that corrections have restored.
+    pub restored: i128,
     /// The counter was deleted: nothing up to this generation belongs to it.
     forgotten: Option<u64>,
 }
@@ -115,6 +117,7 @@ pub struct Why {
     pub author: String,
     pub applied_by: String,
     pub proposed_ms: Option<u64>,
+    pub purpose: Purpose,
     /// By how much it says that it changes the counter asked about.
     pub delta: i128,
 }
@@ -190,10 +193,10 @@ impl Engine {
 
 impl Why {
     fn of(correction: Correction, id: &str) -> Why {
-        let Correction { cause, reason, author, deltas, applied_by, proposed_ms, .. } = correction;
+        let Correction { cause, purpose, reason, author, deltas, applied_by, proposed_ms, .. } = correction;
         let of_id = deltas.iter().filter(|delta| delta.id == id.as_bytes());
         let delta = of_id.map(|delta| i128::from(delta.delta)).sum();
-        Why { cause, reason, author, applied_by, proposed_ms, delta }
+        Why { cause, purpose, reason, author, applied_by, proposed_ms, delta }
     }
 }
 
@@ -334,6 +337,7 @@ impl History {
     fn add_older(&mut self, generation: u64, step: Step) {
         self.steps += 1;
         self.delta += i128::from(step.delta);
+        self.restored += if step.restored { i128::from(step.delta) } else { 0 };
         if self.newest.len() < STEPS_SHOWN_MAX {
             self.newest.push((generation, step));
         }
@@ -346,6 +350,7 @@ impl History {
         }
         self.steps += older.steps;
         self.delta += older.delta;
+        self.restored += older.restored;
         let room = STEPS_SHOWN_MAX - self.newest.len();
         self.newest.extend(older.newest.into_iter().take(room));
         self
@@ -465,7 +470,7 @@ mod tests {
 
     #[test]
     fn history_keeps_the_newest_steps_and_the_sum_of_all() {
-        let step = |delta| Step { before: 0, delta, at_ms: 0, number: 1, cleared: false, forgotten: false };
+        let step = |delta| Step::new(0, delta, 0, 1);
         let (mut newer, mut older) = (History::default(), History::default());
         (0..3).for_each(|n| newer.add_older(1000 - n, step(i64::MAX)));
         (0..STEPS_SHOWN_MAX as u64).for_each(|n| older.add_older(500 - n, step(1)));

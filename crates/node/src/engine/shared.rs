@@ -1,7 +1,7 @@
 //! What all threads of a node share: the cells, the store, and the way to the writer.
 
 use super::commits::Commits;
-use super::correction::{CorrectionError, CorrectionRequest};
+use super::correction::{CorrectionError, CorrectionRequest, Outcome};
 use super::lookup::{Found, Lookup};
 use super::queue::Queues;
 use super::snapshot::Snapshots;
@@ -18,9 +18,7 @@ use tally_core::aggregate::{Need, State};
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
 use tally_core::database::Space;
-use tally_core::fact::Request;
 use tally_core::id::{CellHasher, CellKey};
-use tally_core::ledger::{Correction, Proposal};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_storage::store::Store;
@@ -37,14 +35,10 @@ pub(super) enum Message {
         wanted: Wanted,
         done: Done,
     },
-    Propose {
-        proposal: Proposal,
-        once: Option<Request>,
-        reply: oneshot::Sender<Result<u64, CorrectionError>>,
-    },
-    Correct {
+    /// Something is asked for about the past.
+    Remedy {
         request: CorrectionRequest,
-        reply: oneshot::Sender<Result<Correction, CorrectionError>>,
+        reply: oneshot::Sender<Result<Outcome, CorrectionError>>,
     },
     /// Deltas are to be recorded; answers from where on.
     Follow {

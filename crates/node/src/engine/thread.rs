@@ -392,15 +392,9 @@ impl<L: Log + 'static> LocalEngine<L> {
                     self.desk.commit();
                     visit(self.desk.writer.borrow_mut().state_mut());
                 }
-                Message::Propose { proposal, once, reply } => {
+                Message::Remedy { request, reply } => {
                     let desk = self.desk.clone();
-                    Spawner::task(async move {
-                        drop(reply.send(desk.propose(&proposal, once.as_ref()).await));
-                    });
-                }
-                Message::Correct { request, reply } => {
-                    let desk = self.desk.clone();
-                    Spawner::task(async move { drop(reply.send(desk.correct(request).await)) });
+                    Spawner::task(async move { drop(reply.send(desk.remedy(&request).await)) });
                 }
                 Message::Stop { done } => {
                     let finished = self.finish().await;

@@ -4,7 +4,6 @@ mod alone;
 
 use super::checkpoint::{self, Content, Handover, Job, Written};
 use super::commits::{Applied, CommitQueue, Recorder, Step};
-use super::correction::{CorrectionError, CorrectionRequest};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
@@ -12,11 +11,11 @@ use super::watch::{Terms, Verdict, Watch, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Need, State, Stored, Unfit};
+use tally_core::aggregate::{Need, State, Stored};
 use tally_core::counter::{Declarations, Direction, Durability};
 use tally_core::head::{Group, HEAD_BYTES_MAX, Head, RULES, log_time_ms};
 use tally_core::id::CellKey;
-use tally_core::ledger::{Correction, Duplicate, Row};
+use tally_core::ledger::Duplicate;
 use tally_core::limits::COMMIT_BYTES_MAX;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
@@ -147,7 +146,7 @@ impl<L: Log> Writer<L> {
     pub fn configure(&mut self, declarations: Declarations, now_ms: u64) -> Result<(), Refusal> {
         assert!(self.batch.is_empty(), "a configuration is alone in its batch");
         let yaml = declarations.yaml().as_bytes();
-        self.batch.record(&Record::Config { version: declarations.version(), yaml });
+        self.batch.config(declarations.version(), yaml);
         self.durability = Durability::Sync;
         let appended = self.append(now_ms);
         if let Ok(log_time_ms) = appended {
@@ -586,43 +585,6 @@ impl<L: Log> Writer<L> {
         ops.join(",")
     }
 
-    /// Commits a correction by itself. What it touches is known.
-    pub fn correct(
-        &mut self,
-        request: &CorrectionRequest,
-        found: Found,
-        now_ms: u64,
-    ) -> Result<Correction, CorrectionError> {
-        self.commit_staged(now_ms);
-        self.load(found);
-        let once = request.once.as_ref();
-        self.check_once(once, now_ms)?;
-        let correction = match self.state.draft(request) {
-            Ok(correction) => correction,
-            Err(unfit) => {
-                if unfit == Unfit::Nothing {
-                    self.remember_nothing(once, now_ms)?;
-                }
-                return Err(unfit.into());
-            }
-        };
-        self.remember_request(once, correction.number);
-        let record = Record::Correct(&correction.to_bytes());
-        self.batch.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
-        self.durability = Durability::Sync;
-        let appended = self.append(now_ms);
-        if let Ok(log_time_ms) = appended {
-            let counted = self.counted();
-            self.apply_whole(log_time_ms);
-            // A run lets late entries count.
-            self.shared.metrics.updates.inc_by((self.counted() - counted).max(0) as u64);
-        }
-        self.batch.begin_batch();
-        let correction = Correction { at_ms: appended?, ..correction };
-        tell_correction(&correction);
-        Ok(correction)
-    }
-
     /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
     /// that memory knows its cells.
     pub fn make_room(&mut self, segments: usize) {
@@ -797,11 +759,4 @@ impl<L: Log> Writer<L> {
         metrics.log_end_offset.set(self.log.end().offset as i64);
         metrics.records_since_checkpoint.set(self.records_since_cut() as i64);
     }
-}
-
-/// A line for each correction: it changes what people have read.
-fn tell_correction(correction: &Correction) {
-    let Correction { number, generation, cause, reason, author, deltas, .. } = correction;
-    let counters = deltas.len();
-    tracing::info!(number, generation, ?cause, reason, author, counters, "a correction was applied");
 }

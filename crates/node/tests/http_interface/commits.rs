@@ -208,7 +208,7 @@ fn a_correction_is_told_with_its_reason_once_readers_see_it() {
     assert_eq!(
         told,
         json!({
-            "generation": 1, "number": number, "cause": "proposal", "reason": "bots", "author": "ops",
+            "generation": 1, "number": number, "cause": "proposal", "kind": "adjust", "reason": "bots", "author": "ops",
             "appliedBy": "anonymous", "at": applied["appliedAt"], "deltaCount": 2, "deltas": applied["deltas"],
         })
     );

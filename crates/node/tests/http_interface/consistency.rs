@@ -6,9 +6,9 @@ use std::thread;
 
 use crate::support::{Answer, TestNode};
 use serde_json::{Value, json};
-use tally_core::ledger::{Cause, Delta, Proposal};
+use tally_core::ledger::{Delta, Proposal, Purpose, Remedy};
 use tally_core::position::Position;
-use tally_node::engine::{CorrectionRequest, Engine};
+use tally_node::engine::Engine;
 use tally_node::worker::Spawner;
 
 const YAML: &str = "
@@ -211,10 +211,10 @@ fn move_one(engine: &Engine) {
     let deltas = from.iter().map(|id| delta(id, -1)).chain(to.iter().map(|id| delta(id, 1))).collect();
     let (reason, author) = ("moved".to_owned(), "test".to_owned());
     let (at_ms, if_generation) = (0, None);
-    let proposal = Proposal { number: 0, reason: reason.clone(), author: author.clone(), at_ms, deltas, if_generation };
+    let proposal =
+        Proposal { number: 0, reason, author: author.clone(), at_ms, deltas, if_generation, purpose: Purpose::Adjust };
     let number = pollster::block_on(engine.propose(proposal, None)).unwrap();
-    let request = CorrectionRequest::new(Cause::Proposal(number), reason, author, Vec::new());
-    pollster::block_on(engine.correct(request)).unwrap();
+    pollster::block_on(engine.correct(Remedy::Apply { number, author, if_generation: None })).unwrap();
 }
 
 #[test]

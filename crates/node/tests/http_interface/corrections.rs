@@ -469,3 +469,43 @@ fn a_body_that_means_something_else_is_refused_by_name() {
     }
     assert_eq!(node.value("a"), 1);
 }
+
+#[test]
+fn a_correction_says_whether_it_adjusts_or_restores() {
+    let node = TestNode::start();
+    add(&node, "stock:a", 10);
+    let propose = |kind: Option<&str>, delta: i64| {
+        let mut body = json!({"reason": "why", "author": "who", "deltas": [{"id": "stock:a", "delta": delta}]});
+        if let Some(kind) = kind {
+            body["kind"] = kind.into();
+        }
+        node.post("/v1/corrections", body.to_string())
+    };
+    for (kind, told) in [(None, "adjust"), (Some("adjust"), "adjust"), (Some("restore"), "restore")] {
+        let proposal = propose(kind, 5).with_status(201);
+        assert_eq!(proposal["kind"], told);
+        assert_eq!(apply(&node, proposal["number"].as_u64().unwrap())["kind"], told);
+    }
+    assert_eq!(revert(&node, 3).ok()["kind"], "restore", "it is for what it reverts");
+    propose(Some("restore"), 7).with_status(201);
+    apply(&node, 5);
+    assert_eq!(delete(&node, "/v1/counters/stock:a?author=me").ok()["cleared"], true);
+    let node = node.after_a_crash(|_| {});
+    let kinds = |of: &Value, list: &str| -> Vec<Value> {
+        of[list].as_array().unwrap().iter().map(|row| row["kind"].clone()).collect()
+    };
+    let expected = ["adjust", "restore", "restore", "restore", "adjust", "adjust"].map(Value::from);
+    assert_eq!(kinds(&node.get("/v1/corrections").ok(), "corrections"), expected);
+    assert_eq!(kinds(&node.get("/v1/counters/stock:a/history").ok(), "generations"), expected);
+    let explained = node.get("/v1/counters/stock:a/explain").ok();
+    assert_eq!(kinds(&explained, "corrections"), expected);
+    assert_eq!((&explained["corrected"], &explained["restored"]), (&json!(-10), &json!(7)));
+    assert_eq!((&explained["sums"]["corrected"], &explained["sums"]["restored"]), (&json!(-10), &json!(7)));
+    assert_eq!(explained["holds"], true, "{explained:#}");
+    for kind in ["count", "Adjust", ""] {
+        let body = json!({"reason": "why", "author": "who", "kind": kind, "deltas": [{"id": "a", "delta": 1}]});
+        let refused = node.post("/v1/corrections", body.to_string()).problem(400, "invalid-body");
+        assert!(refused.starts_with("kind: unknown variant"), "{refused}");
+        assert!(refused.contains("`adjust` or `restore`"), "{refused}");
+    }
+}

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
-use tally_core::ledger::{Cause, Delta};
-use tally_node::engine::CorrectionRequest;
+use tally_core::ledger::{Grounds, Remedy};
 use tempfile::TempDir;
 
 const YAML: &str = "
@@ -63,9 +62,9 @@ fn explain(node: &TestNode, id: &str) -> Value {
 }
 
 fn correct(node: &TestNode, id: &str) -> u64 {
-    let deltas = vec![Delta { id: id.as_bytes().to_vec(), bucket_ms: None, delta: 0 }];
-    let request = CorrectionRequest::new(Cause::Clear, "a test run", "me", deltas);
-    pollster::block_on(node.node().engine().correct(request)).unwrap().generation
+    let (ids, grounds) = (vec![id.as_bytes().to_vec()], Grounds::new("a test run", "me"));
+    let remedy = Remedy::Clear { ids, grounds, if_generation: None };
+    pollster::block_on(node.node().engine().correct(remedy)).unwrap().generation
 }
 
 #[test]

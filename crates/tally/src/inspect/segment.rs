@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tally_core::combined::Deltas;
 use tally_core::event::Event;
 use tally_core::head::{Group, Head};
-use tally_core::ledger::{Correction, Proposal, Row};
+use tally_core::ledger::{Correction, Grounds, Proposal, Remedy, Row, Run};
 use tally_core::record::{self, Expiry, Record};
 use tally_wal::batch;
 use tally_wal::segment::{self, Header};
@@ -195,6 +195,11 @@ fn describe(record: &Record<'_>) -> String {
             }
             Err(error) => format!("propose  {error}"),
         },
+        Record::Part(bytes) => format!("part     {} bytes of what follows", bytes.len()),
+        Record::Remedy(bytes) => match Remedy::decode(bytes) {
+            Ok((remedy, once)) => format!("{}{}", describe_remedy(&remedy), describe_once(once.as_ref())),
+            Err(_) => format!("remedy   the last {} bytes of what is in parts", bytes.len()),
+        },
         Record::Once { id, number, .. } => format!("asked    id {}, came to {number}", readable(id)),
         Record::Withdraw { number } => format!("withdraw proposal {number}"),
         Record::Correct(correction) => match Correction::decode(correction) {
@@ -207,6 +212,28 @@ fn describe(record: &Record<'_>) -> String {
             Err(error) => format!("correct  {error}"),
         },
     }
+}
+
+fn describe_remedy(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::Propose(Proposal { reason, author, deltas, .. }) => {
+            format!("propose  {} deltas: {reason} ({author})", deltas.len())
+        }
+        Remedy::Apply { number, author, .. } => format!("apply    proposal {number} ({author})"),
+        Remedy::Revert { number, grounds: Grounds { reason, author }, .. } => {
+            format!("revert   correction {number}: {reason} ({author})")
+        }
+        Remedy::Clear { ids, grounds: Grounds { reason, author }, .. } => {
+            format!("clear    {} counters: {reason} ({author})", ids.len())
+        }
+        Remedy::Late(Run { due_by_ms, sums_max, .. }) => {
+            format!("late     what is due by {due_by_ms}, at most {sums_max} sums")
+        }
+    }
+}
+
+fn describe_once(once: Option<&(Box<[u8]>, u64)>) -> String {
+    once.map(|(id, _)| format!(" id {}", readable(id))).unwrap_or_default()
 }
 
 fn describe_event(event: &Event<'_>) -> String {

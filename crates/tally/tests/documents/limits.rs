@@ -119,6 +119,10 @@ fn the_bounds_of_corrections_are_those_of_the_code() {
     let said =
         [format!("the first {} are told", n(DELTAS_TOLD_MAX)), format!("{SUBSCRIBERS_MAX} subscriptions may be open")];
     assert_said("docs/guide/corrections.md", "## The subscription", &said);
+    let said = [format!("No record has more than {}", bytes(RECORD_BYTES_MAX))];
+    assert_said("docs/formats/wal.md", "### Remedy", &said);
+    let said = [format!("({} sums, {})", n(PARKED_MAX), bytes(LATE_RUN_BYTES_MAX))];
+    assert_said("docs/guide/contracts.md", "## Late events", &said);
 }
 
 #[test]

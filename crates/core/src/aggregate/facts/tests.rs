@@ -172,13 +172,14 @@ impl World {
 
     fn correct(&mut self, cell: CellKey, delta: i64) {
         let number = self.clock;
-        let step = Step { before: 7, delta, at_ms: 1, number, cleared: false, forgotten: false };
+        let step = Step::new(7, delta, 1, number);
         let deltas = vec![Delta { id: b"a".to_vec(), bucket_ms: None, delta }];
         let (cause, reason, author) = (Cause::Proposal(number), "r".to_owned(), "a".to_owned());
         let correction = Correction {
             number,
             generation: number,
             cause,
+            purpose: Purpose::Restore,
             reason,
             author,
             at_ms: 1,
@@ -190,7 +191,7 @@ impl World {
         self.expect(LedgerKey::Step(cell, number), &step);
         self.expect(LedgerKey::Correction(number), &correction);
         self.state.values.steps.push(cell, number, step);
-        self.state.values.corrections.push(correction);
+        self.state.values.corrections.push(&correction);
     }
 
     fn repeat(&mut self, n: u8) {
@@ -214,8 +215,15 @@ impl World {
 
     fn propose(&mut self) {
         let (reason, author) = ("r".to_owned(), "a".to_owned());
-        let proposal =
-            Proposal { number: self.clock, reason, author, at_ms: 1, deltas: Vec::new(), if_generation: None };
+        let proposal = Proposal {
+            number: self.clock,
+            reason,
+            author,
+            at_ms: 1,
+            deltas: Vec::new(),
+            if_generation: None,
+            purpose: Purpose::Restore,
+        };
         self.expect(LedgerKey::Proposal(proposal.number), &proposal);
         self.state.values.proposals.insert(&proposal);
     }

@@ -2,9 +2,8 @@
 
 use super::super::*;
 use crate::event::Event;
-use crate::fates::RunLimits;
 use crate::id::CellKey;
-use crate::ledger::{Boxes, Cause, Delta, Row};
+use crate::ledger::{Boxes, Correction, Delta, Grounds, Proposal, Purpose, Remedy, Row, Run};
 use crate::op::Submission;
 use crate::record::{Expiry, SetCondition};
 use proptest::prelude::*;
@@ -74,34 +73,88 @@ impl Bench {
         self.offset += u64::from(submission.record_count);
     }
 
-    pub fn correct(&mut self, cause: Cause, deltas: &[Delta]) -> crate::ledger::Correction {
-        self.request(&CorrectionRequest::new(cause, "test", "me", deltas.to_vec())).expect("it fits")
-    }
-
-    pub fn request(&mut self, request: &CorrectionRequest) -> Result<crate::ledger::Correction, Unfit> {
-        let correction = self.state.draft(request)?;
-        self.commit_correction(&correction);
-        Ok(correction)
-    }
-
-    pub fn clear(&mut self, id: &str) -> crate::ledger::Correction {
-        self.correct(Cause::Clear, &[Delta { id: id.into(), bucket_ms: None, delta: 0 }])
-    }
-
-    /// Reverts a correction as a client would.
-    pub fn revert(&mut self, of: &crate::ledger::Correction) -> crate::ledger::Correction {
-        let opposite = |delta: &Delta| Delta { delta: -delta.delta, ..delta.clone() };
-        let deltas = of.deltas.iter().map(opposite).collect();
-        let reverted = Some(Reverted { generation: of.generation, cause: of.cause });
-        let request = CorrectionRequest::new(Cause::Revert(of.number), "test", "me", deltas);
-        self.request(&CorrectionRequest { reverted, ..request }).expect("it fits")
-    }
-
-    fn commit_correction(&mut self, correction: &crate::ledger::Correction) {
+    /// Asks for something about the past; answers what it came to.
+    pub fn ask(&mut self, request: &CorrectionRequest) -> Result<Outcome, Unfit> {
+        let once = request.once.as_ref().map(|once| (&*once.id, once.content));
         let mut submission = Submission::default();
-        let record = Record::Correct(&correction.to_bytes());
-        submission.record_op(OpKind::Correct, CellKey::NONE, 0, &record);
+        let at = submission.remedy(&request.remedy.encode(once));
+        self.state.touch(request, at, &mut submission);
         self.commit(&submission);
+        self.state.take_outcome().expect("it was asked for")
+    }
+
+    pub fn correct(&mut self, remedy: Remedy) -> Result<Correction, Unfit> {
+        match self.ask(&remedy.into())? {
+            Outcome::Corrected(correction) => Ok(correction),
+            Outcome::Proposed(proposal) => panic!("{proposal:?} is no correction"),
+        }
+    }
+
+    pub fn propose(&mut self, deltas: &[Delta], purpose: Purpose) -> u64 {
+        let (reason, author) = ("test".into(), "me".into());
+        let (deltas, if_generation) = (deltas.to_vec(), None);
+        let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation, purpose };
+        self.ask(&Remedy::Propose(proposal).into()).expect("there is room").number()
+    }
+
+    pub fn apply(&mut self, number: u64) -> Result<Correction, Unfit> {
+        self.correct(Remedy::Apply { number, author: "boss".into(), if_generation: None })
+    }
+
+    /// Proposes deltas and applies them.
+    pub fn adjust(&mut self, deltas: &[Delta]) -> Result<Correction, Unfit> {
+        let number = self.propose(deltas, Purpose::Adjust);
+        self.apply(number)
+    }
+
+    pub fn clear(&mut self, id: &str) -> Correction {
+        let (ids, grounds) = (vec![id.into()], Grounds::new("test", "me"));
+        self.correct(Remedy::Clear { ids, grounds, if_generation: None }).expect("it is not 0")
+    }
+
+    pub fn revert(&mut self, of: &Correction) -> Correction {
+        self.try_revert(of.number).expect("it fits")
+    }
+
+    pub fn try_revert(&mut self, number: u64) -> Result<Correction, Unfit> {
+        self.correct(Remedy::Revert { number, grounds: Grounds::new("test", "me"), if_generation: None })
+    }
+
+    /// Lets all late entries count.
+    pub fn run(&mut self) -> Correction {
+        self.correct(Remedy::Late(Run::due_by(u64::MAX))).expect("something waits")
+    }
+
+    /// As earlier versions did.
+    fn commit_correction(&mut self, correction: &Correction) -> Answer {
+        let mut submission = Submission::default();
+        submission.record_op(OpKind::Correct, CellKey::NONE, 0, &Record::Correct(&correction.to_bytes()));
+        self.commit(&submission);
+        self.answers[0]
+    }
+
+    /// A correction as an earlier version wrote it.
+    pub fn run_of_old(&mut self, deltas: &[Delta]) {
+        let generations = &self.state.values.generations;
+        let (number, generation) = (generations.number + 1, generations.current + 1);
+        let cause = crate::ledger::Cause::Clear;
+        let (reason, author, applied_by) = ("old".into(), "me".into(), "me".into());
+        let (deltas, purpose) = (deltas.to_vec(), Purpose::Adjust);
+        let (at_ms, proposed_ms, reverted_generation) = (0, None, None);
+        let correction = Correction {
+            number,
+            generation,
+            cause,
+            purpose,
+            reason,
+            author,
+            at_ms,
+            deltas,
+            applied_by,
+            proposed_ms,
+            reverted_generation,
+        };
+        assert_eq!(self.commit_correction(&correction), Answer::Yes);
     }
 
     pub fn value(&self, id: &str) -> i64 {
@@ -363,7 +416,7 @@ fn what_was_cleared_is_not_undone_again() {
     let mut bench = Bench::new();
     let of = &[("user", "u"), ("video", "v"), ("creator", "c")];
     bench.send(&[event("liked", "1", 100, of)]);
-    bench.correct(Cause::Clear, &[Delta { id: b"likes:v".to_vec(), bucket_ms: None, delta: 0 }]);
+    bench.clear("likes:v");
     assert_eq!(bench.value("likes:v"), 0);
     assert_eq!(bench.send(&[event("unliked", "2", 200, of)]), [Answer::Counted, Answer::Counted]);
     assert_eq!((bench.value("likes:v"), bench.value("fans:c")), (0, 0), "never below what was cleared");
@@ -390,14 +443,14 @@ fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
     assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (1, 2));
     let parked = &bench.state.fates.contracts.parked;
     assert!(
-        parked.due(bench.log_time_ms + 59_000, RunLimits::default()).is_empty(),
+        parked.due(Run::due_by(bench.log_time_ms + 59_000)).is_empty(),
         "it waits for the restatement, not for the next run"
     );
-    let due = parked.due(bench.log_time_ms + 60_000, RunLimits::default());
+    let due = parked.due(Run::due_by(bench.log_time_ms + 60_000));
     let hour_ms = 3_600_000;
     let bucket_ms = (now_ms - 2 * MONTH_MS) as u64 / hour_ms * hour_ms;
     assert_eq!(due, [Delta { id: b"timely:a".to_vec(), bucket_ms: Some(bucket_ms), delta: 1 }]);
-    bench.correct(Cause::Late { run: 1 }, &due);
+    bench.run();
     assert_eq!((bench.value("timely:a"), bench.value("timely:b")), (2, 1));
     assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (0, 3));
     let mark = |id: &str| bench.state.values.table.mark(hasher().key(id.as_bytes())).generation;
@@ -412,9 +465,9 @@ fn a_counter_that_somebody_has_filled_up_holds_nothing_up() {
     let mut fill = Submission::default();
     fill.set(hasher().key(b"timely:full"), b"timely:full", i64::MAX, SetCondition::Always, Expiry::Keep);
     bench.commit(&fill);
-    let due = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
+    let due = bench.state.fates.contracts.parked.due(Run::due_by(u64::MAX));
     assert_eq!(due.len(), 2);
-    bench.correct(Cause::Late { run: 1 }, &due);
+    bench.run();
     assert_eq!((bench.value("timely:full"), bench.value("timely:b")), (i64::MAX, 2));
     let Boxes { counted, late, .. } = bench.boxes("timely");
     assert_eq!((counted, late), (4, 0));
@@ -422,13 +475,14 @@ fn a_counter_that_somebody_has_filled_up_holds_nothing_up() {
 }
 
 #[test]
-fn a_run_that_comes_twice_applies_once() {
+fn a_run_that_an_earlier_version_wrote_applies_once() {
     let mut bench = Bench::new();
     bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
-    let due = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
-    let run = bench.correct(Cause::Late { run: 1 }, &due);
-    bench.commit_correction(&run);
-    bench.commit_correction(&crate::ledger::Correction { number: 2, generation: 2, ..run });
+    let run = bench.state.assess(&Remedy::Late(Run::due_by(u64::MAX)).into());
+    let Ok(Outcome::Corrected(run)) = run else { panic!("something waits") };
+    assert_eq!(bench.commit_correction(&run), Answer::Yes);
+    assert_eq!(bench.commit_correction(&run), Answer::No, "the generation is in force");
+    bench.commit_correction(&Correction { number: 2, generation: 2, ..run });
     assert_eq!(bench.value("timely:a"), 2);
     assert_eq!(bench.boxes("timely").late, 0);
 }
@@ -495,14 +549,11 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
 fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
     let mut bench = Bench::new();
     bench.send(&[event("ad", "e1", 1, &[("video", "a")])]);
-    let delta = |delta| Delta { id: b"shown:a".to_vec(), bucket_ms: Some(0), delta };
-    let first = bench.correct(Cause::Clear, &[delta(0)]);
+    let first = bench.clear("shown:a");
     assert_eq!((first.generation, first.deltas[0].delta), (1, -1));
-    bench.correct(Cause::Revert(first.number), &[delta(1)]);
+    bench.revert(&first);
     assert_eq!(bench.value("shown:a"), 1);
-    let again = CorrectionRequest::new(Cause::Revert(first.number), "", "", vec![delta(1)]);
-    let again = bench.state.draft(&again);
-    assert_eq!(again, Err(Unfit::Reverted { number: 1, by: 2 }));
+    assert_eq!(bench.try_revert(1), Err(Unfit::Reverted { number: 1, by: 2 }));
     let steps: Vec<_> = bench.state.values.steps.of(hasher().key(b"shown:a")).collect();
     assert_eq!(steps.iter().map(|(generation, step)| (*generation, step.before)).collect::<Vec<_>>(), [(1, 1), (2, 0)]);
 }
@@ -511,7 +562,7 @@ fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
 fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
     let mut bench = Bench::new();
     bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
-    bench.correct(Cause::Clear, &[Delta { id: b"hosts".to_vec(), bucket_ms: None, delta: 0 }]);
+    bench.clear("hosts");
     let (bytes, read_from) = bench.state.checkpoint(bench.offset);
     assert_eq!(read_from, 0, "the windows of the repeats began there");
     let mut resumed = State::new(hasher());
@@ -520,7 +571,7 @@ fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
     assert_eq!(resumed.balances(), bench.state.balances());
     assert_eq!(resumed.fates.contracts.meanings(), bench.state.fates.contracts.meanings());
     assert_eq!(resumed.values.generations.current, 1);
-    let parked = |state: &State| state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
+    let parked = |state: &State| state.fates.contracts.parked.due(Run::due_by(u64::MAX));
     assert_eq!(parked(&resumed), parked(&bench.state));
     for cut in 0..bytes.len() {
         assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");

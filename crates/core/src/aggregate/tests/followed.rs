@@ -4,8 +4,7 @@ use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::cell::ValueChanges;
 use crate::commit::{Deltas, Exception, Gathering, Subject, exceptions};
-use crate::fates::RunLimits;
-use crate::ledger::{BoxKind, Cause};
+use crate::ledger::BoxKind;
 use std::collections::BTreeMap;
 
 /// What a consumer outside makes of deltas.
@@ -123,9 +122,7 @@ fn corrections_late_runs_and_moved_likes_are_followed() {
     bench.send(&[event("liked", "1", 100, of), event("viewed", "2", 100_000, of)]);
     bench.send(&[event("liked", "3", 200, elsewhere)]);
     bench.send(&[event("viewed", "4", 95_500, of)]);
-    let late = bench.state.fates.contracts.parked.due(u64::MAX, RunLimits::default());
-    assert!(!late.is_empty(), "something waits");
-    bench.correct(Cause::Late { run: 1 }, &late);
+    bench.run();
     let clear = bench.clear("fans:d");
     bench.revert(&clear);
     let mut cells = BTreeMap::new();

@@ -3,7 +3,7 @@
 use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::event::Event;
-use crate::ledger::{Cause, Delta};
+use crate::ledger::Delta;
 use crate::limits::DECLARED_MAX;
 use crate::op::Direct;
 
@@ -68,9 +68,8 @@ fn a_declared_counter_stops_within_its_bounds_and_entries_always_have_room() {
     let mut bench = Bench::with(&views(BY_SESSION));
     bench.send(&[view("a", "b", 0)]);
     let by = |delta| vec![Delta { id: b"views".to_vec(), bucket_ms: None, delta }];
-    let request = |delta| CorrectionRequest::new(Cause::Revert(99), "test", "me", by(delta));
-    assert_eq!(bench.request(&request(DECLARED_MAX)).err(), Some(Unfit::Overflow { id: "views".into() }));
-    bench.request(&request(DECLARED_MAX - 1)).expect("just as far as it goes");
+    assert_eq!(bench.adjust(&by(DECLARED_MAX)).err(), Some(Unfit::Overflow { id: "views".into() }));
+    bench.adjust(&by(DECLARED_MAX - 1)).expect("just as far as it goes");
     assert_eq!(bench.send(&[view("a", "b", 1), view("a", "b", 1)]), [Answer::Counted, Answer::Duplicate]);
     assert_eq!(bench.value("views"), DECLARED_MAX + 1, "what counts is counted");
     let mut add = Submission::default();

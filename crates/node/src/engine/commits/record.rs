@@ -71,7 +71,7 @@ impl Recorder {
         if exceptional {
             exceptions(batch, count, answers, &mut open.exceptions);
         }
-        open.corrections.extend(told_correction(batch, answers));
+        open.corrections.extend(told_correction(batch, answers, state.just_made()));
         open.rules = open.rules.max(batch.head.map_or(0, |head| head.rules));
         open.voids.extend(void.map(|why| VoidBatch { offset: batch.offset, why }));
         let changes = state.values.table.take_changes().filter(|changes| self.followed && !changes.is_empty());

@@ -11,6 +11,12 @@ use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
 const PAGE_NAMES: usize = 1024;
 
 impl Engine {
+    /// Whether an id is the bare name of a declared counter that has keys: then it means all of them.
+    pub fn is_all_of(&self, id: &str) -> bool {
+        let declarations = self.declarations();
+        declarations.find(id.as_bytes()).is_some_and(|index| !declarations.counter(index).dimensions.is_empty())
+    }
+
     /// The ids of a counter's keys that are not 0.
     pub async fn keys_to_clear(&self, name: &str) -> Result<Vec<Vec<u8>>, CorrectionError> {
         let prefix = [name.as_bytes(), &[SEPARATOR]].concat();

@@ -3,12 +3,20 @@
 use super::ground::Ground;
 use super::*;
 use tally_core::aggregate::Unfit;
-use tally_core::ledger::{Cause, Delta, LedgerKey, LedgerKind, Proposal};
+use tally_core::ledger::{Delta, Grounds, LedgerKey, LedgerKind, Proposal, Purpose, Remedy};
 
 fn proposal(deltas: usize, id_bytes: usize) -> Proposal {
     let id = |n| format!("{n:0id_bytes$}").into_bytes();
     let deltas = (0..deltas).map(|n| Delta { id: id(n), bucket_ms: None, delta: 1 }).collect();
-    Proposal { number: 0, reason: "why".into(), author: "who".into(), at_ms: 0, deltas, if_generation: None }
+    Proposal {
+        number: 0,
+        reason: "why".into(),
+        author: "who".into(),
+        at_ms: 0,
+        deltas,
+        if_generation: None,
+        purpose: Purpose::Adjust,
+    }
 }
 
 fn stored(ground: &Ground) -> Vec<LedgerKey> {
@@ -39,8 +47,8 @@ fn open_proposals_are_rows_of_the_store_and_have_a_bound_together() {
     let checkpoint = ground.store.checkpoint().unwrap().unwrap();
     assert!(checkpoint.state.len() < 1_000, "{} bytes", checkpoint.state.len());
     ground.live(async |engine| {
-        let request = CorrectionRequest::new(Cause::Proposal(2), "", "", Vec::new());
-        let made = engine.correct(request).await.unwrap();
+        let apply = Remedy::Apply { number: 2, author: "boss".into(), if_generation: None };
+        let made = engine.correct(apply).await.unwrap();
         assert_eq!((made.deltas.len(), &*made.reason), (5_000, "why"));
     });
     ground.live(async |engine| {
@@ -53,7 +61,7 @@ fn open_proposals_are_rows_of_the_store_and_have_a_bound_together() {
 }
 
 #[test]
-fn late_entries_of_many_long_ids_count_in_several_runs() {
+fn a_run_of_many_long_ids_is_one_small_record() {
     let config = "\
 counters:
   - {counterName: heard, mode: display, dimensions: [page], dedup: none, lateness: {allowed: 1s, corrected: 1m, every: 1s}, rules: [{on: heard, op: increment}]}
@@ -84,6 +92,44 @@ counters:
         }
         assert_eq!(engine.len(), 101);
         let runs = engine.visit(|state| state.values.generations.current).await.unwrap();
-        assert!(runs > 5, "{runs} runs");
+        assert_eq!(runs, 1, "however small the segments of the log are");
+    });
+}
+
+#[test]
+fn a_correction_that_only_the_store_has_is_reverted_and_a_replay_looks_it_up_again() {
+    let ground = Ground::new(4 << 20);
+    let value = |engine: &Engine, n: usize| engine.hasher().key(format!("{n:05}").as_bytes());
+    ground.live(async |engine| {
+        assert_eq!(engine.propose(proposal(3, 5), None).await.unwrap(), 1);
+        engine.correct(Remedy::Apply { number: 1, author: "boss".into(), if_generation: None }).await.unwrap();
+        engine.stop().await.unwrap();
+    });
+    let revert = || Remedy::Revert { number: 1, grounds: Grounds::new("why", "who"), if_generation: None };
+    ground.live(async |engine| {
+        assert_eq!(engine.get(value(&engine, 2)).await.unwrap().unwrap().value, 1);
+        let undone = engine.correct(revert()).await.unwrap();
+        assert_eq!((undone.number, undone.generation, undone.deltas.len()), (2, 2, 3));
+    });
+    ground.live(async |engine| {
+        for n in 0..3 {
+            let reading = engine.get(value(&engine, n)).await.unwrap().unwrap();
+            assert_eq!((reading.value, reading.generation), (0, 2));
+        }
+        let again = engine.correct(revert()).await.unwrap_err();
+        assert!(matches!(again, CorrectionError::Unfit(Unfit::Reverted { number: 1, by: 2 })), "{again}");
+        let unknown = Remedy::Revert { number: 9, grounds: Grounds::new("why", "who"), if_generation: None };
+        let unknown = engine.correct(unknown).await.unwrap_err();
+        assert!(matches!(unknown, CorrectionError::Unfit(Unfit::NotThere(9))), "{unknown}");
+    });
+}
+
+#[test]
+fn a_configuration_that_is_too_large_for_one_record_is_in_force_after_a_crash() {
+    let large = format!("# {}\ncounters: [{{counterName: hits, mode: simple}}]\n", "x".repeat(700 << 10));
+    let ground = Ground { config: Some(large.leak()), ..Ground::new(4 << 20) };
+    ground.live(async |engine| assert_eq!(engine.declarations().counters().len(), 1));
+    ground.live(async |engine| {
+        assert_eq!(engine.declarations().version(), 1, "it is the same, so it is not put there again")
     });
 }

@@ -1,18 +1,14 @@
-//! What is committed by itself: events that count all or not at all, proposals, and the ids under which proposals and
-//! corrections are asked for.
+//! What is committed by itself: events that count all or not at all, and what is asked for about the past.
 
 use super::super::Refusal;
-use super::super::correction::CorrectionError;
+use super::super::correction::{CorrectionError, CorrectionRequest, Outcome};
 use super::super::lookup::Found;
 use super::super::shared::Reply;
 use super::Writer;
 use tally_core::aggregate::Unfit;
 use tally_core::counter::Durability;
-use tally_core::fact::Request;
-use tally_core::id::CellKey;
-use tally_core::ledger::{Proposal, Row};
-use tally_core::op::{Answer, OpKind, Stamp, Submission};
-use tally_core::record::Record;
+use tally_core::ledger::{Correction, Proposal, Remedy};
+use tally_core::op::{Answer, Submission};
 use tally_storage::log::Log;
 
 impl<L: Log> Writer<L> {
@@ -35,65 +31,64 @@ impl<L: Log> Writer<L> {
         }
     }
 
-    /// Commits a proposal by itself, if there is room for it: what is decided here is in the log, so a replay need not decide.
-    pub fn propose(
+    /// Commits what is asked for about the past by itself, if it can be done. What it touches is known. Nothing is appended of what
+    /// comes to nothing, but that nothing had to be done is what a repeat is told, whatever there is by then.
+    pub fn remedy(
         &mut self,
-        proposal: &Proposal,
-        once: Option<&Request>,
+        request: &CorrectionRequest,
         found: Found,
         now_ms: u64,
-    ) -> Result<u64, CorrectionError> {
+    ) -> Result<Outcome, CorrectionError> {
         self.commit_staged(now_ms);
-        for (need, stored) in found.into_rows() {
-            self.state.load(need, stored);
+        self.load(found);
+        // As it will be where the record stands.
+        self.state.pass_time(self.next_log_time_ms(now_ms), self.log.end().offset);
+        match self.state.assess(request) {
+            Err(Unfit::Nothing) if request.once.is_some() => {}
+            assessed => _ = assessed?,
         }
-        self.check_once(once, now_ms)?;
-        let bytes = proposal.to_bytes();
-        self.state.check_room(bytes.len())?;
-        if let Some(asked) = proposal.if_generation {
-            self.state.check_generation(asked, proposal.deltas.iter().map(|delta| &*delta.id))?;
-        }
-        let number = self.state.values.generations.last_number() + 1;
-        self.remember_request(once, number);
-        self.batch.record_op(OpKind::Propose, CellKey::NONE, 0, &Record::Propose(&bytes));
-        self.durability = self.options.durability.level();
-        self.commit_alone(now_ms)?;
-        assert_eq!(self.state.values.generations.last_number(), number, "a proposal gets the next number");
-        Ok(number)
-    }
-
-    /// Whether something may be asked for under its id, if it has one.
-    pub(super) fn check_once(&mut self, once: Option<&Request>, now_ms: u64) -> Result<(), Unfit> {
-        let log_time_ms = self.next_log_time_ms(now_ms);
-        once.map_or(Ok(()), |once| self.state.check_once(once, log_time_ms))
-    }
-
-    /// In the batch of what was asked for, so that neither is ever there without the other.
-    pub(super) fn remember_request(&mut self, once: Option<&Request>, number: u64) {
-        if let Some(Request { key, id, content }) = once {
-            let at = self.batch.record(&Record::Once { id, content: *content, number });
-            self.batch.op(OpKind::Once, CellKey::NONE, 0, at);
-            self.batch.stamps.push(Stamp { number: *content, ..Stamp::of_key(*key) });
-        }
-    }
-
-    /// Nothing had to be done, and that is what a repeat is told, whatever there is by then.
-    pub(super) fn remember_nothing(&mut self, once: Option<&Request>, now_ms: u64) -> Result<(), Refusal> {
-        if once.is_none() {
-            return Ok(());
-        }
-        self.remember_request(once, 0);
-        self.durability = Durability::Sync;
-        self.commit_alone(now_ms).map(drop)
-    }
-
-    /// Makes what is in the batch durable and applies it; nobody waits for it here.
-    fn commit_alone(&mut self, now_ms: u64) -> Result<u64, Refusal> {
-        let appended = self.append(now_ms);
+        let appended = self.append_remedy(request, now_ms);
         if let Ok(log_time_ms) = appended {
-            self.apply(log_time_ms);
+            self.apply_remedy(&request.remedy, log_time_ms);
         }
         self.batch.begin_batch();
-        appended
+        appended?;
+        let outcome = self.state.take_outcome().expect("what was applied has come to something")?;
+        tell(&outcome);
+        Ok(outcome)
+    }
+
+    fn append_remedy(&mut self, request: &CorrectionRequest, now_ms: u64) -> Result<u64, Refusal> {
+        let once = request.once.as_ref().map(|once| (&*once.id, once.content));
+        let record = self.batch.remedy(&request.remedy.encode(once));
+        self.state.touch(request, record, &mut self.batch);
+        self.durability = match request.remedy {
+            Remedy::Propose(_) => self.options.durability.level(),
+            _ => Durability::Sync,
+        };
+        self.append(now_ms)
+    }
+
+    fn apply_remedy(&mut self, remedy: &Remedy, log_time_ms: u64) {
+        if matches!(remedy, Remedy::Propose(_)) {
+            return self.apply(log_time_ms);
+        }
+        let counted = self.counted();
+        self.apply_whole(log_time_ms);
+        // A run lets late entries count.
+        self.shared.metrics.updates.inc_by((self.counted() - counted).max(0) as u64);
+    }
+}
+
+/// A line for each: it changes what people have read, or is about to.
+fn tell(outcome: &Outcome) {
+    match outcome {
+        Outcome::Proposed(Proposal { number, author, deltas, .. }) => {
+            tracing::info!(number, author, counters = deltas.len(), "a correction was proposed");
+        }
+        Outcome::Corrected(Correction { number, generation, cause, purpose, reason, author, deltas, .. }) => {
+            let counters = deltas.len();
+            tracing::info!(number, generation, ?cause, ?purpose, reason, author, counters, "a correction was applied");
+        }
     }
 }

@@ -10,11 +10,11 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use tally_core::aggregate::Unfit;
 use tally_core::fact::Request;
-use tally_core::ledger::{Cause, Correction, Delta, Proposal, Row};
+use tally_core::ledger::{Correction, Grounds, Proposal, Remedy, Row};
 use tally_core::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX};
 
 use super::counters::idempotency_key;
-use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart, Reverted};
+use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
 use crate::frontend::http::words::problem::{Kind, Problem};
@@ -28,7 +28,7 @@ mod request;
 mod view;
 
 pub use clear::{Cleared, clear};
-pub use view::{CauseName, DeltaView, reverts};
+pub use view::{CauseName, CorrectionKind, DeltaView, reverts};
 
 /// Who did something without saying who.
 const ANONYMOUS: &str = "anonymous";
@@ -123,8 +123,8 @@ pub async fn apply(
     request::check_author(&author)?;
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["apply", &number.to_string(), &author, &format!("{if_generation:?}")]);
-    let request = CorrectionRequest::new(Cause::Proposal(number), "", author, Vec::new());
-    let made = api.engine.correct(CorrectionRequest { if_generation, once, ..request }).await;
+    let remedy = Remedy::Apply { number, author, if_generation };
+    let made = api.engine.correct(CorrectionRequest { remedy, once }).await;
     if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
         // It is in another state, which is the answer.
         open(&api, number).await?;
@@ -148,21 +148,10 @@ pub async fn revert(
     let reason = reason.unwrap_or_else(|| format!("revert of correction {number}"));
     let author = author.unwrap_or_else(|| ANONYMOUS.to_owned());
     request::check_why(&reason, &author)?;
-    let (reverted, deltas) = match find(&api, number).await? {
-        FoundCorrection::Applied { correction, .. } => {
-            (Reverted { generation: correction.generation, cause: correction.cause }, inverse(correction)?)
-        }
-        FoundCorrection::Proposed(_) => {
-            let detail =
-                format!("correction {number} is proposed, so there is nothing to revert; DELETE it to withdraw it");
-            return Err(Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed"));
-        }
-    };
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["revert", &number.to_string(), &reason, &author, &format!("{if_generation:?}")]);
-    let request = CorrectionRequest::new(Cause::Revert(number), reason, author, deltas);
-    let request = CorrectionRequest { reverted: Some(reverted), if_generation, once, ..request };
-    answer(&api, api.engine.correct(request).await).await
+    let remedy = Remedy::Revert { number, grounds: Grounds { reason, author }, if_generation };
+    answer(&api, api.engine.correct(CorrectionRequest { remedy, once }).await).await
 }
 
 /// Withdraws an open proposal
@@ -178,12 +167,8 @@ pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<
 }
 
 async fn find(api: &Api, number: u64) -> Result<FoundCorrection, Problem> {
-    api.engine.correction(number).await?.ok_or_else(|| {
-        let detail = format!(
-            "there is no correction {number}: it was never proposed, or it was withdrawn; GET /v1/corrections lists those there are"
-        );
-        Problem::new(Kind::NotFound, detail).with("number", number)
-    })
+    let found = api.engine.correction(number).await?;
+    found.ok_or_else(|| CorrectionError::Unfit(Unfit::NotThere(number)).into())
 }
 
 /// An open proposal.
@@ -223,18 +208,6 @@ fn with_token(api: &Api, view: CorrectionView) -> Json<CorrectionView> {
     Json(CorrectionView { token: Some(api.engine.applied().to_string()), ..view })
 }
 
-fn inverse(correction: Correction) -> Result<Vec<Delta>, Problem> {
-    let number = correction.number;
-    let inverse = |delta: Delta| {
-        let negated = delta.delta.checked_neg().ok_or_else(|| {
-            let detail = format!("correction {number} cannot be reverted: the opposite of {} does not fit into 64 bits; propose its parts", delta.delta);
-            Problem::new(Kind::Overflow, detail).with("number", number)
-        })?;
-        Ok(Delta { delta: negated, ..delta })
-    };
-    correction.deltas.into_iter().map(inverse).collect()
-}
-
 fn not_open(correction: &Correction, reverted_by: Option<u64>) -> Problem {
     let Correction { number, generation, .. } = correction;
     let (state, detail) = match reverted_by {
@@ -263,7 +236,12 @@ impl From<CorrectionError> for Problem {
         };
         let detail = unfit.to_string();
         match unfit {
-            Unfit::NotOpen(number) => Problem::new(Kind::NotFound, detail).with("number", number),
+            Unfit::NotOpen(number) | Unfit::NotThere(number) => {
+                Problem::new(Kind::NotFound, detail).with("number", number)
+            }
+            Unfit::OnlyProposed(number) => {
+                Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed")
+            }
             Unfit::Reverted { number, by } => {
                 let detail = format!("{detail}; to bring its effect back, revert correction {by}");
                 Problem::new(Kind::CorrectionState, detail)

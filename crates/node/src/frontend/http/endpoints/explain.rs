@@ -16,6 +16,7 @@ use tally_core::position::Position;
 use tally_core::values::Sums;
 
 use super::balance::Account;
+use super::corrections::CorrectionKind;
 use crate::engine::{Facts, KeysOf, Standing, Total, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339, rfc3339_signed};
@@ -54,6 +55,10 @@ pub struct Explanation {
     /// What all corrections together have changed.
     #[schema(value_type = i64)]
     corrected: i128,
+    /// The part of it that was restored; the rest was adjusted. Left out while it is 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(value_type = i64)]
+    restored: i128,
     /// How many corrections have touched it.
     corrections_total: u64,
     /// The newest 100 of them, the newest first.
@@ -99,6 +104,7 @@ pub struct CorrectionOf {
     /// `proposal`, `late`, `clear` or `revert`.
     #[schema(example = "late")]
     cause: &'static str,
+    kind: CorrectionKind,
     reason: String,
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     at: String,
@@ -122,6 +128,10 @@ pub struct SumsOf {
     counted: i128,
     #[schema(value_type = i64)]
     corrected: i128,
+    /// The part of it that was restored; the rest was adjusted, and no recount may undo it. Left out while it is 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(value_type = i64)]
+    restored: i128,
     /// Left out, as `values` is, if they were not added up; then `note` says why.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<usize>,
@@ -249,6 +259,7 @@ impl Explanation {
             since_base: i128::from(value) - i128::from(base),
             counted: i128::from(value) - corrected,
             corrected,
+            restored: facts.history.restored,
             corrections_total: facts.history.steps,
             corrections: facts.history.newest.iter().zip(whys).map(CorrectionOf::new).collect(),
             boxes: account.map(|counter| BoxesOf { key: non_zero(&facts.boxes), counter }),
@@ -279,7 +290,7 @@ fn checks(facts: &Facts, summed: &Summed, whys: &[Why]) -> Vec<Check> {
         check(what, balance.received.into(), boxes.into());
     }
     if let (Some(sums), Some(total)) = (summed.sums, summed.total) {
-        check("values of all keys = counted + corrected", total.value, sums.counted + sums.corrected);
+        check("values of all keys = counted + corrected", total.value, sums.counted + sums.corrected());
     }
     let newest = facts.history.newest.first().map_or(0, |(generation, _)| *generation);
     check("the generation is that of the last correction", facts.generation.into(), newest.into());
@@ -300,12 +311,17 @@ impl CorrectionOf {
             generation: *generation,
             number: step.number,
             cause: cause(why.cause),
+            kind: CorrectionKind::of(why.purpose),
             reason: why.reason,
             at: rfc3339(step.at_ms),
             before: step.before,
             delta: step.delta,
         }
     }
+}
+
+fn is_zero(number: &i128) -> bool {
+    *number == 0
 }
 
 fn cause(cause: Cause) -> &'static str {
@@ -318,10 +334,11 @@ fn cause(cause: Cause) -> &'static str {
 }
 
 impl SumsOf {
-    fn new(Sums { counted, corrected }: Sums, Summed { total, position, .. }: &Summed) -> SumsOf {
+    fn new(sums: Sums, Summed { total, position, .. }: &Summed) -> SumsOf {
         SumsOf {
-            counted,
-            corrected,
+            counted: sums.counted,
+            corrected: sums.corrected(),
+            restored: sums.restored,
             keys: total.map(|total| total.keys),
             values: total.map(|total| total.value),
             position: position.map(|position| position.to_string()),

@@ -13,7 +13,7 @@ use tally_core::aggregate::State as CoreState;
 use tally_core::id::CellKey;
 use tally_core::ledger::{FORGOTTEN_AT, LedgerKey, Step};
 
-use super::corrections::{CauseName, reverts};
+use super::corrections::{CauseName, CorrectionKind, reverts};
 use crate::engine::{Engine, Reading, Refusal, Seen, Why, decode_row};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{Envelope, rfc3339};
@@ -40,6 +40,7 @@ pub struct Generation {
     /// The number of the correction.
     number: u64,
     cause: CauseName,
+    kind: CorrectionKind,
     /// The correction that this one undoes.
     #[serde(skip_serializing_if = "Option::is_none")]
     reverts: Option<u64>,
@@ -189,6 +190,7 @@ impl Generation {
             generation,
             number: step.number,
             cause: CauseName::of(why.cause),
+            kind: CorrectionKind::of(why.purpose),
             reverts: reverts(why.cause),
             reason: why.reason,
             author: why.author,

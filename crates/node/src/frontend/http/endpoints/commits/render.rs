@@ -6,7 +6,7 @@ use tally_core::commit::{Commit, CounterDelta, NamedException, ToldCorrection};
 use tally_core::counter::Declarations;
 use tally_core::position::Position;
 
-use super::super::corrections::{CauseName, DeltaView, reverts};
+use super::super::corrections::{CauseName, CorrectionKind, DeltaView, reverts};
 use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::Problem;
@@ -67,6 +67,7 @@ struct CountCorrection {
     generation: u64,
     number: u64,
     cause: CauseName,
+    kind: CorrectionKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     reverts: Option<u64>,
     reason: String,
@@ -151,6 +152,7 @@ fn correction(told: &ToldCorrection) -> CountCorrection {
         generation: correction.generation,
         number: correction.number,
         cause: CauseName::of(correction.cause),
+        kind: CorrectionKind::of(correction.purpose),
         reverts: reverts(correction.cause),
         reason: correction.reason.clone(),
         author: correction.author.clone(),
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
     use tally_core::commit::{CounterDeltas, Deltas, Digest, VoidBatch};
     use tally_core::fates::Void;
-    use tally_core::ledger::{BoxKind, Cause, Correction, Delta};
+    use tally_core::ledger::{BoxKind, Cause, Correction, Delta, Purpose};
 
     const CONFIG: &str = "counters: [{counterName: likes, mode: transition, dimensions: [video], entity: [user, video], floorAtZero: true, rules: [{on: liked, op: increment}]}]";
 
@@ -250,6 +252,7 @@ mod tests {
             number: 7,
             generation: 3,
             cause: Cause::Revert(4),
+            purpose: Purpose::Restore,
             reason: "two\nlines".into(),
             author: "ops".into(),
             at_ms: 1_794_765_600_000,
@@ -260,7 +263,7 @@ mod tests {
         };
         let told = told(&Commit { corrections: vec![ToldCorrection { delta_count: 9, correction }], ..sample() }, None);
         let expected = concat!(
-            "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"reverts\":4,",
+            "event: count_correction\ndata: {\"generation\":3,\"number\":7,\"cause\":\"revert\",\"kind\":\"restore\",\"reverts\":4,",
             "\"reason\":\"two\\nlines\",\"author\":\"ops\",\"appliedBy\":\"boss\",\"at\":\"2026-11-15T18:00:00.000Z\",\"deltaCount\":9,",
             "\"deltas\":[{\"id\":\"a1\\n\",\"bucket\":\"1970-01-01T00:00:00.000Z\",\"delta\":-5}]}\n\nid: 2-0-14\nevent: commit\n",
         );

@@ -3,8 +3,7 @@
 use axum::http::Uri;
 use serde::Serialize;
 use tally_core::aggregate::Unfit;
-use tally_core::counter::Declarations;
-use tally_core::ledger::{Cause, Correction, Delta};
+use tally_core::ledger::{Correction, Grounds, Remedy};
 
 use super::{ANONYMOUS, made_before, once, request};
 use crate::engine::{CorrectionError, CorrectionRequest};
@@ -40,25 +39,26 @@ pub struct Cleared {
 /// an ad-hoc counter's.
 pub async fn clear(api: &Api, id: &str, uri: &Uri, key: Option<&str>) -> Result<Option<Cleared>, Problem> {
     let declarations = api.engine.declarations();
-    let (id, deltas) = if is_all_of(&declarations, id) {
-        (id.to_owned(), all_of(api, id).await?)
+    let (id, ids) = if api.engine.is_all_of(id) {
+        // Whoever waits for a turn holds nothing.
+        let _turn = api.walks.acquire().await;
+        (id.to_owned(), api.engine.keys_to_clear(id).await?)
     } else {
         let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
         if named.declared.is_none() {
             return Ok(None);
         }
-        let delta = nothing_of(named.id.as_bytes().to_vec());
-        (named.id, vec![delta])
+        let ids = vec![named.id.as_bytes().to_vec()];
+        (named.id, ids)
     };
     let parameters = Parameters::read(uri, &["reason", "author", "ifGeneration"])?;
     let if_generation = parameters.number("ifGeneration")?;
     let reason = parameters.text("reason").unwrap_or("cleared").to_owned();
     let author = parameters.text("author").unwrap_or(ANONYMOUS).to_owned();
     request::check_why(&reason, &author)?;
-    let request = CorrectionRequest::new(Cause::Clear, reason, author, deltas);
-    let once = once(api, key, &["clear", &id, &request.reason, &request.author, &format!("{if_generation:?}")]);
-    let request = CorrectionRequest { if_generation, once, ..request };
-    match api.engine.correct(request).await {
+    let once = once(api, key, &["clear", &id, &reason, &author, &format!("{if_generation:?}")]);
+    let remedy = Remedy::Clear { ids, grounds: Grounds { reason, author }, if_generation };
+    match api.engine.correct(CorrectionRequest { remedy, once }).await {
         Ok(made) => Ok(Some(Cleared::by(api, id, &made, false))),
         Err(CorrectionError::Unfit(Unfit::Nothing)) => Ok(Some(Cleared::nothing(id, false))),
         Err(CorrectionError::Unfit(Unfit::Repeated(0))) => Ok(Some(Cleared::nothing(id, true))),
@@ -85,21 +85,4 @@ impl Cleared {
     fn nothing(id: String, repeated: bool) -> Cleared {
         Cleared { id, cleared: false, counters: 0, generation: None, number: None, token: None, repeated }
     }
-}
-
-/// Whether an id is the bare name of a counter that has keys.
-fn is_all_of(declarations: &Declarations, id: &str) -> bool {
-    declarations.find(id.as_bytes()).is_some_and(|index| !declarations.counter(index).dimensions.is_empty())
-}
-
-/// The keys of a counter that are not 0.
-async fn all_of(api: &Api, name: &str) -> Result<Vec<Delta>, Problem> {
-    // Whoever waits for a turn holds nothing.
-    let _turn = api.walks.acquire().await;
-    Ok(api.engine.keys_to_clear(name).await?.into_iter().map(nothing_of).collect())
-}
-
-/// By how much to change it is found out when it is cleared.
-fn nothing_of(id: Vec<u8>) -> Delta {
-    Delta { id, bucket_ms: None, delta: 0 }
 }

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tally_core::ledger::{Delta, Proposal};
+use tally_core::ledger::{Delta, Proposal, Purpose};
 use tally_core::limits::{
     AUTHOR_BYTES_MAX, BODY_BYTES_MAX, CORRECTION_DELTAS_MAX, REASON_BYTES_MAX, SMALL_BODY_BYTES_MAX,
 };
@@ -34,6 +34,10 @@ pub struct ProposalBody<'a> {
     reason: String,
     #[schema(example = "ops@example.com")]
     author: String,
+    /// `adjust` (if left out): it changes what is right. `restore`: it brings counters to what was counted. A recount may undo
+    /// the second, and never the first.
+    #[serde(default, deserialize_with = "given")]
+    kind: Option<ProposedKind>,
     /// Refuse it, now and when it is applied, if a later generation has touched one of the counters.
     #[serde(default, rename = "ifGeneration", deserialize_with = "given_number")]
     #[schema(example = 3)]
@@ -41,6 +45,16 @@ pub struct ProposalBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<DeltaBody>)]
     deltas: Vec<Object<DeltaBody<'a>>>,
+}
+
+/// What a proposal is for.
+#[derive(Clone, Copy, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ProposedKind {
+    /// It changes what is right, as somebody decided.
+    Adjust,
+    /// It brings counters to what was counted.
+    Restore,
 }
 
 /// What to add to one counter.
@@ -109,8 +123,12 @@ impl<S: Sync> FromRequestParts<S> for Number {
 /// Reads a proposal and checks everything about it that does not depend on values.
 pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Proposal, Problem> {
     let body = Pieces::new(api, headers, body, BODY_BYTES_MAX)?.collect().await?;
-    let ProposalBody { reason, author, if_generation, deltas } = parse(&body, PROPOSAL_EXAMPLE)?;
+    let ProposalBody { reason, author, kind, if_generation, deltas } = parse(&body, PROPOSAL_EXAMPLE)?;
     check_why(&reason, &author)?;
+    let purpose = match kind {
+        None | Some(ProposedKind::Adjust) => Purpose::Adjust,
+        Some(ProposedKind::Restore) => Purpose::Restore,
+    };
     match deltas.len() {
         0 => return Err(Problem::field("deltas", "[]", "say what to add to which counter")),
         1..=CORRECTION_DELTAS_MAX => {}
@@ -130,7 +148,7 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
         Ok(Delta { id: named.id.into_bytes(), bucket_ms, delta })
     };
     let deltas = deltas.iter().enumerate().map(delta).collect::<Result<Vec<_>, _>>()?;
-    Ok(Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation })
+    Ok(Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation, purpose })
 }
 
 /// Reads the reason and author of a change; an empty body says neither.

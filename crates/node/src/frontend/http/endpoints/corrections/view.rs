@@ -1,7 +1,7 @@
 //! Corrections as the interface shows them.
 
 use serde::Serialize;
-use tally_core::ledger::{Cause, Correction, Delta, Proposal};
+use tally_core::ledger::{Cause, Correction, Delta, Proposal, Purpose};
 
 use crate::engine::{CorrectionList, FoundCorrection, ListedCorrection};
 use crate::frontend::http::words::envelope::rfc3339;
@@ -14,6 +14,7 @@ pub struct CorrectionView {
     pub number: u64,
     pub state: CorrectionState,
     pub cause: CauseName,
+    pub kind: CorrectionKind,
     /// The generation that it made; `null` while it is only proposed.
     pub generation: Option<u64>,
     pub reason: String,
@@ -75,6 +76,28 @@ pub enum CauseName {
     Revert,
 }
 
+/// What a correction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum CorrectionKind {
+    /// It changes what is right, as somebody decided: no recount undoes it.
+    Adjust,
+    /// It brings a counter to what the log says.
+    Restore,
+    /// Neither: late entries were let count.
+    Count,
+}
+
+impl CorrectionKind {
+    pub fn of(purpose: Purpose) -> CorrectionKind {
+        match purpose {
+            Purpose::Adjust => CorrectionKind::Adjust,
+            Purpose::Restore => CorrectionKind::Restore,
+            Purpose::Count => CorrectionKind::Count,
+        }
+    }
+}
+
 /// What is added to one counter.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -125,6 +148,7 @@ impl CorrectionView {
             number: proposal.number,
             state: CorrectionState::Proposed,
             cause: CauseName::Proposal,
+            kind: CorrectionKind::of(proposal.purpose),
             generation: None,
             reason: proposal.reason.clone(),
             author: proposal.author.clone(),
@@ -147,6 +171,7 @@ impl CorrectionView {
             number: correction.number,
             state: CorrectionState::Applied,
             cause: CauseName::of(correction.cause),
+            kind: CorrectionKind::of(correction.purpose),
             generation: Some(correction.generation),
             reason: correction.reason.clone(),
             author: correction.author.clone(),
