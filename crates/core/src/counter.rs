@@ -18,6 +18,7 @@ mod stage;
 mod syntax;
 mod yaml;
 
+use crate::head::Group;
 use hashbrown::HashMap;
 use resolve::Beginnings;
 
@@ -114,6 +115,23 @@ pub struct Counter {
 }
 
 impl Counter {
+    /// Whether what makes an event unique for this counter does so for the other: then one partition decides for both. All
+    /// persistent counters count an event together.
+    fn shares_identity(&self, other: &Counter) -> bool {
+        match (self.mode, other.mode) {
+            (Mode::Persistent, Mode::Persistent) => true,
+            (Mode::Transition, Mode::Transition) => self.entity == other.entity,
+            (Mode::Display, Mode::Display) => self.dedup_fields() == other.dedup_fields(),
+            // Of a simple counter it is the cell itself.
+            _ => false,
+        }
+    }
+
+    /// What tells the sessions of a display counter apart.
+    pub fn dedup_fields(&self) -> &[Field] {
+        self.dedup.as_ref().map_or(&[Field::Session], |dedup| &dedup.by)
+    }
+
     /// What reads show of a sum.
     #[inline]
     pub fn shown(&self, sum: i64) -> i64 {
@@ -141,6 +159,8 @@ pub struct Declarations {
     removed: Vec<Counter>,
     by_name: HashMap<Box<[u8]>, u16>,
     beginnings: Beginnings,
+    /// The identity group of each declared counter.
+    groups: Vec<Group>,
     /// By the types of events that fed them.
     removed_by_event_type: HashMap<Box<str>, Vec<u16>>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
@@ -168,6 +188,8 @@ impl Declarations {
         for rule in &counter.rules {
             self.by_event_type.entry(rule.on.clone()).or_default().push(Listener { counter: index, op: rule.op });
         }
+        let first = self.counters.iter().position(|other| other.shares_identity(&counter));
+        self.groups.push(Group::of_first(first.map_or(index, |first| first as u16)));
         self.counters.push(counter);
     }
 
@@ -259,6 +281,16 @@ impl Declarations {
     pub fn index_of(&self, id: &[u8]) -> Option<u16> {
         let name_len = memchr::memchr(crate::id::SEPARATOR, id).unwrap_or(id.len());
         self.find(&id[..name_len])
+    }
+
+    /// The identity group of a declared counter: a copy of an event that was routed by it is judged for the counters of this
+    /// group alone.
+    pub fn group_of(&self, index: u16) -> Group {
+        self.groups[usize::from(index)]
+    }
+
+    pub fn has_group(&self, group: Group) -> bool {
+        group == Group::ALL || self.groups.contains(&group)
     }
 
     /// The types of events that feed a counter, in the order of the file; one that feeds several comes again.

@@ -30,6 +30,11 @@ pub struct Group(pub u16);
 impl Group {
     /// All of them: there is one partition, so every identity is at home in it.
     pub const ALL: Group = Group(0);
+
+    /// The group of the counters that share the identity of counter `index`, which is the first of them.
+    pub(crate) fn of_first(index: u16) -> Group {
+        Group(index + 1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

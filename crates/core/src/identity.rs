@@ -27,7 +27,7 @@ impl Identity {
     pub fn of(counter: &Counter, event: &Event<'_>, id: &[u8]) -> Identity {
         let fields: &[Field] = match counter.mode {
             Mode::Simple => return Identity::of_bytes(id),
-            Mode::Display => counter.dedup.as_ref().map_or(&[Field::Session], |dedup| &dedup.by),
+            Mode::Display => counter.dedup_fields(),
             Mode::Transition => &counter.entity,
             Mode::Persistent => &[Field::EventId],
         };

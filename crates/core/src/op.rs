@@ -291,6 +291,8 @@ pub struct Submission {
     /// One for each operation that has one, in their order.
     pub stamps: Vec<Stamp>,
     pub needs: Needs,
+    /// The version of the declarations that its events were staged under; `None` if it has none.
+    pub staged_under: Option<u64>,
 }
 
 /// What a submission demands of its commit: the most that any of its entries does.
@@ -343,6 +345,7 @@ impl Submission {
         self.ops.clear();
         self.stamps.clear();
         self.needs = Needs::default();
+        self.staged_under = None;
     }
 
     /// Begins a batch: what follows stands behind room for its head.

@@ -23,6 +23,8 @@ pub enum Improper {
     ControlAhead { known: u64, in_force: u64 },
     #[error("its log time is {log_time_ms}, after {before_ms}, and the clock of its appender was at {clock_ms}")]
     LogTime { log_time_ms: u64, before_ms: u64, clock_ms: u64 },
+    #[error("its events were routed by identity group {0}, which the declarations do not have")]
+    Group(u16),
     #[error("{0}")]
     Overrun(#[from] Overrun),
     #[error("it is one more than {VOIDS_MAX} void batches within the time for which repeats are remembered")]
@@ -46,6 +48,9 @@ impl State {
         }
         if known > in_force {
             return Err(Improper::ControlAhead { known, in_force });
+        }
+        if !self.declarations().has_group(head.group) {
+            return Err(Improper::Group(head.group.0));
         }
         let before_ms = self.log_time_ms();
         if !is_log_time_ms(before_ms, head.clock_ms, log_time_ms) {

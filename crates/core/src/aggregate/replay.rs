@@ -2,7 +2,7 @@
 
 use super::{Improper, State};
 use crate::counter::{ConfigErrors, Mode};
-use crate::head::Head;
+use crate::head::{Group, Head};
 use crate::ledger::{Correction, Proposal, Row};
 use crate::op::{Batch, Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record, joined, take_with_parts};
@@ -42,11 +42,18 @@ impl State {
         let mut rest = records;
         let head = Head::take(&mut rest)?;
         let first = (records.len() - rest.len()) as u32;
-        let what = self.decode_records(records, first, out)?;
+        let group = head.map_or(Group::ALL, |head| head.group);
+        let what = self.decode_records(records, first, group, out)?;
         Ok(Decoded { head, first, what })
     }
 
-    fn decode_records(&mut self, records: &[u8], first: u32, out: &mut Submission) -> Result<Replayed, ReplayError> {
+    fn decode_records(
+        &mut self,
+        records: &[u8],
+        first: u32,
+        group: Group,
+        out: &mut Submission,
+    ) -> Result<Replayed, ReplayError> {
         let mut rest = &records[first as usize..];
         while !rest.is_empty() {
             let at = (records.len() - rest.len()) as u32;
@@ -58,17 +65,18 @@ impl State {
                 let yaml = String::from_utf8(joined(parts, yaml).into_owned()).map_err(|_| DecodeError::NotUtf8)?;
                 return Ok(Replayed::Config { version, yaml });
             }
-            self.decode_ops(&record, parts, at, out)?;
+            self.decode_ops(&record, parts, at, group, out)?;
         }
         Ok(Replayed::Ops)
     }
 
-    /// The operations of a record that begins at `at` of its batch, with what it says in parts.
+    /// The operations of a record that begins at `at` of its batch, with what it says in parts. An event is judged for a group.
     fn decode_ops(
         &mut self,
         record: &Record<'_>,
         parts: Vec<u8>,
         at: u32,
+        group: Group,
         out: &mut Submission,
     ) -> Result<(), ReplayError> {
         let none = crate::id::CellKey::NONE;
@@ -78,7 +86,7 @@ impl State {
         match *record {
             Record::Event(ref event) => {
                 // What was rejected when it came is rejected again, and was told then.
-                self.stager.stage(event, at, out, &mut |_, _| {});
+                self.stager.stage_copy(group, event, at, out);
             }
             Record::Add { name, delta } => out.ops.push(self.addition(OpKind::Add, name, delta, at)),
             Record::AddMany { name, .. } => out.ops.push(self.addition(OpKind::AddMany, name, 0, at)),

@@ -6,6 +6,7 @@
 use super::{Clocks, Counter, Declarations, Field, Listener, Mode};
 use crate::event::Event;
 use crate::fact;
+use crate::head::Group;
 use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
 use crate::limits::ID_BYTES_MAX;
 use crate::op::{Op, OpKind, Stamp, Submission};
@@ -108,10 +109,35 @@ impl Stager {
         out: &mut Submission,
         rejected: &mut impl FnMut(u16, Rejection<'_>),
     ) -> Staged {
+        self.stage_for(|_, _| true, event, record_at, out, rejected)
+    }
+
+    /// The same for a copy of the event that was routed by the identity of a group: for the counters of that group alone. The
+    /// others are judged by other copies.
+    pub fn stage_copy(&mut self, group: Group, event: &Event<'_>, record_at: u32, out: &mut Submission) -> Staged {
+        if group == Group::ALL {
+            return self.stage(event, record_at, out, &mut |_, _| {});
+        }
+        let is_of_group = |declarations: &Declarations, counter| declarations.group_of(counter) == group;
+        self.stage_for(is_of_group, event, record_at, out, &mut |_, _| {})
+    }
+
+    #[inline]
+    fn stage_for(
+        &mut self,
+        is_wanted: impl Fn(&Declarations, u16) -> bool,
+        event: &Event<'_>,
+        record_at: u32,
+        out: &mut Submission,
+        rejected: &mut impl FnMut(u16, Rejection<'_>),
+    ) -> Staged {
         let Stager { declarations, desk } = self;
         let mut staged = Staged::default();
         let mut persistent = false;
         for listener in declarations.listeners(&event.event_type) {
+            if !is_wanted(declarations, listener.counter) {
+                continue;
+            }
             let counter = declarations.counter(listener.counter);
             out.needs.entry(counter.mode, counter.durability);
             if counter.mode == Mode::Persistent {

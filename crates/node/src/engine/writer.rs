@@ -211,6 +211,9 @@ impl<L: Log> Writer<L> {
     }
 
     fn add_to_batch(&mut self, submission: &Submission, found: Found, reply: Reply) {
+        // A batch says which declarations it was made under, and a replay stages its events under those.
+        let in_force = self.state.declarations().version();
+        assert!(submission.staged_under.is_none_or(|version| version == in_force), "it was staged under others");
         if self.batch.records.len() + submission.records.len() > self.batch_bytes_max() {
             // Without making room: the submission was checked already, and what it needs must stay.
             self.commit_staged(self.shared.clock.now_ms());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::Event;
 use crate::fates::Void;
-use crate::head::{HEAD_BYTES_MAX, Head, RULES};
+use crate::head::{Group, HEAD_BYTES_MAX, Head, RULES};
 
 fn head(sender: u64, seq: u64, clock_ms: u64) -> Head {
     Head { rules: RULES, sender, incarnation: 1, seq, settled: seq.saturating_sub(3), clock_ms, ..Head::default() }
@@ -139,8 +139,37 @@ fn a_batch_that_cannot_be_of_this_log_is_refused_by_name() {
     assert!(newer.contains("rules of version 2") && newer.contains("start a newer one"), "{newer}");
     assert!(told(Head { control: 6, ..good }, now_ms).contains("those from record 7 on are in force"));
     assert!(told(Head { control: 8, ..good }, now_ms).contains("record 8 on, which are not there"));
+    assert!(told(Head { group: Group(99), ..good }, now_ms).contains("identity group 99"));
     assert!(told(good, now_ms + five_minutes + 1).contains("the clock of its appender was at 1000000"));
     assert!(told(good, now_ms - 1).contains("its log time is 999999, after 1000000"));
+}
+
+proptest! {
+    /// One copy of each event for each group, in an order of its own, comes to what one copy for all comes to.
+    #[test]
+    fn an_event_whose_copies_are_routed_by_different_identities_counts_once_for_each_counter(
+        events in proptest::collection::vec((0u8..6, -5i64..5, 0u64..300), 1..20),
+    ) {
+        let (mut whole, mut apart) = (state(), state());
+        let (mut answers, mut offset, mut seq) = (Vec::new(), 0, 0);
+        let groups: Vec<Group> = (0..5).map(|counter| whole.declarations().group_of(counter)).collect();
+        // Simple, display by session, transition, persistent, display without repeats.
+        prop_assert_eq!(&groups, &[Group(1), Group(2), Group(3), Group(4), Group(2)]);
+        for (n, number, at_ms) in events {
+            let operation = ("event".to_owned(), n, number, at_ms);
+            let mut submission = Submission::default();
+            submission.begin_batch();
+            stage(operation)(&mut whole.stager.clone(), &mut submission);
+            for group in [Group(4), Group(2), Group(3), Group(1), Group::ALL] {
+                let state = if group == Group::ALL { &mut whole } else { &mut apart };
+                let bytes = submission.payload(&Head { group, ..head(1, seq, 0) }).to_vec();
+                replay(state, &Logged { bytes, log_time_ms: 0, offset }, &mut answers);
+                seq += 1;
+            }
+            offset += 1;
+        }
+        prop_assert_eq!(counted(&mut apart), counted(&mut whole));
+    }
 }
 
 #[test]

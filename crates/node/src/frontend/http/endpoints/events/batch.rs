@@ -146,8 +146,9 @@ pub struct Batch {
 
 impl Batch {
     pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Batch {
+        let submission = Submission { staged_under: Some(declarations.version()), ..Submission::default() };
         let stager = Stager::new(declarations, hasher);
-        Batch { stager, submission: Submission::default(), origins: Vec::new(), outcome: Outcome::default() }
+        Batch { stager, submission, origins: Vec::new(), outcome: Outcome::default() }
     }
 
     /// Makes room for a body of so many bytes, the first of which have arrived.
