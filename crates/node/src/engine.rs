@@ -24,6 +24,7 @@ mod tests;
 mod thread;
 mod tick;
 mod trouble;
+mod turn;
 mod watch;
 mod writer;
 

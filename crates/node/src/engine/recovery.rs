@@ -1,11 +1,12 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
 use super::checkpoint::Checkpointer;
-use super::commits::{self, Applied, CommitMaker, Commits, CommitsError, Maker, Recorder, Step};
+use super::commits::{self, CommitMaker, Commits, CommitsError, Maker, Recorder, Step};
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Parts, Shared};
 use super::thread::EngineThread;
+use super::turn::{self, Turn};
 use super::writer::Writer;
 use super::{EngineOptions, Trouble};
 use crate::clock::ClockError;
@@ -217,7 +218,7 @@ fn replay<L: Log, C: Log>(
 ) -> Result<u64, RecoveryError> {
     let handle = log.handle();
     let mut reader = handle.reader(Position { offset: read_from, ..log.end() })?;
-    let (mut ops, mut answers) = (Submission::default(), Vec::<Answer>::new());
+    let mut ops = Submission::default();
     let mut replayed = 0;
     let mut resuming = true;
     while let Some(batch) = reader.next()? {
@@ -235,30 +236,20 @@ fn replay<L: Log, C: Log>(
         if let Some(head) = head.filter(|_| !resuming) {
             state.check_head(&head, log_time_ms).map_err(|improper| in_batch(improper.into()))?;
         }
-        match what {
-            Replayed::Config { .. } if resuming && state.was_void(offset) => {}
+        let declarations = match what {
+            Replayed::Ops => None,
             Replayed::Config { version, yaml } => {
                 let declarations = Declarations::parse(&yaml).map_err(|error| in_batch(error.into()))?;
-                let declarations = declarations.with_version(version);
-                if resuming {
-                    state.redeclare(declarations);
-                } else {
-                    let void = state.enter(&batch);
-                    if void.is_none() {
-                        state.configure(declarations, to.offset);
-                    }
-                    chain.applied(
-                        state,
-                        &Applied { batch: &batch, count, to, answers: &[], exceptional: false, void },
-                    )?;
-                }
+                Some(declarations.with_version(version))
             }
-            Replayed::Ops if resuming => state.remember(&batch),
-            Replayed::Ops => {
+        };
+        match declarations {
+            Some(_) if resuming && state.was_void(offset) => {}
+            Some(declarations) if resuming => state.redeclare(declarations),
+            None if resuming => state.remember(&batch),
+            declarations => {
                 load_missing(state, store, batch.ops, batch.stamps)?;
-                let void = state.apply(&batch, &mut answers);
-                let answers = &answers;
-                chain.applied(state, &Applied { batch: &batch, count, to, answers, exceptional: true, void })?;
+                chain.turn(state, Turn { batch, count, to, declarations })?;
             }
         }
         state.forget_loaded();
@@ -279,6 +270,7 @@ struct Chain<L: Log> {
     followed: bool,
     /// The last batch that was void and may not have counted.
     alarm: Option<String>,
+    answers: Vec<Answer>,
 }
 
 impl<L: Log> Chain<L> {
@@ -296,20 +288,27 @@ impl<L: Log> Chain<L> {
             }
         };
         let (maker, resumed) = resumed.expect("a log without commits is behind any other");
-        Ok(Chain { maker, recorder: Recorder::new(resumed.end), followed: resumed.followed, alarm: None })
+        Ok(Chain {
+            maker,
+            recorder: Recorder::new(resumed.end),
+            followed: resumed.followed,
+            alarm: None,
+            answers: Vec::new(),
+        })
     }
 
-    fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> Result<(), CommitsError> {
-        if let (Some(void), Some(head)) = (applied.void.filter(|void| void.is_alarm()), applied.batch.head) {
-            self.alarm = Some(alarm(void, &head, applied.batch.offset));
+    /// A turn of the loop with a batch that stands in the log, and its commit.
+    fn turn(&mut self, state: &mut State, turn: Turn<'_>) -> Result<(), CommitsError> {
+        let Batch { records, ops, head, offset, .. } = turn.batch;
+        let effects = turn::turn(state, &mut self.recorder, turn, &mut self.answers);
+        if let (Some(void), Some(head)) = (effects.void.filter(|void| void.is_alarm()), head) {
+            self.alarm = Some(alarm(void, &head, offset));
         }
-        let (closed, changes) = self.recorder.applied(state, applied);
-        if let Some(closed) = closed {
+        if let Some(closed) = effects.closed {
             self.maker.take(closed)?;
         }
-        if let Some(changes) = changes {
+        if let Some(changes) = effects.changes {
             let declarations = state.declarations().clone();
-            let Batch { records, ops, .. } = applied.batch;
             let batch = Submission { records: records.to_vec(), ops: ops.to_vec(), ..Submission::default() };
             self.maker.take(Step::Changed { changes, batch, declarations })?;
         }
@@ -368,7 +367,7 @@ fn start<L: Log + 'static, C: Log + 'static>(
     let (send_lookup, lookups) = flume::bounded(LOOKUPS_MAX);
     let (jobs, jobs_received) = flume::bounded(1);
     let (queues, waiting) = queues(Arc::new(Lag::new(options.clock.clone())));
-    let Chain { maker, recorder, followed, alarm } = chain;
+    let Chain { maker, recorder, followed, alarm, .. } = chain;
     let (steps, orders, spares) = commits::queue(options.spawner);
     let now_ms = options.clock.now_ms();
     let shared = Arc::new(Shared::new(Parts {

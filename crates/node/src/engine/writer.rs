@@ -3,10 +3,11 @@
 mod alone;
 
 use super::checkpoint::{self, Content, Handover, Job, Written};
-use super::commits::{Applied, CommitQueue, Recorder, Step};
+use super::commits::{CommitQueue, Recorder, Step};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
+use super::turn::{self, Effects, Turn};
 use super::watch::{Terms, Verdict, Watch, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use std::sync::Arc;
@@ -150,12 +151,8 @@ impl<L: Log> Writer<L> {
         self.durability = Durability::Sync;
         let appended = self.append(now_ms);
         if let Ok(log_time_ms) = appended {
-            let (to, count) = (self.log.end().offset, self.batch.record_count);
-            let void = self.state.enter(&self.batch.batch(Some(self.head), log_time_ms, to - u64::from(count)));
-            assert_eq!(void, None, "the writer sends no batch twice");
-            self.state.configure(declarations, to);
-            self.answers.clear();
-            self.record(log_time_ms, false);
+            let effects = self.turn(log_time_ms, Some(declarations));
+            self.hand_on_effects(effects);
         }
         self.batch.begin_batch();
         appended?;
@@ -437,36 +434,39 @@ impl<L: Log> Writer<L> {
         for (need, stored) in self.loads.drain(..) {
             self.state.load(need, stored);
         }
-        let position = self.log.end();
-        let batch = &self.batch;
-        // What leaves no record is in no log.
-        let head = (batch.record_count > 0).then_some(self.head);
-        let offset = position.offset - u64::from(batch.record_count);
         let audited = self.state.fates.contracts.audited;
-        let void = self.state.apply(&batch.batch(head, log_time_ms, offset), &mut self.answers);
-        assert_eq!(void, None, "the writer sends no batch twice");
+        let effects = self.turn(log_time_ms, None);
         if !self.watches.is_empty() {
-            self.watches.note(&batch.ops, &self.answers, &batch.records, &self.state);
+            self.watches.note(&self.batch.ops, &self.answers, &self.batch.records, &self.state);
         }
         self.tell_duplicates(audited);
-        let exceptional = self.count_outcomes();
-        if self.batch.record_count > 0 {
-            self.record(log_time_ms, exceptional);
-            self.shared.applied.send_replace(position);
+        self.shared.metrics.updates.inc_by(effects.outcomes.updates);
+        self.shared.metrics.duplicate_events.inc_by(effects.outcomes.duplicate_events);
+        let is_logged = self.batch.record_count > 0;
+        self.hand_on_effects(effects);
+        if is_logged {
+            self.shared.applied.send_replace(self.log.end());
         }
     }
 
-    /// Notes for its commit what became of the batch that was applied.
-    fn record(&mut self, log_time_ms: u64, exceptional: bool) {
-        let to = self.log.end();
-        let count = self.batch.record_count;
-        let batch = self.batch.batch(Some(self.head), log_time_ms, to.offset - u64::from(count));
-        let applied = Applied { batch: &batch, count, to, answers: &self.answers, exceptional, void: None };
-        let (closed, changes) = self.recorder.applied(&mut self.state, &applied);
-        if let Some(closed) = closed {
+    /// A turn of the loop with the batch that was appended.
+    fn turn(&mut self, log_time_ms: u64, declarations: Option<Declarations>) -> Effects {
+        let (to, count) = (self.log.end(), self.batch.record_count);
+        // What leaves no record is in no log.
+        let head = (count > 0).then_some(self.head);
+        let batch = self.batch.batch(head, log_time_ms, to.offset - u64::from(count));
+        let turn = Turn { batch, count, to, declarations };
+        let effects = turn::turn(&mut self.state, &mut self.recorder, turn, &mut self.answers);
+        assert_eq!(effects.void, None, "the writer sends no batch twice");
+        effects
+    }
+
+    /// Hands on what the batch came to, and the batch with it if somebody follows.
+    fn hand_on_effects(&mut self, effects: Effects) {
+        if let Some(closed) = effects.closed {
             self.hand_on(closed);
         }
-        if let Some(changes) = changes {
+        if let Some(changes) = effects.changes {
             let declarations = self.state.declarations().clone();
             let batch = std::mem::replace(&mut self.batch, self.steps.spare());
             self.hand_on(Step::Changed { changes, batch, declarations });
@@ -509,41 +509,6 @@ impl<L: Log> Writer<L> {
             self.hand_on(Step::Followed { at, log_time_ms });
         }
         self.recorder.end()
-    }
-
-    /// What the operations of the batch have come to, for the metrics: a look at each, and two additions. Answers whether some
-    /// entry was not simply counted.
-    fn count_outcomes(&self) -> bool {
-        let (mut updates, mut duplicates, mut last_record, mut exceptional) = (0, 0, None, false);
-        for (op, answer) in self.batch.ops.iter().zip(&self.answers) {
-            match answer {
-                Answer::Counted => updates += 1,
-                Answer::Value(_) => updates += u64::from(op.kind.is_update()),
-                Answer::Many { counted, .. } => updates += u64::from(*counted),
-                Answer::Set { applied, .. } => updates += u64::from(*applied),
-                // The entries of an event stand side by side.
-                Answer::Duplicate => {
-                    exceptional = true;
-                    if last_record != Some(op.record) {
-                        duplicates += 1;
-                        last_record = Some(op.record);
-                    }
-                }
-                Answer::Conflict
-                | Answer::Overflow
-                | Answer::Ignored
-                | Answer::Late
-                | Answer::Rejected
-                | Answer::NoRoom
-                | Answer::Repeated(_)
-                | Answer::OtherDelta(_)
-                | Answer::Full => exceptional = true,
-                _ => {}
-            }
-        }
-        self.shared.metrics.updates.inc_by(updates);
-        self.shared.metrics.duplicate_events.inc_by(duplicates);
-        exceptional
     }
 
     /// Entries that counted, of all counters.
