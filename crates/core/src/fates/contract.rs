@@ -238,7 +238,7 @@ impl Contracts {
 
     /// What is kept of the counter that a cell belongs to, declared or not any more.
     pub(crate) fn kept_of(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Kept> {
-        if let Some(index) = declarations.index_of(id) {
+        if let Some(index) = declarations.index_of(id).filter(|index| !declarations.is_removed(*index)) {
             return Some(&mut self.active[usize::from(index)].kept);
         }
         let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();

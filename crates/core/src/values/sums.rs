@@ -67,7 +67,7 @@ impl AllSums {
 
     /// The sums of the counter that a cell belongs to, declared or not any more.
     pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
-        if let Some(index) = declarations.index_of(id) {
+        if let Some(index) = declarations.index_of(id).filter(|index| !declarations.is_removed(*index)) {
             return self.active[usize::from(index)].1.as_mut();
         }
         let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();

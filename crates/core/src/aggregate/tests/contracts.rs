@@ -577,3 +577,17 @@ fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
         assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");
     }
 }
+
+#[test]
+fn a_counter_that_was_removed_is_still_corrected() {
+    let mut bench = Bench::new();
+    let mut viewed = Event::new("viewed", 100_000);
+    viewed.dimensions = vec![("video".into(), "v".into())];
+    bench.send(&[viewed]);
+    assert_eq!(bench.value("timely:v"), 1);
+    bench.configure("counters: [{counterName: other, mode: simple, rules: [{on: x, op: increment}]}]");
+    bench.clear("timely:v");
+    assert_eq!(bench.value("timely:v"), 0);
+    let sums = bench.state.balance("timely").and_then(|balance| balance.sums).expect("it has counted");
+    assert_eq!((sums.counted, sums.corrected()), (1, -1));
+}
