@@ -30,9 +30,9 @@ pub trait Counts {
     /// An entry counts.
     fn count(&mut self, op: &Op, scene: &Scene<'_>);
     /// What an entity has counted is taken back, if it is still there.
-    fn take_back(&mut self, counter: u16, counted: &Entity);
-    /// So many more late entries wait for a cell; fewer, if that is below 0.
-    fn wait(&mut self, cell: CellKey, entries: i64);
+    fn take_back(&mut self, op: &Op, scene: &Scene<'_>, counted: &Entity);
+    /// One more late entry waits.
+    fn wait(&mut self, op: &Op, scene: &Scene<'_>);
 }
 
 /// What all entries of a batch have in common.
@@ -183,7 +183,7 @@ impl Fates {
         // Runs come at the multiples of their interval.
         let due_ms = (scene.batch.log_time_ms / every_ms + 1) * every_ms;
         self.contracts.parked.park(op.cell, &self.id, stamp.time_ms, op.arg, due_ms);
-        values.wait(op.cell, 1);
+        values.wait(op, scene);
         self.put_into(op, BoxKind::Late);
         Answer::Late
     }

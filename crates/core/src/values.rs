@@ -93,28 +93,14 @@ impl Counts for Values {
         }
     }
 
-    fn take_back(&mut self, counter: u16, counted: &Entity) {
-        let cell = counted.cell;
-        if self.table.get(cell).is_none() {
-            return;
+    fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
+        if self.uncount(counted) {
+            self.sums.counted(op.counter, -1);
         }
-        let mut mark = self.table.mark(cell);
-        let is_there = mark.spans.is_there(counted.generation);
-        if mark.spans.undo(counted.generation) {
-            self.table.set_mark(cell, mark);
-        }
-        if !is_there {
-            return;
-        }
-        if let Some(id) = &counted.id {
-            self.table.name_followed(cell, id);
-        }
-        self.sums.counted(counter, -1);
-        self.table.count(cell, -1);
     }
 
-    fn wait(&mut self, cell: CellKey, entries: i64) {
-        self.table.add_pending(cell, entries);
+    fn wait(&mut self, op: &Op, _: &Scene<'_>) {
+        self.table.add_pending(op.cell, 1);
     }
 }
 
@@ -139,6 +125,26 @@ impl Values {
             log_time_ms: 0,
             id: Vec::new(),
         }
+    }
+
+    /// Takes back what an entity has counted. Answers whether it was still there.
+    pub(crate) fn uncount(&mut self, counted: &Entity) -> bool {
+        let cell = counted.cell;
+        if self.table.get(cell).is_none() {
+            return false;
+        }
+        let mut mark = self.table.mark(cell);
+        let is_there = mark.spans.is_there(counted.generation);
+        if mark.spans.undo(counted.generation) {
+            self.table.set_mark(cell, mark);
+        }
+        if is_there {
+            if let Some(id) = &counted.id {
+                self.table.name_followed(cell, id);
+            }
+            self.table.count(cell, -1);
+        }
+        is_there
     }
 
     pub(crate) fn declare(&mut self, declarations: &Declarations) {

@@ -56,10 +56,15 @@ impl State {
     }
 
     /// An entity that counted under a generation takes that back. The cell must be known.
-    pub fn take_back_apart(&mut self, counter: u16, id: &[u8], generation: u64) {
-        let cell = self.hasher.key(id);
+    pub fn take_back_apart(&mut self, id: &[u8], generation: u64) {
+        let State { values, stager, hasher, .. } = self;
+        let cell = hasher.key(id);
         let counted = Entity { on: true, occurred_ms: 0, offset: 0, cell, generation, id: Some(id.into()) };
-        self.values.take_back(counter, &counted);
+        if values.uncount(&counted)
+            && let Some(sums) = values.sums.of_cell(stager.declarations(), id)
+        {
+            sums.counted -= 1;
+        }
     }
 
     /// A generation touches a counter: a slice of a correction, or late entries that count now. The cell must be known.

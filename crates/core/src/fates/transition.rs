@@ -27,7 +27,7 @@ impl Fates {
             Some(counted) if turns_on && counted.cell == op.cell => self.ignore(op),
             Some(counted) => {
                 // It counts for another key from now on, or for none.
-                values.take_back(op.counter, &counted);
+                values.take_back(op, scene, &counted);
                 if turns_on {
                     values.count(op, scene);
                 }

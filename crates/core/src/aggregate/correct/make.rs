@@ -3,7 +3,6 @@
 use super::{CorrectionRequest, Outcome, Unfit};
 use crate::aggregate::State;
 use crate::cell::Added;
-use crate::fates::Counts;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Cause, Correction, Delta, Purpose, Row, Step};
 use crate::op::Answer;
@@ -130,7 +129,7 @@ impl State {
     fn let_count(&mut self, cell: CellKey, delta: &Delta) -> bool {
         let parked = self.fates.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
         let Some(parked) = parked else { return false };
-        self.values.wait(cell, -(parked.entries as i64));
+        self.values.table.add_pending(cell, -(parked.entries as i64));
         self.fates.settle(cell, &parked, self.stager.declarations());
         true
     }

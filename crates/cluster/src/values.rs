@@ -1,0 +1,315 @@
+//! The owner of a values partition: reads one log, of operations by name and of slots of all fates partitions, in one order.
+//!
+//! A slot is taken iff it begins where this owner stands with that fates partition: one that begins earlier was taken before (a
+//! zombie, or an owner that went back to its cut, has sent it again), one that begins later means that something is missing. The
+//! answer to an operation is an effect of its place here, never a later read.
+
+use crate::control::{Control, ControlRecord, ControlUnknown};
+use crate::cut::{self, Cut, Rows};
+use crate::message::{KeyChange, Logged, Part, Payload, Spans, ToValues};
+use crate::route::values_partition;
+use crate::view::ViewRow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use tally_core::aggregate::{Need, State};
+use tally_core::head::{Head, log_time_ms};
+use tally_core::id::CellHasher;
+use tally_core::op::{Answer, Batch, Submission};
+use tally_core::record::Record;
+
+/// What a cut of a values partition has beside its state.
+#[derive(Clone, Debug)]
+pub struct ValuesHead {
+    pub control: u64,
+    /// How far it is with each fates partition.
+    pub to: Vec<u64>,
+    /// The ids of its counters.
+    pub ids: BTreeSet<Box<[u8]>>,
+    /// Late entries that wait for them: those who keep the entries are elsewhere.
+    pub waiting: BTreeMap<Box<[u8]>, i64>,
+}
+
+/// What came of a message.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Whose batch it was, if it was one and stood there for the first time, and the answers to its operations.
+    pub answers: Option<(Head, Vec<Answer>)>,
+    /// Counters that changed.
+    pub changed: BTreeSet<Box<[u8]>>,
+}
+
+/// A slot is missing between what was taken and what has come: its partition must stop, and somebody must look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fates partition {partition} was taken up to {taken}, and a slot has come that begins at {from}")]
+pub struct SlotMissing {
+    pub partition: u32,
+    pub taken: u64,
+    pub from: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValuesError {
+    #[error("{0}")]
+    Control(#[from] ControlUnknown),
+    #[error("{0}")]
+    Missing(#[from] SlotMissing),
+}
+
+pub struct ValuesOwner {
+    partition: u32,
+    partitions: NonZeroU32,
+    state: State,
+    control: u64,
+    to: Vec<u64>,
+    ids: BTreeSet<Box<[u8]>>,
+    waiting: BTreeMap<Box<[u8]>, i64>,
+    next: u64,
+    cut_at: u64,
+    cut: Option<Cut<ValuesHead>>,
+    staged: Submission,
+    seen_again: u64,
+}
+
+impl ValuesOwner {
+    /// Goes on from what a chain of cuts adds up to.
+    pub fn resume(
+        partition: u32,
+        partitions: NonZeroU32,
+        fates_partitions: u32,
+        hasher: CellHasher,
+        rows: &Rows<ValuesHead>,
+    ) -> ValuesOwner {
+        let mut state = State::new(hasher);
+        let (control, to) = (0, vec![0; fates_partitions as usize]);
+        let mut head = ValuesHead { control, to, ids: BTreeSet::new(), waiting: BTreeMap::new() };
+        if let Some(last) = &rows.last {
+            state.resume(&last.state).expect("a cut has a state that can be read");
+            state.resumed().expect("a cut has declarations that can be read");
+            state.values.table.set_cold(last.counters);
+            head = last.head.clone();
+        }
+        for (id, entries) in &head.waiting {
+            state.values.table.add_pending(hasher.key(id), *entries);
+        }
+        let ValuesHead { control, to, ids, waiting } = head;
+        ValuesOwner {
+            partition,
+            partitions,
+            state,
+            control,
+            to,
+            ids,
+            waiting,
+            next: rows.to,
+            cut_at: rows.to,
+            cut: None,
+            staged: Submission::default(),
+            seen_again: 0,
+        }
+    }
+
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// How far it is with each fates partition.
+    pub fn taken(&self) -> &[u64] {
+        &self.to
+    }
+
+    /// Slots that came again.
+    pub fn seen_again(&self) -> u64 {
+        self.seen_again
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &[u8]> {
+        self.ids.iter().map(|id| &**id)
+    }
+
+    /// What a counter of this partition is.
+    pub fn row(&mut self, id: &[u8], rows: &Rows<ValuesHead>) -> ViewRow {
+        self.know(id, rows);
+        let cell = self.state.hasher().key(id);
+        let table = &self.state.values.table;
+        ViewRow { value: table.get(cell), generation: table.mark(cell).generation }
+    }
+
+    /// Late entries that wait for a counter.
+    pub fn waiting(&self, id: &[u8]) -> u64 {
+        self.state.values.table.cells().pending(self.state.hasher().key(id))
+    }
+
+    /// Takes the next message of its log.
+    pub fn take(
+        &mut self,
+        logged: &Logged<'_, ToValues>,
+        control: Control<'_>,
+        rows: &Rows<ValuesHead>,
+    ) -> Result<Effects, ValuesError> {
+        assert_eq!(logged.offset, self.next, "a log is read in order");
+        let mut effects = Effects::default();
+        match logged.message {
+            ToValues::Operations(payload) => self.operate(logged, payload, control, rows, &mut effects)?,
+            ToValues::Slot(part) => self.take_part(logged, part, control, rows, &mut effects)?,
+        }
+        self.next = logged.offset + logged.message.span();
+        self.state.forget_loaded();
+        self.ids.extend(effects.changed.iter().cloned());
+        Ok(effects)
+    }
+
+    fn operate(
+        &mut self,
+        logged: &Logged<'_, ToValues>,
+        payload: &Payload,
+        control: Control<'_>,
+        rows: &Rows<ValuesHead>,
+        effects: &mut Effects,
+    ) -> Result<(), ControlUnknown> {
+        let records = payload.bytes.as_slice();
+        let head = Head::take(&mut &*records).ok().flatten().expect("a collector writes heads");
+        control.check(head.control)?;
+        let log_time_ms = log_time_ms(self.state.log_time_ms(), logged.appended_ms, head.clock_ms);
+        self.expire(log_time_ms, logged.offset, effects);
+        self.pass_control(head.control, control, rows, effects);
+        if self.state.control() != head.control {
+            self.state.configure(control.copy_of_declarations(head.control), head.control);
+        }
+        let mut staged = std::mem::take(&mut self.staged);
+        let decoded = self.state.decode(records, &mut staged).expect("a collector writes what can be read");
+        let Submission { ops, stamps, .. } = &staged;
+        for need in self.state.needs(ops, stamps, |_| None) {
+            self.state.load(need, rows.get(need).expect("a chain has rows that can be read"));
+        }
+        let (first, offset) = (decoded.first, logged.offset);
+        let batch = Batch { head: Some(head), records, first, ops, stamps, log_time_ms, offset };
+        let mut answers = Vec::new();
+        if self.state.apply(&batch, &mut answers).is_none() {
+            effects.changed.extend(names(batch.bare_records()));
+            effects.answers = Some((head, answers));
+        }
+        self.staged = staged;
+        Ok(())
+    }
+
+    fn take_part(
+        &mut self,
+        logged: &Logged<'_, ToValues>,
+        part: &Part,
+        control: Control<'_>,
+        rows: &Rows<ValuesHead>,
+        effects: &mut Effects,
+    ) -> Result<(), ValuesError> {
+        control.check(part.control)?;
+        let taken = self.to[part.partition as usize];
+        if part.from > taken {
+            return Err(SlotMissing { partition: part.partition, taken, from: part.from }.into());
+        }
+        let log_time_ms = log_time_ms(self.state.log_time_ms(), logged.appended_ms, part.log_time_ms);
+        self.expire(log_time_ms, logged.offset, effects);
+        self.pass_control(part.control, control, rows, effects);
+        if part.from < taken {
+            self.seen_again += 1;
+            return Ok(());
+        }
+        for (id, change) in &part.changes {
+            self.know(id, rows);
+            self.change(id, change);
+            effects.changed.insert(id.clone());
+        }
+        self.to[part.partition as usize] = part.to;
+        Ok(())
+    }
+
+    fn change(&mut self, id: &[u8], change: &KeyChange) {
+        let cell = self.state.hasher().key(id);
+        if let Some(counted) = change.counted {
+            self.state.count_apart(id, counted);
+        }
+        for (generation, times) in &change.taken_back {
+            for _ in 0..*times {
+                self.state.take_back_apart(id, *generation);
+            }
+        }
+        for (generation, delta) in &change.late {
+            self.state.correct_apart(id, *delta, *generation, true);
+        }
+        if change.waiting != 0 {
+            self.state.values.table.add_pending(cell, change.waiting);
+            let waiting = self.waiting.entry(id.into()).or_default();
+            *waiting += change.waiting;
+            if *waiting == 0 {
+                self.waiting.remove(id);
+            }
+        }
+    }
+
+    /// Lets time pass: counters that are over are gone.
+    fn expire(&mut self, log_time_ms: u64, offset: u64, effects: &mut Effects) {
+        while let Some((at_ms, _, id)) = self.state.values.table.first_deadline()
+            && at_ms <= log_time_ms
+        {
+            effects.changed.insert(id.into());
+            self.state.pass_time(at_ms.max(self.state.log_time_ms()), offset);
+        }
+        self.state.pass_time(log_time_ms, offset);
+    }
+
+    /// Control that a message is the first to carry takes effect, before the message: slices of corrections for keys of this
+    /// partition.
+    fn pass_control(&mut self, to: u64, control: Control<'_>, rows: &Rows<ValuesHead>, effects: &mut Effects) {
+        if to <= self.control {
+            return;
+        }
+        for (at, record) in control.between(self.control, to) {
+            let ControlRecord::Correct { deltas } = record else { continue };
+            let (partition, partitions) = (self.partition, self.partitions);
+            for delta in deltas.iter().filter(|delta| values_partition(&delta.id, partitions) == partition) {
+                self.know(&delta.id, rows);
+                self.state.correct_apart(&delta.id, delta.delta, control.generation(at + 1), false);
+                effects.changed.insert(delta.id.as_slice().into());
+            }
+        }
+        self.control = to;
+    }
+
+    /// Looks a cell up, if memory does not know it.
+    fn know(&mut self, id: &[u8], rows: &Rows<ValuesHead>) {
+        let cell = self.state.hasher().key(id);
+        if !self.state.values.table.knows(cell) {
+            let need = Need::Cell(cell);
+            self.state.load(need, rows.get(need).expect("a chain has rows that can be read"));
+        }
+    }
+
+    /// Makes a cut here.
+    pub fn begin_cut(&mut self) {
+        let (to, ids, waiting) = (self.to.clone(), self.ids.clone(), self.waiting.clone());
+        let head = ValuesHead { control: self.control, to, ids, waiting };
+        self.cut = Some(Cut::begin(&mut self.state, self.cut_at, self.next, head));
+    }
+
+    pub fn cut(&self) -> Option<&Cut<ValuesHead>> {
+        self.cut.as_ref()
+    }
+
+    /// The cut is in the chain.
+    pub fn cut_is_final(&mut self) -> Cut<ValuesHead> {
+        let cut = self.cut.take().expect("a cut was on its way");
+        self.cut_at = cut.to;
+        cut::finish(&mut self.state);
+        cut
+    }
+}
+
+/// The counters that records name.
+fn names(mut records: &[u8]) -> impl Iterator<Item = Box<[u8]>> {
+    std::iter::from_fn(move || {
+        if records.is_empty() {
+            return None;
+        }
+        let record = Record::decode(&mut records).expect("they were applied");
+        Some(record.names().into_iter().map(Box::from).collect::<Vec<_>>())
+    })
+    .flatten()
+}
