@@ -17,6 +17,7 @@ mod random;
 mod redis_suite;
 mod server;
 mod shell;
+mod sim;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     RedisSuite(redis_suite::RedisSuiteArgs),
     /// Plants small bugs one at a time, and looks whether a test notices each
     Mutants(mutants::MutantsArgs),
+    /// Runs whole clusters and nodes in one thread, from seeds, with faults, against an oracle
+    Sim(sim::SimArgs),
     /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
     /// Counts the instructions that one operation takes: stable where rates are not, so a change can be held against another
@@ -80,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),
         Command::Mutants(args) => mutants::run(args),
+        Command::Sim(args) => sim::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Instructions(args) => bench::count_instructions(args),
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, clients, crash, exact, install, openapi, redis_suite};
+use crate::{check, clients, crash, exact, install, openapi, redis_suite, sim};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -16,6 +16,9 @@ pub fn run() -> Result<()> {
     openapi::run(openapi::OpenapiArgs::default())?;
     redis_suite::run(redis_suite::RedisSuiteArgs::default())?;
     clients::run()?;
+    step("schedules and seeds, simulated");
+    sim::test()?;
+    sim::run(&sim::SimArgs::small())?;
     step("kill -9 under load");
     crash::run(crash::CrashArgs::default())?;
     step("exact through retries, windows and restarts");
