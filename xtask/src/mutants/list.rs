@@ -123,6 +123,26 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "an answer that is not remembered" in "crates/core/src/values/once.rs":
             "                    self.remember_answer(stamp.key, answered);\n" => "";
     }
+    Suite::Core, "corrections_come_to_what_a_naive_model_says_and_a_replay_to_the_same" => {
+        "a late run without its bound" in "crates/core/src/fates/parked.rs":
+            "due.take(usize::try_from(run.sums_max).unwrap_or(usize::MAX))" => "due.take(usize::MAX)";
+        "a late run that takes what is not due" in "crates/core/src/fates/parked.rs":
+            "filter(|(_, entry)| entry.due_ms <= run.due_by_ms)" => "filter(|_| true)";
+        "a revert that nobody notes" in "crates/core/src/aggregate/correct/make.rs":
+            "Cause::Revert(number) => drop(generations.reverted.insert(number, correction.number))," => "Cause::Revert(_) => {}";
+        "what was restored, summed as adjusted" in "crates/core/src/values/sums.rs":
+            "Purpose::Restore => &mut self.restored," => "Purpose::Restore => &mut self.adjusted,";
+        "a correction to be reverted that nobody looks up" in "crates/core/src/aggregate/need.rs":
+            "            needs.push(Need::Correction(number));\n" => "";
+    }
+    Suite::Core, "what_is_asked_for_under_an_id_is_done_once_and_answered_the_same" => {
+        "a request that is not remembered" in "crates/core/src/aggregate/correct/make.rs":
+            "        self.remember_outcome(&request, &outcome);\n" => "";
+    }
+    Suite::Core, "no_part_is_larger_than_a_record_may_be" => {
+        "a part that is larger than a record may be" in "crates/core/src/op.rs":
+            "const PART_BYTES: usize = RECORD_BYTES_MAX - 16;" => "const PART_BYTES: usize = RECORD_BYTES_MAX;";
+    }
     Suite::Core, "a_declared_counter_stops_within_its_bounds_and_entries_always_have_room" => {
         "a declared counter without its bound" in "crates/core/src/values.rs":
             "        if !self.has_room(op.cell, op.arg, DECLARED_MAX) {\n            return Answer::Overflow;\n        }\n" => "";
