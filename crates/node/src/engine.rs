@@ -4,6 +4,7 @@
 //! everybody is answered. [`LocalEngine`] is the handle on that thread (RESP connections live there), [`Engine`] the one for
 //! all other threads. Memory holds only what is durable, so readers look at the cells directly and wait for nobody.
 
+mod audit;
 mod checkpoint;
 mod commits;
 mod correction;
@@ -12,11 +13,13 @@ mod explain;
 mod firsts;
 mod lookup;
 mod options;
+mod question;
 mod queue;
 mod recovery;
 mod settle;
 mod shared;
 mod snapshot;
+mod steps;
 mod sweep;
 mod tend;
 #[cfg(test)]
@@ -25,11 +28,13 @@ mod thread;
 mod tick;
 mod trouble;
 mod turn;
+mod view;
 mod watch;
 mod writer;
 
+pub use audit::AUDIT_TURN_ROWS;
 pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
-pub(crate) use correction::decode_row;
+use correction::decode_row;
 pub use correction::{
     CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, Effects, FoundCorrection, ListedCorrection,
     Outcome, PreviewPart,
@@ -39,6 +44,7 @@ pub use firsts::FirstContents;
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use snapshot::{Counters, Snapshot};
+pub use steps::Said;
 pub use tally_core::cell::Hot;
 pub use thread::{EngineThread, LocalEngine, Transacted};
 pub use trouble::{Trouble, Troubles};
@@ -48,17 +54,16 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::worker::Workers;
 use shared::{Message, Shared};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tally_core::aggregate::{Need, State};
 use tally_core::counter::Declarations;
 use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_storage::log::{LogError, LogHandle, LogReader};
+use tally_storage::store::Reads;
 use tokio::sync::oneshot;
 
 /// A handle to the engine for any thread.
@@ -117,9 +122,6 @@ impl<H: LogHandle<Reader: 'static>> Follow for H {
         Ok(Box::new(LogHandle::reader(self, from)?))
     }
 }
-
-/// Rows of the ledger, with their keys.
-pub type LedgerRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Why a submission was not committed.
 ///
@@ -246,19 +248,6 @@ impl Engine {
         self.shared.cells.prefetch(cell);
     }
 
-    /// Reads a counter from memory or, if it is cold, from the store on another thread.
-    pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
-        loop {
-            if let Ok(reading) = self.shared.read(cell) {
-                return Ok(reading);
-            }
-            let found = self.shared.lookup(vec![Need::Cell(cell)]).await?;
-            if let Some(reading) = self.shared.merge(&found, cell) {
-                return Ok(reading);
-            }
-        }
-    }
-
     /// The same with what is still to come. Only within [`Self::consistently`] do the two belong together.
     pub async fn see(&self, cell: CellKey) -> Result<Seen, Refusal> {
         Ok(Seen { reading: self.get(cell).await?, pending: self.pending(cell) })
@@ -330,47 +319,6 @@ impl Engine {
         answer.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
-    /// Runs on the writer's thread, between two commits.
-    pub async fn visit<T: Send + 'static>(
-        &self,
-        visit: impl FnOnce(&mut State) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        let visit = Box::new(move |state: &mut State| drop(reply.send(visit(state))));
-        self.shared.send(Message::Visit(visit)).await?;
-        answer.await.map_err(|_| Refusal::ShuttingDown)
-    }
-
-    /// Up to `limit` rows that the ledger has in the store, newest (highest keys) first if `back`.
-    pub async fn ledger_rows(
-        &self,
-        range: std::ops::Range<Vec<u8>>,
-        limit: usize,
-        back: bool,
-    ) -> Result<LedgerRows, Refusal> {
-        let shared = self.shared.clone();
-        let rows = self.shared.blocking(move || {
-            let mut rows = Vec::new();
-            let mut visit = |key: &[u8], value: &[u8]| {
-                rows.push((key.to_vec(), value.to_vec()));
-                if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            };
-            let (from, to) = (&range.start, &range.end);
-            let visited = match back {
-                true => shared.store.ledger_rows_back(from, to, &mut visit),
-                false => shared.store.ledger_rows(from, to, &mut visit),
-            };
-            visited.map(|()| rows).map_err(|error| Refusal::store(&error))
-        });
-        rows.await?
-    }
-
-    pub async fn ledger_row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Refusal> {
-        let mut end = key.clone();
-        end.push(0);
-        Ok(self.ledger_rows(key..end, 1, false).await?.pop().map(|(_, value)| value))
-    }
-
     /// Up to `limit` keys of a space behind `after` that start with `prefix`, less those that are gone. Ids get into the
     /// store with a checkpoint, so a walk begins with one, if there are ids that wait for it.
     pub async fn scan(
@@ -383,8 +331,9 @@ impl Engine {
         if after.is_none() {
             self.checkpoint(Wanted::NewNames).await?;
         }
-        let shared = self.shared.clone();
-        self.shared.blocking(move || shared.page(space, &prefix, after.as_deref(), limit)).await?
+        let page =
+            move |shared: &Shared, store: &dyn Reads| shared.page(store, space, &prefix, after.as_deref(), limit);
+        self.shared.from_store(page).await
     }
 
     /// Takes a checkpoint, or waits for one that has what is wanted.

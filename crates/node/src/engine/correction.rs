@@ -43,7 +43,7 @@ impl Engine {
     /// Writes a proposal down. Nothing changes until it is applied.
     pub async fn propose(&self, proposal: Proposal, once: Option<Request>) -> Result<u64, CorrectionError> {
         let remedy = Remedy::Propose(proposal);
-        let proposed = self.ask(CorrectionRequest { remedy, once }).await?;
+        let proposed = self.request(CorrectionRequest { remedy, once }).await?;
         Ok(proposed.number())
     }
 
@@ -60,13 +60,13 @@ impl Engine {
 
     /// Applies, reverts or clears, and waits until every reader sees it.
     pub async fn correct(&self, request: impl Into<CorrectionRequest>) -> Result<Correction, CorrectionError> {
-        match self.ask(request.into()).await? {
+        match self.request(request.into()).await? {
             Outcome::Corrected(correction) => Ok(correction),
             Outcome::Proposed(proposal) => unreachable!("{proposal:?} is no correction"),
         }
     }
 
-    async fn ask(&self, request: CorrectionRequest) -> Result<Outcome, CorrectionError> {
+    async fn request(&self, request: CorrectionRequest) -> Result<Outcome, CorrectionError> {
         self.health()?;
         let (reply, answer) = oneshot::channel();
         self.shared.send(Message::Remedy { request, reply }).await?;

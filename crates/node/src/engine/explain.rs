@@ -1,10 +1,12 @@
 //! Where a counter's number comes from: the last checkpoint and what memory has since, seen at one moment.
 //!
 //! The store goes over to a new checkpoint a little before the writer learns of it. What was read from both belongs together
-//! if the store stood at the same checkpoint before and after, and memory says that it continues exactly that one.
+//! if memory says that it continues exactly the checkpoint that was read.
 
+use super::question::Question;
 use super::shared::Shared;
-use super::{Engine, Refusal, Wanted};
+use super::view::View;
+use super::{Engine, Refusal, Wanted, decode_row};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -136,12 +138,12 @@ impl Engine {
     /// Everything about one counter at one moment, also about the declared counter it belongs to.
     pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<Facts, Refusal> {
         for _ in 0..TRIES_MAX {
-            let (shared, keys_of) = (self.shared.clone(), of.clone());
-            let read = self.shared.blocking(move || AtCheckpoint::read(&shared, cell, keys_of.as_ref()));
-            let Some(stored) = read.await?? else { continue };
-            let (shared, of) = (self.shared.clone(), of.clone());
-            let look = move |state: &mut State| Facts::look(&shared, state, stored, cell, of.as_ref());
-            if let Some(facts) = self.visit(look).await? {
+            let keys_of = of.clone();
+            let read =
+                move |shared: &Shared, store: &dyn Reads| AtCheckpoint::read(shared, store, cell, keys_of.as_ref());
+            let stored = self.shared.from_store(read).await?;
+            let question = FactsOf { shared: self.shared.clone(), stored, cell, of: of.clone() };
+            if let Some(facts) = self.ask(question).await? {
                 return Ok(facts);
             }
             // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
@@ -155,11 +157,12 @@ impl Engine {
     pub async fn standing(&self, of: KeysOf) -> Result<Standing, Refusal> {
         self.checkpoint(Wanted::Everything).await?;
         let wanted = Arc::new(());
-        let (shared, asked) = (self.shared.clone(), Arc::downgrade(&wanted));
-        let read = self.shared.blocking(move || Standing::read(&shared, &of, || asked.strong_count() > 0));
-        let standing = read.await;
+        let asked = Arc::downgrade(&wanted);
+        let read =
+            move |shared: &Shared, store: &dyn Reads| Standing::read(shared, store, &of, || asked.strong_count() > 0);
+        let standing = self.shared.from_store(read).await;
         drop(wanted);
-        standing?
+        standing
     }
 
     /// Why some corrections were made, and what each says about the counter `id`. None of them is too new for memory and too
@@ -167,27 +170,52 @@ impl Engine {
     pub async fn whys(&self, numbers: &[u64], id: &str) -> Result<Vec<Why>, Refusal> {
         let mut whys = Vec::with_capacity(numbers.len());
         for turn in numbers.chunks(CORRECTIONS_PER_TURN) {
-            let (numbers, of) = (turn.to_vec(), id.to_owned());
-            let look = move |state: &mut State| {
-                let known = |number| state.values.corrections.get(number).map(|correction| Why::of(correction, &of));
-                numbers.into_iter().map(known).collect::<Vec<_>>()
-            };
-            for (number, known) in turn.iter().zip(self.visit(look).await?) {
+            let (known, view) = self.view(WhysOf { numbers: turn.to_vec(), id: id.to_owned() }).await?;
+            for (number, known) in turn.iter().zip(known) {
                 whys.push(match known {
                     Some(why) => why,
-                    None => self.stored_why(*number, id).await?,
+                    None => stored_why(&view, *number, id).await?,
                 });
             }
         }
         Ok(whys)
     }
+}
 
-    async fn stored_why(&self, number: u64, id: &str) -> Result<Why, Refusal> {
-        let row = self.ledger_row(LedgerKey::Correction(number).encode()).await?;
-        let missing =
-            || Refusal::StoreFailed(format!("correction {number} left steps, but is not there itself").into());
-        let correction = Correction::decode(&row.ok_or_else(missing)?).map_err(damaged)?;
-        Ok(Why::of(correction, id))
+async fn stored_why(view: &View<'_>, number: u64, id: &str) -> Result<Why, Refusal> {
+    let row = view.row(LedgerKey::Correction(number).encode()).await?;
+    let missing = || Refusal::StoreFailed(format!("correction {number} left steps, but is not there itself").into());
+    Ok(Why::of(decode_row(&row.ok_or_else(missing)?)?, id))
+}
+
+struct WhysOf {
+    numbers: Vec<u64>,
+    id: String,
+}
+
+impl Question for WhysOf {
+    type Answer = Vec<Option<Why>>;
+
+    fn answer(self, state: &State) -> Self::Answer {
+        let known = |number| state.values.corrections.get(number).map(|correction| Why::of(correction, &self.id));
+        self.numbers.iter().map(|number| known(*number)).collect()
+    }
+}
+
+/// Everything about one counter, beside what a checkpoint has of it.
+struct FactsOf {
+    shared: Arc<Shared>,
+    stored: AtCheckpoint,
+    cell: CellKey,
+    of: Option<KeysOf>,
+}
+
+impl Question for FactsOf {
+    /// `None` if memory does not continue that checkpoint.
+    type Answer = Option<Facts>;
+
+    fn answer(self, state: &State) -> Option<Facts> {
+        Facts::look(&self.shared, state, self.stored, self.cell, self.of.as_ref())
     }
 }
 
@@ -201,22 +229,22 @@ impl Why {
 }
 
 impl AtCheckpoint {
-    /// Blocks on the store. `None` if a checkpoint ended in between.
-    fn read(shared: &Shared, cell: CellKey, of: Option<&KeysOf>) -> Result<Option<AtCheckpoint>, Refusal> {
-        let read = || {
-            let position = position(shared)?;
-            let row = shared.store.get(cell)?;
-            let boxes = shared.store.ledger_get(&LedgerKey::Boxes(cell).encode())?;
-            let history = History::stored(shared, cell)?;
-            let keys = of.map_or(Ok(None), |of| keys(shared, of))?;
-            Ok((position, row, boxes, history, keys, self::position(shared)?))
-        };
-        let (position, row, boxes, history, keys, after) = read().map_err(|error| Refusal::store(&error))?;
-        if position != after {
-            return Ok(None);
-        }
-        let boxes = boxes.map(|row| Boxes::decode(&row)).transpose().map_err(damaged)?.unwrap_or_default();
-        Ok(Some(AtCheckpoint { position, row, boxes, history: history.map_err(damaged)?, keys }))
+    /// Blocks on the store.
+    fn read(
+        shared: &Shared,
+        store: &dyn Reads,
+        cell: CellKey,
+        of: Option<&KeysOf>,
+    ) -> Result<AtCheckpoint, store::Error> {
+        let boxes = store.ledger_get(&LedgerKey::Boxes(cell).encode())?;
+        let boxes = boxes.map(|row| Boxes::decode(&row)).transpose().map_err(damaged)?;
+        Ok(AtCheckpoint {
+            position: store.checkpoint()?.map(|checkpoint| checkpoint.position),
+            row: store.get(cell)?,
+            boxes: boxes.unwrap_or_default(),
+            history: History::stored(store, cell)?,
+            keys: of.map_or(Ok(None), |of| keys(shared, store, of))?,
+        })
     }
 
     /// Everything was flushed since.
@@ -227,14 +255,14 @@ impl AtCheckpoint {
 }
 
 /// The keys of a counter that the store has, with their values; `None` if there are too many.
-fn keys(shared: &Shared, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, store::Error> {
-    let ids = shared.store.names(&of.prefix(), None, KEYS_SUMMED_MAX + 1)?;
+fn keys(shared: &Shared, store: &dyn Reads, of: &KeysOf) -> Result<Option<HashMap<CellKey, i64>>, store::Error> {
+    let ids = store.names(&of.prefix(), None, KEYS_SUMMED_MAX + 1)?;
     if ids.len() > KEYS_SUMMED_MAX {
         return Ok(None);
     }
     let mut keys = HashMap::with_capacity(ids.len());
     let cells: Vec<_> = ids.iter().filter(|id| of.has(id)).map(|id| shared.hasher.key(id)).collect();
-    for (cell, row) in cells.iter().zip(store::cells(&shared.store, &cells)?) {
+    for (cell, row) in cells.iter().zip(store::cells(store, &cells)?) {
         if let Some(row) = row {
             keys.insert(*cell, row.value);
         }
@@ -292,11 +320,14 @@ impl Total {
 
 impl Standing {
     /// Blocks on the store.
-    fn read(shared: &Shared, of: &KeysOf, is_wanted: impl Fn() -> bool) -> Result<Standing, Refusal> {
-        let failed = |error: store::Error| Refusal::store(&error);
-        let snapshot = shared.store.snapshot().map_err(failed)?;
-        let checkpoint = snapshot.checkpoint().map_err(failed)?.unwrap_or_default();
-        let total = Total::stored(&*snapshot, shared, of, is_wanted).map_err(failed)?;
+    fn read(
+        shared: &Shared,
+        store: &dyn Reads,
+        of: &KeysOf,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Standing, store::Error> {
+        let checkpoint = store.checkpoint()?.unwrap_or_default();
+        let total = Total::stored(store, shared, of, is_wanted)?;
         let balance = match checkpoint.state.is_empty() {
             true => None,
             false => balance_at(&checkpoint.state, &of.name).map_err(damaged)?,
@@ -305,15 +336,11 @@ impl Standing {
     }
 }
 
-fn position(shared: &Shared) -> Result<Option<Position>, store::Error> {
-    Ok(shared.store.checkpoint()?.map(|checkpoint| checkpoint.position))
-}
-
 impl History {
-    fn stored(shared: &Shared, cell: CellKey) -> Result<Result<History, DecodeError>, store::Error> {
+    fn stored(store: &dyn Reads, cell: CellKey) -> Result<History, store::Error> {
         let (mut history, mut read) = (History::default(), Ok(()));
         let range = LedgerKey::steps_of(cell);
-        shared.store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {
+        store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {
             match LedgerKey::decode(key).and_then(|key| Ok((key, Step::decode(row)?))) {
                 // The newest row of all, as keys go.
                 Ok((_, step)) if step.forgotten => history.forgotten = Some(step.number),
@@ -326,7 +353,7 @@ impl History {
             }
             if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        Ok(read.map(|()| history))
+        read.map(|()| history).map_err(damaged)
     }
 
     fn has_forgotten(&self, generation: u64) -> bool {
@@ -408,8 +435,8 @@ fn counted_since(state: &State, cell: CellKey) -> i64 {
     state.values.table.cells().unsettled(cell).unwrap_or(0)
 }
 
-fn damaged(error: DecodeError) -> Refusal {
-    Refusal::StoreFailed(format!("a row of the ledger is damaged: {error}").into())
+fn damaged(error: DecodeError) -> store::Error {
+    store::Error::Damaged(format!("a row of the ledger: {error}"))
 }
 
 #[cfg(test)]

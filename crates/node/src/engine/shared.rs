@@ -3,10 +3,12 @@
 use super::commits::Commits;
 use super::correction::{CorrectionError, CorrectionRequest, Outcome};
 use super::lookup::{Found, Lookup};
+use super::question::Asked;
 use super::queue::Queues;
 use super::snapshot::Snapshots;
+use super::tend::Tending;
 use super::trouble::Troubles;
-use super::{Committed, Follow, Page, Reading, Refusal, Wanted};
+use super::{Committed, Follow, Reading, Refusal, Wanted};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::worker::{Spawner, Workers};
@@ -14,10 +16,9 @@ use arc_swap::ArcSwap;
 use flume::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tally_core::aggregate::{Need, State};
+use tally_core::aggregate::Need;
 use tally_core::cell::{Cells, Hot};
 use tally_core::counter::{Declarations, Durability};
-use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
@@ -44,8 +45,13 @@ pub(super) enum Message {
     Follow {
         reply: oneshot::Sender<Result<Position, Refusal>>,
     },
-    /// To look at the state, or to change in it what nobody can see: filters, rows that have expired.
-    Visit(Box<dyn FnOnce(&mut State) + Send>),
+    /// To know something of the state.
+    Ask(Box<dyn Asked>),
+    /// To change in the state what nobody can see: filters, rows that have expired.
+    Tend {
+        tending: Tending,
+        done: oneshot::Sender<()>,
+    },
     Stop {
         done: Done,
     },
@@ -181,38 +187,6 @@ impl Shared {
         answer.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
-    /// A page of live counters. Blocks on the store.
-    pub fn page(&self, space: Space, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
-        let ids = self.names(space, prefix, after, limit).map_err(|error| Refusal::store(&error))?;
-        let key = |id: &[u8]| Space::split(id).1.to_vec();
-        let next = (ids.len() == limit).then(|| ids.last().map(|id| key(id))).flatten();
-        let mut counters = Vec::with_capacity(ids.len());
-        for id in ids {
-            if let Some(reading) = self.read_blocking(self.hasher.key(&id))? {
-                counters.push((key(&id), reading));
-            }
-        }
-        Ok(Page { counters, next })
-    }
-
-    /// Ids of one space.
-    fn names(
-        &self,
-        space: Space,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<Vec<u8>>, tally_storage::store::Error> {
-        let (prefix, after) = (space.ids_from(prefix), after.map(|key| space.id(key)));
-        let mut ids = self.store.names(&prefix, after.as_deref(), limit)?;
-        // Those of other databases stand among those of database 0, all together.
-        if let Some(first) = ids.iter().position(|id| Space::split(id).0 != space) {
-            ids.truncate(first);
-            ids.extend(self.store.names(&prefix, Some(&Space::behind_all()), limit - first)?);
-        }
-        Ok(ids)
-    }
-
     /// What memory knows, value and generation.
     pub fn read(&self, key: CellKey) -> Result<Option<Reading>, Cold> {
         match self.cells.read(key, || self.clock.now_ms()) {
@@ -221,42 +195,7 @@ impl Shared {
             Hot::Cold => Err(Cold),
         }
     }
-
-    fn read_blocking(&self, key: CellKey) -> Result<Option<Reading>, Refusal> {
-        loop {
-            if let Ok(reading) = self.read(key) {
-                return Ok(reading);
-            }
-            if let Some(reading) = self.merge(&Found::read(self, vec![Need::Cell(key)])?, key) {
-                return Ok(reading);
-            }
-        }
-    }
-
-    /// What the store said of a counter, together with what was counted since without knowing it. `None` if memory may know better
-    /// by now.
-    pub fn merge(&self, found: &Found, key: CellKey) -> Option<Option<Reading>> {
-        let counted = self.cells.unsettled(key);
-        if found.cuts != self.cuts.load(Ordering::Acquire) {
-            return None;
-        }
-        let stored = found.reading(key, self.clock.now_ms());
-        match (counted, stored) {
-            (Some(counted), stored) => {
-                let Reading { value, generation } = stored.unwrap_or(Reading { value: 0, generation: 0 });
-                Some(Some(Reading { value: value.saturating_add(counted), generation }))
-            }
-            // Its row may have come in since.
-            (None, stored) => Some(self.read(key).unwrap_or(stored)),
-        }
-    }
 }
 
 /// Only the store knows.
 pub(super) struct Cold;
-
-impl Found {
-    pub fn reading(&self, key: CellKey, now_ms: u64) -> Option<Reading> {
-        self.row(key, now_ms).map(|row| Reading { value: row.value, generation: row.mark.generation })
-    }
-}

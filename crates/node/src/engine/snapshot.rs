@@ -32,6 +32,7 @@ impl Engine {
         let followed_from = self.follow_commits().await?;
         for _ in 0..ATTEMPTS_MAX {
             self.checkpoint(Wanted::Everything).await?;
+            self.shared.settled().await?;
             let shared = self.shared.clone();
             let taken = self.shared.blocking(move || Snapshot::take(&shared)).await??;
             if let Some(snapshot) = taken.filter(|snapshot| snapshot.position.offset >= followed_from.offset) {
@@ -172,8 +173,8 @@ impl Snapshot {
         let next = if ids.len() == limit { ids.last().cloned() } else { None };
         ids.retain(|id| Space::split(id).0 == Space::MAIN);
         let mut counters = Vec::with_capacity(ids.len());
-        for id in ids {
-            let row = self.view.get(self.hasher.key(&id)).map_err(failed)?;
+        let cells: Vec<_> = ids.iter().map(|id| self.hasher.key(id)).collect();
+        for (id, row) in ids.into_iter().zip(store::cells(&*self.view, &cells).map_err(failed)?) {
             let is_due = |row: &Row| row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
             if let Some(row) = row.filter(|row| !is_due(row)) {
                 let reading = Reading { value: row.value, generation: row.mark.generation };

@@ -3,6 +3,8 @@
 //!
 //! Each is a *pass* over some rows of the store, a unit of work per chunk of them. A pass that fails goes on where it stood.
 
+use super::question::Question;
+use super::shared::{Message, Shared};
 use super::{Engine, Refusal};
 use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use std::io;
@@ -12,6 +14,7 @@ use std::time::Duration;
 use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Answered, LedgerKey, LedgerKind, Row};
+use tokio::sync::oneshot;
 
 /// Rows read, and handed to the writer, at a time.
 const CHUNK_ROWS: usize = 16 * 1024;
@@ -20,7 +23,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
 const RETRY: Retry = Retry { first: Duration::from_secs(1), most: FORGET_EVERY };
 
 /// A filter, and how it learns which rows the store has.
-struct Filter {
+pub(super) struct Filter {
     kind: LedgerKind,
     is_learning: fn(&State) -> bool,
     tell: fn(&mut State, Vec<CellKey>),
@@ -62,6 +65,44 @@ const AT_START: [Pass; 5] =
 /// How much of it is done again and again.
 const AGAIN: usize = 3;
 
+/// What the writer is told, which changes nothing that anybody can see.
+pub(super) enum Tending {
+    /// The store has rows under these keys.
+    Teach(&'static Filter, Vec<CellKey>),
+    /// And no others.
+    Taught(&'static Filter),
+    /// The store had these answers when so many cuts were in it.
+    Forget { cuts: u64, answers: Vec<(CellKey, Answered)> },
+    /// All of them were looked at.
+    Forgotten,
+}
+
+impl Tending {
+    /// Which answers are over is for the state to say, by the time of the log: nobody may get another answer because they are
+    /// gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
+    pub fn tend(self, state: &mut State, shared: &Shared) {
+        match self {
+            Tending::Teach(filter, keys) => (filter.tell)(state, keys),
+            Tending::Taught(filter) => (filter.done)(state),
+            Tending::Forget { cuts, answers } if shared.cuts.load(Ordering::Acquire) == cuts => {
+                state.values.forget_answers(answers);
+            }
+            Tending::Forget { .. } => {}
+            Tending::Forgotten => state.values.renew_answers(),
+        }
+    }
+}
+
+struct IsLearning(&'static Filter);
+
+impl Question for IsLearning {
+    type Answer = bool;
+
+    fn answer(self, state: &State) -> bool {
+        (self.0.is_learning)(state)
+    }
+}
+
 struct Tender {
     engine: Engine,
     /// The pass under way, of those in [`AT_START`].
@@ -85,6 +126,12 @@ impl Engine {
         let tender = Tender { engine: self.clone(), pass: 0, from: None, seen: 0 };
         self.workers().apart(Spec::new("tend", does, RETRY), tender)
     }
+
+    async fn tend(&self, tending: Tending) -> Result<(), Refusal> {
+        let (done, waits) = oneshot::channel();
+        self.shared.send(Message::Tend { tending, done }).await?;
+        waits.await.map_err(|_| Refusal::ShuttingDown)
+    }
 }
 
 impl Work for Tender {
@@ -106,7 +153,7 @@ impl Tender {
     /// Goes on with a pass by one chunk.
     async fn is_over(&mut self, pass: Pass) -> Result<bool, Refusal> {
         if let (Pass::Teach(filter), None) = (pass, &self.from)
-            && !self.engine.visit(move |state| (filter.is_learning)(state)).await?
+            && !self.engine.ask(IsLearning(filter)).await?
         {
             return Ok(true);
         }
@@ -121,7 +168,7 @@ impl Tender {
             key
         });
         if is_last {
-            self.engine.visit(pass.end()).await?;
+            self.engine.tend(pass.end()).await?;
         }
         Ok(is_last)
     }
@@ -143,20 +190,12 @@ impl Tender {
         match pass {
             Pass::Teach(filter) => {
                 let keys = chunk.rows.iter().filter_map(|(key, _)| hashed(key)).collect();
-                self.engine.visit(move |state| (filter.tell)(state, keys)).await
+                self.engine.tend(Tending::Teach(filter, keys)).await
             }
             Pass::Forget => {
                 let answered = |(key, row): &(Vec<u8>, Vec<u8>)| Some((hashed(key)?, Answered::decode(row).ok()?));
                 let answers = chunk.rows.iter().filter_map(answered).collect();
-                let shared = self.engine.shared.clone();
-                // Which of them are over is for the state to say, by the time of the log: nobody may get another answer because they are
-                // gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
-                let tell = move |state: &mut State| {
-                    if shared.cuts.load(Ordering::Acquire) == chunk.cuts {
-                        state.values.forget_answers(answers);
-                    }
-                };
-                self.engine.visit(tell).await
+                self.engine.tend(Tending::Forget { cuts: chunk.cuts, answers }).await
             }
         }
     }
@@ -180,10 +219,10 @@ impl Pass {
     }
 
     /// What the writer is told when it is over.
-    fn end(self) -> fn(&mut State) {
+    fn end(self) -> Tending {
         match self {
-            Pass::Teach(filter) => filter.done,
-            Pass::Forget => |state| state.values.renew_answers(),
+            Pass::Teach(filter) => Tending::Taught(filter),
+            Pass::Forget => Tending::Forgotten,
         }
     }
 }

@@ -387,10 +387,12 @@ impl<L: Log + 'static> LocalEngine<L> {
                     let desk = self.desk.clone();
                     Spawner::task(async move { drop(reply.send(desk.follow().await)) });
                 }
-                Message::Visit(visit) => {
-                    // Whoever is staged was told what memory knows; a visitor may change that.
+                Message::Ask(asked) => asked.answer(self.desk.writer.borrow_mut().state_mut()),
+                Message::Tend { tending, done } => {
+                    // Whoever is staged was told what memory knows, and this may change it.
                     self.desk.commit();
-                    visit(self.desk.writer.borrow_mut().state_mut());
+                    tending.tend(self.desk.writer.borrow_mut().state_mut(), &self.desk.shared);
+                    let _ = done.send(());
                 }
                 Message::Remedy { request, reply } => {
                     let desk = self.desk.clone();

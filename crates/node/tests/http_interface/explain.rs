@@ -283,9 +283,10 @@ fn a_scrape_is_answered_although_the_writer_does_not() {
     std::thread::scope(|scope| {
         let engine = node.node().engine().clone();
         let holding = scope.spawn(move || {
-            pollster::block_on(engine.visit(move |_| {
-                entered.send(()).unwrap();
+            pollster::block_on(engine.pending_of(move |_| {
+                let _ = entered.try_send(());
                 let _ = held.recv();
+                false
             }))
         });
         inside.recv().unwrap();

@@ -3,8 +3,11 @@
 //!
 //! Memory is asked first. What a checkpoint takes to the store in between is found there, and what is in both is the same.
 
+use super::super::question::Question;
 use super::super::{Engine, Refusal};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 use tally_core::aggregate::State;
 use tally_core::ledger::{Correction, Delta, LedgerKey, Proposal, Row, read_proposal};
 
@@ -62,18 +65,14 @@ impl FoundCorrection {
 impl Engine {
     /// Finds a correction or an open proposal.
     pub async fn correction(&self, number: u64) -> Result<Option<FoundCorrection>, Refusal> {
-        let look = move |state: &mut State| {
-            let proposal = state.values.proposals.row(number);
-            let correction = state.values.corrections.get(number);
-            (proposal, correction, state.values.generations.reverted_by(number), state.values.store_is_void)
-        };
-        let (proposal, correction, reverted_by, store_is_void) = self.visit(look).await?;
-        if let Some(row) = proposal {
+        let (known, view) = self.view(Numbered(number)).await?;
+        if let Some(row) = known.proposal {
             return Ok(Some(FoundCorrection::Proposed(read_proposal(&row))));
         }
-        let correction = match correction {
-            None if !store_is_void => {
-                let row = self.ledger_row(LedgerKey::Correction(number).encode()).await?;
+        let reverted_by = known.reverted_by;
+        let correction = match known.correction {
+            None => {
+                let row = view.row(LedgerKey::Correction(number).encode()).await?;
                 row.map(|row| decode_row(&row)).transpose()?
             }
             in_memory => in_memory,
@@ -102,43 +101,25 @@ impl Engine {
 
     /// The greatest number below `end` that a correction or an open proposal has.
     async fn newest_correction_below(&self, end: u64) -> Result<Option<u64>, Refusal> {
-        let look = move |state: &mut State| {
-            let open = state.values.proposals.last_below(end);
-            (open.max(state.values.corrections.last_below(end)), state.values.store_is_void)
-        };
-        let (newest, store_is_void) = self.visit(look).await?;
-        if store_is_void {
-            return Ok(newest);
-        }
+        let (newest, view) = self.view(NewestBelow(end)).await?;
         let range = LedgerKey::Correction(0).encode()..LedgerKey::Correction(end).encode();
-        let stored = self.ledger_rows(range, 1, true).await?;
+        let stored = view.rows(range, 1, true).await?;
         let stored = stored.first().map(|(_, row)| decode_row::<Correction>(row)).transpose()?;
         Ok(newest.max(stored.map(|correction| correction.number)))
     }
 
     /// The corrections with `start` ≤ number < `end`, newest first.
     async fn corrections_between(&self, start: u64, end: u64) -> Result<Vec<ListedCorrection>, Refusal> {
-        let look = move |state: &mut State| {
-            let open: Vec<_> = state.values.proposals.rows(start..end).cloned().collect();
-            let made = state.values.corrections.range(start..end).map(|(number, made)| (number, applied(made)));
-            (open, made.collect::<BTreeMap<_, _>>(), state.values.store_is_void)
-        };
-        let (open, mut found, store_is_void) = self.visit(look).await?;
+        let ((open, mut found), view) = self.view(Between(start..end)).await?;
         for proposal in open.iter().map(|row| read_proposal(row)) {
             found.insert(proposal.number, FoundCorrection::Proposed(proposal).listed());
         }
-        if !store_is_void {
-            let range = LedgerKey::Correction(start).encode()..LedgerKey::Correction(end).encode();
-            for (_, row) in self.ledger_rows(range, TURN_NUMBERS as usize, false).await? {
-                let made: Correction = decode_row(&row)?;
-                found.insert(made.number, applied(made));
-            }
+        let range = LedgerKey::Correction(start).encode()..LedgerKey::Correction(end).encode();
+        for (_, row) in view.rows(range, TURN_NUMBERS as usize, false).await? {
+            let made: Correction = decode_row(&row)?;
+            found.insert(made.number, applied(made));
         }
-        let numbers: Vec<_> = found.keys().copied().collect();
-        let look = move |state: &mut State| {
-            numbers.iter().map(|number| state.values.generations.reverted_by(*number)).collect::<Vec<_>>()
-        };
-        let reverted = self.visit(look).await?;
+        let reverted = self.ask(RevertedBy(found.keys().copied().collect())).await?;
         let mut listed: Vec<_> = found.into_values().collect();
         for (listed, by) in listed.iter_mut().zip(reverted) {
             if let FoundCorrection::Applied { reverted_by, .. } = &mut listed.found {
@@ -147,6 +128,61 @@ impl Engine {
         }
         listed.reverse();
         Ok(listed)
+    }
+}
+
+/// What memory has under a number.
+struct Numbered(u64);
+
+struct InMemory {
+    /// The row of an open proposal.
+    proposal: Option<Arc<[u8]>>,
+    correction: Option<Correction>,
+    reverted_by: Option<u64>,
+}
+
+impl Question for Numbered {
+    type Answer = InMemory;
+
+    fn answer(self, state: &State) -> InMemory {
+        InMemory {
+            proposal: state.values.proposals.row(self.0),
+            correction: state.values.corrections.get(self.0),
+            reverted_by: state.values.generations.reverted_by(self.0),
+        }
+    }
+}
+
+struct NewestBelow(u64);
+
+impl Question for NewestBelow {
+    type Answer = Option<u64>;
+
+    fn answer(self, state: &State) -> Option<u64> {
+        state.values.proposals.last_below(self.0).max(state.values.corrections.last_below(self.0))
+    }
+}
+
+/// Rows of open proposals, and what was made, with numbers in a range.
+struct Between(Range<u64>);
+
+impl Question for Between {
+    type Answer = (Vec<Arc<[u8]>>, BTreeMap<u64, ListedCorrection>);
+
+    fn answer(self, state: &State) -> Self::Answer {
+        let open = state.values.proposals.rows(self.0.clone()).cloned().collect();
+        let made = state.values.corrections.range(self.0).map(|(number, made)| (number, applied(made)));
+        (open, made.collect())
+    }
+}
+
+struct RevertedBy(Vec<u64>);
+
+impl Question for RevertedBy {
+    type Answer = Vec<Option<u64>>;
+
+    fn answer(self, state: &State) -> Self::Answer {
+        self.0.iter().map(|number| state.values.generations.reverted_by(*number)).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Before and after: what a proposal would do now, or what a correction did when it was made.
 
+use super::super::question::Question;
 use super::super::{Engine, Refusal};
 use super::find::{FoundCorrection, decode_row};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -57,26 +58,33 @@ impl Engine {
     async fn did(&self, correction: &Correction, ids: Vec<&[u8]>) -> Result<Vec<CounterEffect>, Refusal> {
         let (hasher, generation) = (self.hasher(), correction.generation);
         let cells: Vec<_> = ids.iter().map(|id| hasher.key(id)).collect();
-        let look = {
-            let cells = cells.clone();
-            move |state: &mut State| cells.iter().map(|cell| state.values.steps.get((*cell, generation))).collect()
-        };
-        let in_memory: Vec<Option<Step>> = self.visit(look).await?;
-        let steps = cells.into_iter().zip(in_memory).map(|(cell, step)| self.or_stored(step, cell, generation));
-        let steps: Vec<_> = stream::iter(steps).buffered(READS_AT_ONCE).try_collect().await?;
+        let (in_memory, view) = self.view(StepsOf { cells: cells.clone(), generation }).await?;
+        let missing = cells.iter().zip(&in_memory).filter(|(_, step)| step.is_none());
+        let keys = missing.map(|(cell, _)| LedgerKey::Step(*cell, generation).encode()).collect();
+        let mut stored = view.many(keys).await?.into_iter();
+        let steps = in_memory.into_iter().map(|step| match step {
+            Some(step) => Ok(Some(step)),
+            None => stored.next().flatten().map(|row| decode_row(&row)).transpose(),
+        });
+        let steps: Vec<_> = steps.collect::<Result<_, Refusal>>()?;
         let effect = |(id, step): (&&[u8], Option<Step>)| {
             let Step { before, delta, .. } = step?;
             Some(CounterEffect { id: id.to_vec(), before, delta: delta.into() })
         };
         Ok(ids.iter().zip(steps).filter_map(effect).collect())
     }
+}
 
-    async fn or_stored(&self, step: Option<Step>, cell: CellKey, generation: u64) -> Result<Option<Step>, Refusal> {
-        if step.is_some() {
-            return Ok(step);
-        }
-        let row = self.ledger_row(LedgerKey::Step(cell, generation).encode()).await?;
-        row.map(|row| decode_row(&row)).transpose()
+struct StepsOf {
+    cells: Vec<CellKey>,
+    generation: u64,
+}
+
+impl Question for StepsOf {
+    type Answer = Vec<Option<Step>>;
+
+    fn answer(self, state: &State) -> Self::Answer {
+        self.cells.iter().map(|cell| state.values.steps.get((*cell, self.generation))).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::ground::Ground;
 use super::*;
+use std::ops::ControlFlow;
 use tally_core::aggregate::Unfit;
 use tally_core::ledger::{Delta, Grounds, LedgerKey, LedgerKind, Proposal, Purpose, Remedy};
 
@@ -52,7 +53,7 @@ fn open_proposals_are_rows_of_the_store_and_have_a_bound_together() {
         assert_eq!((made.deltas.len(), &*made.reason), (5_000, "why"));
     });
     ground.live(async |engine| {
-        let open = engine.visit(|state| state.values.proposals.len()).await.unwrap();
+        let open = engine.look(|state| state.values.proposals.len()).await.unwrap();
         assert_eq!(open, 2, "a replay comes to the same");
         assert_eq!(engine.len(), 5_000);
         engine.stop().await.unwrap();
@@ -87,11 +88,11 @@ counters:
             assert_eq!(committed.answers, [Answer::Late]);
         }
         hands.pass(2_000);
-        while engine.visit(|state| !state.fates.contracts.parked.is_empty()).await.unwrap() {
+        while engine.look(|state| !state.fates.contracts.parked.is_empty()).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(engine.len(), 101);
-        let runs = engine.visit(|state| state.values.generations.current).await.unwrap();
+        let runs = engine.look(|state| state.values.generations.current).await.unwrap();
         assert_eq!(runs, 1, "however small the segments of the log are");
     });
 }

@@ -2,6 +2,7 @@
 
 use super::ground::Ground;
 use super::*;
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use tally_core::cell::Row;
 use tally_storage::store::key::Key;
@@ -150,7 +151,7 @@ counters:
         let fates = vec![session(1_000_000, 0), session(0, 6), session(0, 7)];
         let answers = engine.submit(stage(&engine, fates)).await.unwrap().answers;
         assert_eq!(answers, [Answer::NoRoom, Answer::Duplicate, Answer::Counted]);
-        let rejected = engine.visit(|state| state.balance("views").unwrap().boxes.rejected).await.unwrap();
+        let rejected = engine.look(|state| state.balance("views").unwrap().boxes.rejected).await.unwrap();
         assert_eq!(rejected, 3);
         // Nobody writes, and yet time passes.
         hands.pass(2 * 60 * 60 * 1000 + 2_000);

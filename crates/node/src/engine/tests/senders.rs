@@ -52,7 +52,7 @@ async fn check_counted_once(engine: &Engine, voids: &[VoidBatch]) {
     assert_eq!((value("c1").await, value("views").await, value("all").await), (Some(5), Some(1), Some(1)));
     let found: Vec<VoidBatch> = commits(engine).await.into_iter().flat_map(|commit| commit.voids).collect();
     assert_eq!(found, voids);
-    let balances = engine.visit(|state| state.balances()).await.unwrap();
+    let balances = engine.look(|state| state.balances()).await.unwrap();
     assert_eq!(balances.iter().map(|balance| (balance.received, balance.boxes.duplicate)).max(), Some((1, 0)));
 }
 

@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::aggregate::State as CoreState;
 use tally_core::database::Space;
 use tally_core::limits::SCAN_NAMES_MAX;
 
@@ -117,9 +116,5 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
 /// Late entries that wait for counters of the pattern, also for some that do not exist yet.
 async fn pending(engine: &Engine, pattern: &Pattern) -> Result<u64, Refusal> {
     let pattern = pattern.clone();
-    let look = move |state: &mut CoreState| {
-        let waiting = state.fates.contracts.parked.iter().filter(|(_, _, entry)| pattern.matches(&entry.id));
-        waiting.map(|(_, _, entry)| entry.entries).sum()
-    };
-    engine.visit(look).await
+    engine.pending_of(move |id| pattern.matches(id)).await
 }

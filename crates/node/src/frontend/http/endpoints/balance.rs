@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tally_core::aggregate::State as CoreState;
 use tally_core::fates::Balance;
 use tally_core::ledger::Boxes;
 
@@ -88,9 +87,7 @@ pub struct Balances {
 #[utoipa::path(get, path = "/v1/balance", tag = "node",
     responses((status = 200, description = "Where all entries ended", body = Balances), Problem))]
 pub async fn balance(State(api): State<Api>) -> Result<Json<Balances>, Problem> {
-    let engine = api.engine.clone();
-    let look = move |state: &mut CoreState| (state.balances(), engine.applied());
-    let (balances, position) = api.engine.visit(look).await?;
+    let (balances, position) = api.engine.balances().await?;
     let as_of = rfc3339(api.engine.clock().now_ms());
     Ok(Json(Balances { as_of, position: position.to_string(), ..Balances::new(&balances) }))
 }

@@ -1,7 +1,6 @@
 //! `GET /v1/duplicates`: the audit of event ids that came again, the newest first.
 //!
-//! Rows that are new since the last checkpoint are in memory, all others in the store. Memory is asked first: a row that
-//! moves to the store meanwhile is then seen twice, which its place in the log tells, and never missed.
+//! A page is gathered in turns, since few of the rows may be those that are asked for.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +8,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::aggregate::State as CoreState;
 use tally_core::event::Event;
 use tally_core::fact;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey, Row, read_first};
+use tally_core::ledger::{Duplicate, DuplicatePlace, read_first};
 use tally_core::limits::AUDIT_ROWS_LOOKED_AT_MAX;
 
-use crate::engine::{Engine, Refusal};
+use crate::engine::{AUDIT_TURN_ROWS, Engine, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{content_hash, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::parameters::{self, Parameters, refused};
 use crate::frontend::http::words::problem::Problem;
-
-/// Rows looked at in one turn: the writer waits meanwhile.
-const TURN_ROWS: usize = 1000;
 
 /// A page of the audit.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -117,7 +112,7 @@ struct Wanted {
     responses((status = 200, description = "A page of the audit", body = Duplicates), Problem))]
 pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<Duplicates>, Problem> {
     let wanted = Wanted::read(&uri, &api.engine)?;
-    let total = api.engine.visit(|state| state.fates.contracts.audited).await?;
+    let total = api.engine.audited().await?;
     let (rows, next) = page(&api.engine, &wanted).await?;
     let next = next.map(|(offset, index)| format!("{offset}-{index}"));
     Ok(Json(Duplicates { total, duplicates: views(&api.engine, rows).await?, next }))
@@ -168,9 +163,9 @@ fn cursor(value: &str) -> Result<DuplicatePlace, Problem> {
 /// A page, and where the next one begins.
 async fn page(engine: &Engine, wanted: &Wanted) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
     let (mut found, mut before) = (Vec::new(), wanted.before);
-    for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / TURN_ROWS {
-        let rows = turn(engine, wanted.event_id, before).await?;
-        let is_last = rows.len() < TURN_ROWS;
+    for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / AUDIT_TURN_ROWS {
+        let rows = engine.duplicates(wanted.event_id, before).await?;
+        let is_last = rows.len() < AUDIT_TURN_ROWS;
         for row in rows {
             // There is more behind a full page only if there is one more row that belongs on it.
             if found.len() == wanted.limit && wanted.takes(&row) {
@@ -190,52 +185,6 @@ async fn page(engine: &Engine, wanted: &Wanted) -> Result<(Vec<Duplicate>, Optio
 
 fn place(duplicate: &Duplicate) -> DuplicatePlace {
     (duplicate.offset, duplicate.index)
-}
-
-/// The next rows back from a place, of one event id or of all.
-async fn turn(engine: &Engine, event_id: Option<CellKey>, before: DuplicatePlace) -> Result<Vec<Duplicate>, Refusal> {
-    let look = move |state: &mut CoreState| {
-        let duplicates = &state.fates.duplicates;
-        let rows: Vec<_> = match event_id {
-            Some(event_id) => duplicates.of_before(event_id, before).rev().take(TURN_ROWS).collect(),
-            None => duplicates.before(before).rev().take(TURN_ROWS).collect(),
-        };
-        (rows, state.values.store_is_void)
-    };
-    let (mut rows, store_is_void) = engine.visit(look).await?;
-    if rows.len() < TURN_ROWS && !store_is_void {
-        // All that the store has alone is older than what memory has.
-        let before = rows.last().map_or(before, place);
-        rows.extend(stored(engine, event_id, before, TURN_ROWS - rows.len()).await?);
-    }
-    Ok(rows)
-}
-
-async fn stored(
-    engine: &Engine,
-    event_id: Option<CellKey>,
-    before: DuplicatePlace,
-    limit: usize,
-) -> Result<Vec<Duplicate>, Refusal> {
-    let Some(event_id) = event_id else {
-        let range = LedgerKey::Duplicate(0, 0).encode()..LedgerKey::Duplicate(before.0, before.1).encode();
-        let rows = engine.ledger_rows(range, limit, true).await?;
-        return rows.iter().map(|(_, row)| decode(row)).collect();
-    };
-    let key = |(offset, index)| LedgerKey::DuplicateOf(event_id, offset, index).encode();
-    let mut duplicates = Vec::new();
-    for (index_key, _) in engine.ledger_rows(key((0, 0))..key(before), limit, true).await? {
-        let Ok(LedgerKey::DuplicateOf(_, offset, index)) = LedgerKey::decode(&index_key) else {
-            return Err(damaged("its key cannot be read"));
-        };
-        let row = engine.ledger_row(LedgerKey::Duplicate(offset, index).encode()).await?;
-        duplicates.push(decode(&row.ok_or_else(|| damaged("it is not where the index says"))?)?);
-    }
-    Ok(duplicates)
-}
-
-fn decode(row: &[u8]) -> Result<Duplicate, Refusal> {
-    Duplicate::decode(row).map_err(|error| damaged(&error.to_string()))
 }
 
 fn damaged(what: &str) -> Refusal {

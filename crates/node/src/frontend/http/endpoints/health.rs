@@ -53,11 +53,11 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 #[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "It is well", content(
     (String = "text/plain"), (String = "application/openmetrics-text")))))]
 pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse {
-    let balances = api.engine.visit(|state| state.balances());
+    let balances = api.engine.balances();
     let metrics = Arc::clone(&api.metrics);
     let measured = api.engine.workers().spawner().blocking(move || metrics.disk.measure());
     let (balances, _) = tokio::join!(timeout(PATIENCE, balances), timeout(PATIENCE, measured));
-    if let Ok(Ok(balances)) = balances {
+    if let Ok(Ok((balances, _))) = balances {
         api.metrics.balances.set(balances);
     }
     let text = api.metrics.encode();

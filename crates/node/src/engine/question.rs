@@ -1,0 +1,100 @@
+//! What is asked of the state: by name, with an answer of its own type, and nothing in it changes.
+//!
+//! The state belongs to the writer's thread. A question crosses to it, is answered between two commits, and its answer crosses
+//! back. Only the engine can put one; frontends have methods of [`Engine`] for what they may know.
+
+use super::shared::Message;
+use super::{Engine, Refusal};
+use tally_core::aggregate::State;
+use tally_core::fates::Balance;
+use tally_core::position::Position;
+use tokio::sync::oneshot;
+
+pub(super) trait Question: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Everybody who writes waits meanwhile, so it has to be short.
+    fn answer(self, state: &State) -> Self::Answer;
+}
+
+/// A question with the one who waits for its answer.
+pub(super) trait Asked: Send {
+    fn answer(self: Box<Self>, state: &State);
+}
+
+struct Posed<Q: Question> {
+    question: Q,
+    reply: oneshot::Sender<Q::Answer>,
+}
+
+impl<Q: Question> Asked for Posed<Q> {
+    fn answer(self: Box<Self>, state: &State) {
+        // Whoever asked may be gone; then nobody minds.
+        drop(self.reply.send(self.question.answer(state)));
+    }
+}
+
+impl Engine {
+    pub(super) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.send(Message::Ask(Box::new(Posed { question, reply }))).await?;
+        answer.await.map_err(|_| Refusal::ShuttingDown)
+    }
+
+    /// The boxes of every counter there ever was, as of one position.
+    pub async fn balances(&self) -> Result<(Vec<Balance>, Position), Refusal> {
+        self.ask(Balances(self.clone())).await
+    }
+
+    /// How many late entries wait for counters with such ids, also for some that do not exist yet.
+    pub async fn pending_of(&self, matches: impl Fn(&[u8]) -> bool + Send + 'static) -> Result<u64, Refusal> {
+        self.ask(PendingOf(matches)).await
+    }
+}
+
+struct Balances(Engine);
+
+impl Question for Balances {
+    type Answer = (Vec<Balance>, Position);
+
+    fn answer(self, state: &State) -> Self::Answer {
+        (state.balances(), self.0.applied())
+    }
+}
+
+/// Tells ids, and knows nothing of the state.
+struct PendingOf<M>(M);
+
+impl<M: Fn(&[u8]) -> bool + Send + 'static> Question for PendingOf<M> {
+    type Answer = u64;
+
+    fn answer(self, state: &State) -> u64 {
+        let waiting = state.fates.contracts.parked.iter().filter(|(_, _, entry)| (self.0)(&entry.id));
+        waiting.map(|(_, _, entry)| entry.entries).sum()
+    }
+}
+
+/// Tests look wherever they like.
+#[cfg(test)]
+mod look {
+    use super::*;
+
+    struct Look<F>(F);
+
+    impl<T: Send + 'static, F: FnOnce(&State) -> T + Send + 'static> Question for Look<F> {
+        type Answer = T;
+
+        fn answer(self, state: &State) -> T {
+            (self.0)(state)
+        }
+    }
+
+    impl Engine {
+        pub async fn look<T: Send + 'static>(
+            &self,
+            look: impl FnOnce(&State) -> T + Send + 'static,
+        ) -> Result<T, Refusal> {
+            self.ask(Look(look)).await
+        }
+    }
+}

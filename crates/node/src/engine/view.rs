@@ -1,0 +1,180 @@
+//! The store as memory continues it: the one place where what both have is joined.
+//!
+//! Memory is asked first. What a cut takes to the store in between is found there, and what is in both is the same; so nothing is
+//! missed, and what is seen twice is told by its key. After a flush that no cut has told the store yet, the store is void: then
+//! memory has everything, and a [`View`] shows nothing.
+
+use super::lookup::Found;
+use super::question::Question;
+use super::shared::{Cold, Shared};
+use super::{Engine, Page, Reading, Refusal};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use tally_core::aggregate::{Need, State};
+use tally_core::database::Space;
+use tally_core::id::CellKey;
+use tally_storage::store::key::Key;
+use tally_storage::store::{self, Reads};
+
+/// Rows of the ledger, with their keys.
+pub(super) type LedgerRows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What the store has beside what memory has said.
+pub(super) struct View<'a> {
+    shared: &'a Arc<Shared>,
+    store_is_void: bool,
+}
+
+/// A question, and whether the store has anything to add to its answer.
+struct Continued<Q>(Q);
+
+impl<Q: Question> Question for Continued<Q> {
+    type Answer = (Q::Answer, bool);
+
+    fn answer(self, state: &State) -> Self::Answer {
+        (self.0.answer(state), state.values.store_is_void)
+    }
+}
+
+impl Engine {
+    /// What memory says, and a view of what the store has.
+    pub(super) async fn view<Q: Question>(&self, question: Q) -> Result<(Q::Answer, View<'_>), Refusal> {
+        let (answer, store_is_void) = self.ask(Continued(question)).await?;
+        Ok((answer, View { shared: &self.shared, store_is_void }))
+    }
+
+    /// Reads a counter from memory or, if it is cold, from the store on another thread.
+    pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
+        if let Ok(reading) = self.shared.read(cell) {
+            return Ok(reading);
+        }
+        self.shared.settled().await?;
+        match self.shared.read(cell) {
+            Ok(reading) => Ok(reading),
+            Err(Cold) => {
+                Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, self.shared.clock.now_ms()))
+            }
+        }
+    }
+}
+
+impl View<'_> {
+    /// Up to `limit` rows of a range, newest (highest keys) first if `back`.
+    pub async fn rows(&self, range: Range<Vec<u8>>, limit: usize, back: bool) -> Result<LedgerRows, Refusal> {
+        if self.store_is_void {
+            return Ok(LedgerRows::new());
+        }
+        self.shared.from_store(move |_, store| ledger_rows(store, &range, limit, back)).await
+    }
+
+    /// The row under each key, all as of one checkpoint.
+    pub async fn many(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
+        if self.store_is_void || keys.is_empty() {
+            return Ok(vec![None; keys.len()]);
+        }
+        let read = move |_: &Shared, store: &dyn Reads| {
+            store.read(&keys.iter().map(|key| Key::Ledger(key)).collect::<Vec<_>>())
+        };
+        self.shared.from_store(read).await
+    }
+
+    pub async fn row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Refusal> {
+        Ok(self.many(vec![key]).await?.pop().flatten())
+    }
+}
+
+fn ledger_rows(
+    store: &dyn Reads,
+    range: &Range<Vec<u8>>,
+    limit: usize,
+    back: bool,
+) -> Result<LedgerRows, store::Error> {
+    let mut rows = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    match back {
+        true => store.ledger_rows_back(&range.start, &range.end, &mut visit)?,
+        false => store.ledger_rows(&range.start, &range.end, &mut visit)?,
+    }
+    Ok(rows)
+}
+
+impl Shared {
+    /// Comes before every read that joins memory with rows of the store: of cold cells, of names, of ranges of the ledger,
+    /// of snapshots, and for `explain`. It is there for one thing: memory may hold changes to a cell whose row
+    /// has not been read yet (*unsettled*), and then row and memory do not belong together until it was. Whoever lets that happen
+    /// waits here until it is over. Today a cell is in memory with its row or not at all, so nobody has to wait.
+    pub async fn settled(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Reads what the store has, as of one commit, on a thread that may wait for a disk.
+    pub async fn from_store<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Shared, &dyn Reads) -> Result<T, store::Error> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.settled().await?;
+        let shared = self.clone();
+        let read = self.blocking(move || {
+            let snapshot = shared.store.snapshot()?;
+            read(&shared, &*snapshot)
+        });
+        read.await?.map_err(|error| Refusal::store(&error))
+    }
+
+    /// A page of live counters. Blocks on the store.
+    pub fn page(
+        &self,
+        store: &dyn Reads,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page, store::Error> {
+        let ids = names(store, space, prefix, after, limit)?;
+        let key = |id: &[u8]| Space::split(id).1.to_vec();
+        let next = (ids.len() == limit).then(|| ids.last().map(|id| key(id))).flatten();
+        let readings = self.readings(&ids.iter().map(|id| self.hasher.key(id)).collect::<Vec<_>>())?;
+        let counters = ids.iter().zip(readings).filter_map(|(id, reading)| Some((key(id), reading?)));
+        Ok(Page { counters: counters.collect(), next })
+    }
+
+    /// Counters from memory and, for those that are cold, from the store in one call. Blocks on the store.
+    fn readings(&self, cells: &[CellKey]) -> Result<Vec<Option<Reading>>, store::Error> {
+        let hot: Vec<_> = cells.iter().map(|cell| self.read(*cell)).collect();
+        let cold = cells.iter().zip(&hot).filter(|(_, hot)| hot.is_err());
+        let needs: Vec<_> = cold.map(|(cell, _)| Need::Cell(*cell)).collect();
+        // As the store is now: a cell that left memory a moment ago is in it.
+        let found = if needs.is_empty() { Found::default() } else { Found::in_store(&*self.store, 0, needs)? };
+        let now_ms = self.clock.now_ms();
+        let reading =
+            |(cell, hot): (&CellKey, Result<_, Cold>)| hot.unwrap_or_else(|Cold| found.reading(*cell, now_ms));
+        Ok(cells.iter().zip(hot).map(reading).collect())
+    }
+}
+
+impl Found {
+    pub fn reading(&self, key: CellKey, now_ms: u64) -> Option<Reading> {
+        self.row(key, now_ms).map(|row| Reading { value: row.value, generation: row.mark.generation })
+    }
+}
+
+/// Ids of one space.
+fn names(
+    store: &dyn Reads,
+    space: Space,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, store::Error> {
+    let (prefix, after) = (space.ids_from(prefix), after.map(|key| space.id(key)));
+    let mut ids = store.names(&prefix, after.as_deref(), limit)?;
+    // Those of other databases stand among those of database 0, all together.
+    if let Some(first) = ids.iter().position(|id| Space::split(id).0 != space) {
+        ids.truncate(first);
+        ids.extend(store.names(&prefix, Some(&Space::behind_all()), limit - first)?);
+    }
+    Ok(ids)
+}
