@@ -21,6 +21,7 @@ mod trial;
 use crate::counter::{Declarations, Stager};
 use crate::fates::{Balance, Fates, Scene, Void};
 use crate::id::CellHasher;
+use crate::ledger::Kind;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::Record;
 use crate::values::Values;
@@ -191,7 +192,7 @@ impl State {
     }
 
     fn flush(&mut self) -> Answer {
-        self.facts_mut().into_iter().for_each(|fact| fact.clear());
+        self.facts_mut().for_each(Kind::clear);
         self.fates.contracts.parked.clear();
         self.values.flush();
         Answer::Yes

@@ -15,7 +15,7 @@ mod transition;
 
 use crate::counter::{Declarations, Mode};
 use crate::id::CellKey;
-use crate::ledger::{BoxKind, Claim, Duplicate, Duplicates, Entity, Firsts, KeyBoxes, Layer};
+use crate::ledger::{BoxKind, Claim, Duplicate, Entity, FateFacts};
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::{Record, event_at};
 use contract::Timely;
@@ -54,15 +54,7 @@ impl Scene<'_> {
 #[derive(Default)]
 pub struct Fates {
     pub contracts: Contracts,
-    /// Event ids.
-    pub claims: Layer<Claim>,
-    /// States of entities.
-    pub entities: Layer<Entity>,
-    /// Boxes of keys, but for those that counted.
-    pub boxes: KeyBoxes,
-    pub duplicates: Duplicates,
-    /// What came first under each event id.
-    pub firsts: Firsts,
+    pub facts: FateFacts,
     /// Whose batches stood.
     pub senders: Senders,
     /// What the last claim of the batch came to; the entries behind it go by it.
@@ -144,12 +136,12 @@ impl Fates {
 
     /// Claims an event id for the entries behind operation `index`: all of them count in this commit, or none.
     pub fn claim(&mut self, index: usize, stamp: &Stamp, scene: &Scene<'_>) -> Answer {
-        let Some(known) = self.claims.get(stamp.key).copied() else {
+        let Some(known) = self.facts.claims.get(stamp.key).copied() else {
             let Scene { batch, .. } = scene;
             self.verdict = Verdict::Fresh;
-            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
+            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
             let event = event_at(batch.records, batch.ops[index].record);
-            self.firsts.push((batch.log_time_ms, stamp.key), event);
+            self.facts.firsts.push((batch.log_time_ms, stamp.key), event);
             return Answer::Yes;
         };
         self.verdict = if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict };
@@ -174,7 +166,7 @@ impl Fates {
             seen_ms: batch.log_time_ms,
             conflict: self.verdict == Verdict::Conflict,
         };
-        self.duplicates.push(stamp.key, duplicate);
+        self.facts.duplicates.push(stamp.key, duplicate);
         self.contracts.audited += 1;
     }
 
@@ -191,7 +183,7 @@ impl Fates {
     /// Late entries leave their box and have counted.
     pub fn settle(&mut self, cell: CellKey, parked: &ParkedEntry, declarations: &Declarations) {
         let entries = parked.entries as i64;
-        self.boxes.add(cell, BoxKind::Late, -entries);
+        self.facts.boxes.add(cell, BoxKind::Late, -entries);
         if let Some(kept) = self.contracts.kept_of(declarations, &parked.id) {
             kept.boxes.bump(BoxKind::Late, -entries);
             kept.boxes.bump(BoxKind::Counted, entries);
@@ -207,7 +199,7 @@ impl Fates {
     /// The box of an entry that a client made by the name of its counter.
     pub fn box_named(&mut self, op: &Op, kind: BoxKind) {
         if kind != BoxKind::Counted {
-            self.boxes.add(op.cell, kind, 1);
+            self.facts.boxes.add(op.cell, kind, 1);
         }
         if op.counter != Op::AD_HOC {
             self.contracts.receive(op.counter);
@@ -223,6 +215,6 @@ impl Fates {
     /// A box other than `counted`, for the counter and for the key.
     fn put_into(&mut self, op: &Op, kind: BoxKind) {
         self.contracts.bump(op.counter, kind, 1);
-        self.boxes.add(op.cell, kind, 1);
+        self.facts.boxes.add(op.cell, kind, 1);
     }
 }

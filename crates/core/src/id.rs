@@ -24,6 +24,12 @@ impl CellKey {
         self.0
     }
 
+    /// Which of the [`SLOTS`](crate::limits::SLOTS) what is hashed belongs to: its first bits, so that a slot is a range of keys and
+    /// can be moved as a whole.
+    pub fn slot(self) -> u16 {
+        (self.0 >> (u128::BITS - crate::limits::SLOTS.ilog2())) as u16
+    }
+
     /// Big-endian, so that keys in byte order are keys in numeric order.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
@@ -132,6 +138,13 @@ mod tests {
     }
 
     const PINNED: u128 = 62683818809181067136033752854774248128;
+
+    #[test]
+    fn a_slot_is_the_first_14_bits_of_a_key() {
+        let key = CellHasher::new(42).key(b"views:v42");
+        assert_eq!((key.slot(), u16::from_be_bytes([key.to_bytes()[0], key.to_bytes()[1]]) >> 2), (3018, 3018));
+        assert_eq!(CellKey(u128::MAX).slot(), 16_383);
+    }
 
     #[test]
     fn the_flag_bits_of_a_key_are_free() {

@@ -19,7 +19,7 @@ use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
 use crate::fates::{Counts, Scene};
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{Answered, Correction, Corrections, Entity, Layer, Proposal, Proposals, Row, Steps};
+use crate::ledger::{Correction, Entity, Proposal, Row, ValueFacts};
 use crate::limits::DECLARED_MAX;
 use crate::names::Names;
 use crate::op::{Answer, Batch, Op};
@@ -39,12 +39,7 @@ pub struct Values {
     pub databases: Databases,
     /// Everything was flushed since the last cut: what the store has is void.
     pub store_is_void: bool,
-    /// What was answered to idempotency keys.
-    pub answers: Layer<Answered>,
-    pub corrections: Corrections,
-    pub proposals: Proposals,
-    /// What corrections did to each cell.
-    pub steps: Steps,
+    pub facts: ValueFacts,
     pub generations: Generations,
     /// Corrections that the store was asked for, to be reverted.
     stored_corrections: BTreeMap<u64, Option<Correction>>,
@@ -111,10 +106,7 @@ impl Values {
             names: Names::default(),
             databases: Databases::default(),
             store_is_void: false,
-            answers: Layer::default(),
-            corrections: Corrections::default(),
-            proposals: Proposals::default(),
-            steps: Steps::default(),
+            facts: ValueFacts::default(),
             generations: Generations::default(),
             stored_corrections: BTreeMap::new(),
             sums: AllSums::default(),
@@ -251,12 +243,12 @@ impl Values {
     /// A correction that was made. It must be known.
     pub(crate) fn made(&self, number: u64) -> Option<Correction> {
         let stored = || self.stored_corrections.get(&number).cloned().flatten();
-        self.corrections.get(number).or_else(stored)
+        self.facts.corrections.get(number).or_else(stored)
     }
 
     /// Whether memory knows of a correction with this number, or that there is none.
     pub(crate) fn knows_made(&self, number: u64) -> bool {
-        let is_new = || self.corrections.get(number).is_some() || self.proposals.row(number).is_some();
+        let is_new = || self.facts.corrections.get(number).is_some() || self.facts.proposals.row(number).is_some();
         self.store_is_void || self.stored_corrections.contains_key(&number) || is_new()
     }
 
@@ -276,11 +268,11 @@ impl Values {
         self.generations.number += 1;
         proposal.number = self.generations.number;
         proposal.at_ms = self.log_time_ms;
-        self.proposals.insert(&proposal);
+        self.facts.proposals.insert(&proposal);
         Answer::Value(self.generations.number as i64)
     }
 
     pub(crate) fn withdraw(&mut self, number: u64) -> Answer {
-        if self.proposals.remove(number) { Answer::Yes } else { Answer::No }
+        if self.facts.proposals.remove(number) { Answer::Yes } else { Answer::No }
     }
 }

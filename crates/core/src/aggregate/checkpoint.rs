@@ -31,7 +31,7 @@ impl State {
         put_list(&mut out, self.timeline.configs_from(read_from), put_config);
         let kept: Vec<_> = self.fates.contracts.kept().collect();
         put_list(&mut out, &kept, |out, (name, kept)| put_kept(out, name, kept, self.values.sums.of(name)));
-        for rows in [self.fates.claims.len(), self.fates.entities.len(), self.values.answers.len()] {
+        for rows in [self.fates.facts.claims.len(), self.fates.facts.entities.len(), self.values.facts.answers.len()] {
             put_varint(&mut out, rows);
         }
         put_varint(&mut out, self.values.generations.current);
@@ -72,14 +72,14 @@ impl State {
             self.values.sums.resume(name.clone(), sums);
             self.fates.contracts.resume(name, kept);
         }
-        self.fates.claims.resume(take_varint(bytes)?);
-        self.fates.entities.resume(take_varint(bytes)?);
-        self.values.answers.resume(take_varint(bytes)?);
+        self.fates.facts.claims.resume(take_varint(bytes)?);
+        self.fates.facts.entities.resume(take_varint(bytes)?);
+        self.values.facts.answers.resume(take_varint(bytes)?);
         self.values.generations.current = take_varint(bytes)?;
         self.values.generations.number = take_varint(bytes)?;
         if version == 1 {
             for proposal in take_list::<Vec<_>, _>(bytes, |bytes| Proposal::decode(take_bytes(bytes)?))? {
-                self.values.proposals.insert(&proposal);
+                self.values.facts.proposals.insert(&proposal);
             }
         }
         self.values.generations.reverted = take_list(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))?;

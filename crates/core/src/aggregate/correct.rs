@@ -57,7 +57,7 @@ impl State {
             Remedy::Propose(proposal) if proposal.if_generation.is_none() => {}
             Remedy::Propose(proposal) => proposal.deltas.iter().for_each(|delta| read(&delta.id)),
             Remedy::Apply { number, .. } => {
-                let proposal = self.values.proposals.get(*number);
+                let proposal = self.values.facts.proposals.get(*number);
                 proposal.iter().flat_map(|proposal| &proposal.deltas).for_each(|delta| read(&delta.id));
             }
             // Which those are says a row that may have to be looked up itself.
@@ -92,7 +92,7 @@ impl State {
 
     /// Whether another proposal of so many bytes may be made.
     fn check_room(&self, bytes: usize) -> Result<(), Unfit> {
-        let proposals = &self.values.proposals;
+        let proposals = &self.values.facts.proposals;
         if bytes > CORRECTION_BYTES_MAX {
             return Err(Unfit::TooLarge { bytes });
         }
@@ -122,7 +122,7 @@ impl State {
     }
 
     fn draft_application(&self, number: u64, author: &str, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
-        let proposal = self.values.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
+        let proposal = self.values.facts.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
         let grounds = Grounds::new(proposal.reason, proposal.author);
         let correction = Correction {
             number,
@@ -136,7 +136,7 @@ impl State {
     }
 
     fn draft_revert(&self, number: u64, grounds: &Grounds, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
-        if self.values.proposals.row(number).is_some() {
+        if self.values.facts.proposals.row(number).is_some() {
             return Err(Unfit::OnlyProposed(number));
         }
         let made = self.values.made(number).ok_or(Unfit::NotThere(number))?;

@@ -61,9 +61,9 @@ impl State {
     pub fn knows_all(&self) -> bool {
         let State { fates, values, .. } = self;
         values.table.cells().cold() == 0
-            && fates.claims.is_empty()
-            && fates.entities.is_empty()
-            && values.answers.is_empty()
+            && fates.facts.claims.is_empty()
+            && fates.facts.entities.is_empty()
+            && values.facts.answers.is_empty()
     }
 
     /// What memory does not know of what these operations need. `found` is what was looked up already.
@@ -121,17 +121,19 @@ impl State {
     ) {
         let State { fates, values, .. } = self;
         match op.kind {
-            OpKind::Claim if !fates.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
-            OpKind::AddOnce | OpKind::Once if !values.answers.knows(stamp.key) => needs.push(Need::Answer(stamp.key)),
-            OpKind::Remedy if stamp.key != CellKey::NONE && !values.answers.knows(stamp.key) => {
+            OpKind::Claim if !fates.facts.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
+            OpKind::AddOnce | OpKind::Once if !values.facts.answers.knows(stamp.key) => {
+                needs.push(Need::Answer(stamp.key))
+            }
+            OpKind::Remedy if stamp.key != CellKey::NONE && !values.facts.answers.knows(stamp.key) => {
                 needs.push(Need::Answer(stamp.key));
             }
             OpKind::Entry if stamp.key != CellKey::NONE && fates.contracts.mode(op.counter) == Mode::Transition => {
-                if !fates.entities.knows(stamp.key) {
+                if !fates.facts.entities.knows(stamp.key) {
                     needs.push(Need::Entity(stamp.key));
                 }
                 // Undoing changes the cell that was counted then, which need not be the one of this entry.
-                let entity = fates.entities.in_memory(stamp.key).or(match found(Need::Entity(stamp.key)) {
+                let entity = fates.facts.entities.in_memory(stamp.key).or(match found(Need::Entity(stamp.key)) {
                     Some(Stored::Entity(entity)) => entity.as_ref(),
                     _ => None,
                 });
@@ -163,9 +165,9 @@ impl State {
     pub fn load(&mut self, need: Need, stored: Stored) {
         match (need, stored) {
             (Need::Cell(key), Stored::Cell(row)) => self.values.load(key, row),
-            (Need::Claim(key), Stored::Claim(claim)) => self.fates.claims.load(key, claim),
-            (Need::Entity(key), Stored::Entity(entity)) => self.fates.entities.load(key, entity),
-            (Need::Answer(key), Stored::Answer(answer)) => self.values.answers.load(key, answer),
+            (Need::Claim(key), Stored::Claim(claim)) => self.fates.facts.claims.load(key, claim),
+            (Need::Entity(key), Stored::Entity(entity)) => self.fates.facts.entities.load(key, entity),
+            (Need::Answer(key), Stored::Answer(answer)) => self.values.facts.answers.load(key, answer),
             (Need::Correction(number), Stored::Correction(made)) => self.values.load_made(number, made),
             (need, stored) => unreachable!("{stored:?} does not answer {need:?}"),
         }

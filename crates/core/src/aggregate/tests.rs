@@ -212,7 +212,7 @@ fn a_checkpoint_of_the_first_version_is_carried_over_with_its_proposals_and_idem
     [0, 1, 1, 7, 0, 0].iter().for_each(|n| put_varint(&mut bytes, *n));
     let mut resumed = State::new(CellHasher::new(7));
     assert_eq!(resumed.resume(&bytes).expect("the first version is read"), 0);
-    assert_eq!(resumed.values.proposals.get(3), Some(proposal.clone()));
+    assert_eq!(resumed.values.facts.proposals.get(3), Some(proposal.clone()));
     assert_eq!(resumed.facts_changed(), 1, "the next cut makes a row of it");
     assert_eq!((resumed.values.answered.used(2 * hour_ms), resumed.values.answered.used(2 * hour_ms + 1)), (7, 0));
 }

@@ -39,15 +39,15 @@ impl State {
         let fates = &self.fates;
         match op.kind {
             OpKind::Claim => {
-                if let Some(claim) = fates.claims.get(stamp.key) {
-                    small.fates.claims.put(stamp.key, *claim);
+                if let Some(claim) = fates.facts.claims.get(stamp.key) {
+                    small.fates.facts.claims.put(stamp.key, *claim);
                 }
             }
             OpKind::Entry => {
                 if fates.contracts.mode(op.counter) == Mode::Transition
-                    && let Some(entity) = fates.entities.get(stamp.key)
+                    && let Some(entity) = fates.facts.entities.get(stamp.key)
                 {
-                    small.fates.entities.put(stamp.key, entity.clone());
+                    small.fates.facts.entities.put(stamp.key, entity.clone());
                 }
                 small.fates.contracts.copy_known(&fates.contracts, op, stamp);
             }

@@ -9,7 +9,7 @@ impl Fates {
     /// wherever that was.
     pub(super) fn transition(&mut self, op: &Op, stamp: &Stamp, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
         let now = (stamp.time_ms, scene.batch.offset);
-        let known = self.entities.get(stamp.key).cloned();
+        let known = self.facts.entities.get(stamp.key).cloned();
         if known.as_ref().is_some_and(|known| now < (known.occurred_ms, known.offset)) {
             return self.ignore(op);
         }
@@ -22,7 +22,7 @@ impl Fates {
             _ => (op.cell, scene.generation, self.id_that_may_move(op, scene)),
         };
         let entity = Entity { on: turns_on, occurred_ms: now.0, offset: now.1, cell, generation, id };
-        self.entities.put(stamp.key, entity);
+        self.facts.entities.put(stamp.key, entity);
         match counted {
             Some(counted) if turns_on && counted.cell == op.cell => self.ignore(op),
             Some(counted) => {

@@ -1,11 +1,12 @@
 //! The audit of event ids that came again: one row each, and an index by event id.
 
-use super::cut::Placed;
+use super::cut::{Kind, LedgerRow, Placed, Rows};
 use super::journal::Journal;
 use super::key::LedgerKey;
 use super::row::{Row, put_list, put_text, take_bool, take_list, take_text, whole};
 use crate::id::CellKey;
 use crate::record::{DecodeError, put_signed, put_varint, take_signed, take_varint};
+use std::sync::Arc;
 
 /// An event whose id was seen before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,9 +125,53 @@ impl Duplicates {
     }
 }
 
+impl Kind for Duplicates {
+    fn begin_cut(&mut self) -> Arc<dyn Rows> {
+        Arc::new(DuplicatesCut([self.rows.begin_cut(), self.by_id.begin_cut()]))
+    }
+
+    fn finish_cut(&mut self) {
+        self.both().into_iter().for_each(Kind::finish_cut);
+    }
+
+    fn abort_cut(&mut self) {
+        self.both().into_iter().for_each(Kind::abort_cut);
+    }
+
+    fn clear(&mut self) {
+        self.both().into_iter().for_each(Kind::clear);
+    }
+
+    fn changed(&self) -> usize {
+        self.rows.changed() + self.by_id.changed()
+    }
+
+    fn unsettled_bytes(&self) -> usize {
+        self.rows.unsettled_bytes() + self.by_id.unsettled_bytes()
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes() + self.by_id.bytes()
+    }
+}
+
+impl Duplicates {
+    fn both(&mut self) -> [&mut dyn Kind; 2] {
+        [&mut self.rows, &mut self.by_id]
+    }
+}
+
+/// Duplicates, and then where those of each event id are.
+struct DuplicatesCut([Arc<dyn Rows>; 2]);
+
+impl Rows for DuplicatesCut {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        Box::new(self.0.iter().flat_map(|rows| rows.rows()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::cut::Kind;
     use super::super::row::tests::{check, check_strange};
     use super::*;
     use proptest::prelude::*;

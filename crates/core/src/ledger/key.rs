@@ -1,139 +1,53 @@
 //! Every key the ledger has in a store (`docs/formats/keys.md`, "The ledger"). The first byte is the kind; numbers are
 //! big-endian, so that keys in byte order are in the order of their numbers.
 
-use super::row::{take_array, whole};
+use super::row::take_array;
 use crate::id::CellKey;
-use crate::record::{DecodeError, take_byte};
+use crate::record::DecodeError;
 use std::ops::Range;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LedgerKey {
-    /// A [`super::Claim`], by the hash of its event id.
-    Claim(CellKey),
-    /// An [`super::Entity`], by the hash of counter and entity.
-    Entity(CellKey),
-    /// An [`super::Answered`], by the hash of counter and idempotency key.
-    Answer(CellKey),
-    /// The [`super::Boxes`] of a cell.
-    Boxes(CellKey),
-    /// A [`super::Step`]: cell and generation.
-    Step(CellKey, u64),
-    /// A [`super::Correction`], by its number.
-    Correction(u64),
-    /// A [`super::Duplicate`]: offset of the batch and index within it.
-    Duplicate(u64, u32),
-    /// Where a duplicate of this event id is; the value is empty.
-    DuplicateOf(CellKey, u64, u32),
-    /// A [`super::Proposal`] that is open, by its number.
-    Proposal(u64),
-    /// What came first under an event id ([`super::read_first`]): log time and claim key.
-    First(u64, CellKey),
+pub use super::facts::{LedgerKey, LedgerKind};
+
+/// A part of a key.
+pub(super) trait Part: Sized {
+    fn put(self, out: &mut Vec<u8>);
+    fn take(bytes: &mut &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// Kinds in the order of a cut. The numbers are those on disk: none is ever used for something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum LedgerKind {
-    Claim = 1,
-    Entity = 2,
-    Answer = 3,
-    Boxes = 4,
-    Step = 5,
-    Correction = 6,
-    Duplicate = 7,
-    DuplicateOf = 8,
-    Proposal = 9,
-    First = 10,
+impl Part for CellKey {
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_bytes());
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<CellKey, DecodeError> {
+        take_array(bytes).map(CellKey::from_bytes)
+    }
 }
 
-impl LedgerKind {
-    pub const ALL: [LedgerKind; 10] = [
-        LedgerKind::Claim,
-        LedgerKind::Entity,
-        LedgerKind::Answer,
-        LedgerKind::Boxes,
-        LedgerKind::Step,
-        LedgerKind::Correction,
-        LedgerKind::Duplicate,
-        LedgerKind::DuplicateOf,
-        LedgerKind::Proposal,
-        LedgerKind::First,
-    ];
+impl Part for u64 {
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_be_bytes());
+    }
 
-    fn take(bytes: &mut &[u8]) -> Result<LedgerKind, DecodeError> {
-        let value = take_byte(bytes)?;
-        let kind = LedgerKind::ALL.into_iter().find(|kind| *kind as u8 == value);
-        kind.ok_or(DecodeError::BadValue { field: "kind of a ledger key", value: value.into() })
+    fn take(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
+        take_array(bytes).map(u64::from_be_bytes)
+    }
+}
+
+impl Part for u32 {
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_be_bytes());
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<u32, DecodeError> {
+        take_array(bytes).map(u32::from_be_bytes)
     }
 }
 
 /// The longest: kind, hash, offset, index.
-const KEY_BYTES_MAX: usize = 1 + 16 + 8 + 4;
+pub(super) const KEY_BYTES_MAX: usize = 1 + 16 + 8 + 4;
 
 impl LedgerKey {
-    pub fn kind(&self) -> LedgerKind {
-        match self {
-            LedgerKey::Claim(_) => LedgerKind::Claim,
-            LedgerKey::Entity(_) => LedgerKind::Entity,
-            LedgerKey::Answer(_) => LedgerKind::Answer,
-            LedgerKey::Boxes(_) => LedgerKind::Boxes,
-            LedgerKey::Step(..) => LedgerKind::Step,
-            LedgerKey::Correction(_) => LedgerKind::Correction,
-            LedgerKey::Duplicate(..) => LedgerKind::Duplicate,
-            LedgerKey::DuplicateOf(..) => LedgerKind::DuplicateOf,
-            LedgerKey::Proposal(_) => LedgerKind::Proposal,
-            LedgerKey::First(..) => LedgerKind::First,
-        }
-    }
-
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(KEY_BYTES_MAX);
-        bytes.push(self.kind() as u8);
-        match *self {
-            LedgerKey::Claim(key) | LedgerKey::Entity(key) | LedgerKey::Answer(key) | LedgerKey::Boxes(key) => {
-                bytes.extend_from_slice(&key.to_bytes());
-            }
-            LedgerKey::Step(cell, generation) => {
-                bytes.extend_from_slice(&cell.to_bytes());
-                bytes.extend_from_slice(&generation.to_be_bytes());
-            }
-            LedgerKey::Correction(number) | LedgerKey::Proposal(number) => {
-                bytes.extend_from_slice(&number.to_be_bytes());
-            }
-            LedgerKey::Duplicate(offset, index) => {
-                bytes.extend_from_slice(&offset.to_be_bytes());
-                bytes.extend_from_slice(&index.to_be_bytes());
-            }
-            LedgerKey::DuplicateOf(event_id, offset, index) => {
-                bytes.extend_from_slice(&event_id.to_bytes());
-                bytes.extend_from_slice(&offset.to_be_bytes());
-                bytes.extend_from_slice(&index.to_be_bytes());
-            }
-            LedgerKey::First(at_ms, event_id) => {
-                bytes.extend_from_slice(&at_ms.to_be_bytes());
-                bytes.extend_from_slice(&event_id.to_bytes());
-            }
-        }
-        bytes
-    }
-
-    pub fn decode(bytes: &[u8]) -> Result<LedgerKey, DecodeError> {
-        whole(bytes, |bytes| {
-            Ok(match LedgerKind::take(bytes)? {
-                LedgerKind::Claim => LedgerKey::Claim(take_key(bytes)?),
-                LedgerKind::Entity => LedgerKey::Entity(take_key(bytes)?),
-                LedgerKind::Answer => LedgerKey::Answer(take_key(bytes)?),
-                LedgerKind::Boxes => LedgerKey::Boxes(take_key(bytes)?),
-                LedgerKind::Step => LedgerKey::Step(take_key(bytes)?, take_u64(bytes)?),
-                LedgerKind::Correction => LedgerKey::Correction(take_u64(bytes)?),
-                LedgerKind::Duplicate => LedgerKey::Duplicate(take_u64(bytes)?, take_u32(bytes)?),
-                LedgerKind::DuplicateOf => LedgerKey::DuplicateOf(take_key(bytes)?, take_u64(bytes)?, take_u32(bytes)?),
-                LedgerKind::Proposal => LedgerKey::Proposal(take_u64(bytes)?),
-                LedgerKind::First => LedgerKey::First(take_u64(bytes)?, take_key(bytes)?),
-            })
-        })
-    }
-
     /// All keys of a kind.
     pub fn range(kind: LedgerKind) -> Range<Vec<u8>> {
         starting_with(vec![kind as u8])
@@ -162,18 +76,6 @@ fn starting_with(prefix: Vec<u8>) -> Range<Vec<u8>> {
     }
     *end.last_mut().expect("the kind is no 255") += 1;
     prefix..end
-}
-
-fn take_key(bytes: &mut &[u8]) -> Result<CellKey, DecodeError> {
-    take_array(bytes).map(CellKey::from_bytes)
-}
-
-fn take_u64(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
-    take_array(bytes).map(u64::from_be_bytes)
-}
-
-fn take_u32(bytes: &mut &[u8]) -> Result<u32, DecodeError> {
-    take_array(bytes).map(u32::from_be_bytes)
 }
 
 #[cfg(test)]
@@ -212,7 +114,7 @@ mod tests {
                     prop_assert!(LedgerKey::decode(&bytes[..cut]).is_err());
                 }
                 prop_assert!(LedgerKey::decode(&[bytes, vec![0]].concat()).is_err());
-                for kind in LedgerKind::ALL {
+                for kind in LedgerKind::ALL.iter().copied() {
                     prop_assert_eq!(contains(&LedgerKey::range(kind), key), kind == key.kind());
                 }
             }

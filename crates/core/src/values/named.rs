@@ -106,7 +106,7 @@ impl Values {
     /// A counter that is deleted takes what corrections did to it along.
     pub(crate) fn forget_history(&mut self, key: CellKey) {
         if self.table.mark(key).generation > 0 {
-            self.steps.forget(key, self.generations.current, self.log_time_ms);
+            self.facts.steps.forget(key, self.generations.current, self.log_time_ms);
         }
     }
 

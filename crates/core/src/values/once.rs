@@ -39,7 +39,7 @@ impl Values {
 
     /// What an idempotency key was used for, if it is still known at this log time.
     pub(crate) fn answered_before(&self, key: CellKey, log_time_ms: u64) -> Option<Answered> {
-        let known = self.answers.get(key).copied();
+        let known = self.facts.answers.get(key).copied();
         known.filter(|known| known.at_ms >= self.keys_known_from_ms(log_time_ms))
     }
 
@@ -49,7 +49,7 @@ impl Values {
     }
 
     pub(crate) fn remember_answer(&mut self, key: CellKey, answered: Answered) {
-        self.answers.put(key, answered);
+        self.facts.answers.put(key, answered);
         self.answered.add(answered.at_ms, self.idempotency.keep_ms);
     }
 
@@ -64,17 +64,17 @@ impl Values {
     pub fn forget_answers(&mut self, answers: Vec<(CellKey, Answered)>) {
         let known_from_ms = self.keys_known_from_ms(self.log_time_ms);
         for (key, answer) in answers.into_iter().filter(|(_, answer)| answer.at_ms < known_from_ms) {
-            self.answers.load(key, Some(answer));
-            if self.answers.get(key) == Some(&answer) {
-                self.answers.remove(key);
+            self.facts.answers.load(key, Some(answer));
+            if self.facts.answers.get(key) == Some(&answer) {
+                self.facts.answers.remove(key);
             }
         }
     }
 
     /// Begins a new filter of idempotency keys when most of those in it are gone. Only while nothing is staged.
     pub fn renew_answers(&mut self) {
-        if self.answers.filter_is_worn() {
-            self.answers.relearn();
+        if self.facts.answers.filter_is_worn() {
+            self.facts.answers.relearn();
         }
     }
 }

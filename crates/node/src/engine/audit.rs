@@ -51,7 +51,7 @@ impl Question for DuplicatesBefore {
     type Answer = Vec<Duplicate>;
 
     fn answer(self, state: &State) -> Vec<Duplicate> {
-        let duplicates = &state.fates.duplicates;
+        let duplicates = &state.fates.facts.duplicates;
         match self.event_id {
             Some(event_id) => duplicates.of_before(event_id, self.before).rev().take(AUDIT_TURN_ROWS).collect(),
             None => duplicates.before(self.before).rev().take(AUDIT_TURN_ROWS).collect(),

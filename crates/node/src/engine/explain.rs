@@ -197,7 +197,7 @@ impl Question for WhysOf {
     type Answer = Vec<Option<Why>>;
 
     fn answer(self, state: &State) -> Self::Answer {
-        let known = |number| state.values.corrections.get(number).map(|correction| Why::of(correction, &self.id));
+        let known = |number| state.values.facts.corrections.get(number).map(|correction| Why::of(correction, &self.id));
         self.numbers.iter().map(|number| known(*number)).collect()
     }
 }
@@ -392,9 +392,9 @@ impl Facts {
         if !state.values.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
         }
-        let mut history = History { forgotten: state.values.steps.forgotten(cell), ..History::default() };
-        state.values.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
-        let mut boxes = state.fates.boxes.get(cell);
+        let mut history = History { forgotten: state.values.facts.steps.forgotten(cell), ..History::default() };
+        state.values.facts.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
+        let mut boxes = state.fates.facts.boxes.get(cell);
         boxes.add(&stored.boxes);
         let parked = state.fates.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
         let (sum, generation) = current(state, &stored, cell, shared.clock.now_ms());

@@ -16,7 +16,7 @@ impl Question for FirstsOf {
     type Answer = FirstChunks;
 
     fn answer(self, state: &State) -> FirstChunks {
-        state.fates.firsts.chunks(&self.0)
+        state.fates.facts.firsts.chunks(&self.0)
     }
 }
 

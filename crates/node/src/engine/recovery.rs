@@ -79,9 +79,9 @@ pub struct Recovered {
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = State::new(hasher);
     // Filters are worth much, but cells need room as well.
-    state.fates.claims.limit_filter(table_bytes / 2);
-    state.fates.entities.limit_filter(table_bytes / 4);
-    state.values.answers.limit_filter(table_bytes / 8);
+    state.fates.facts.claims.limit_filter(table_bytes / 2);
+    state.fates.facts.entities.limit_filter(table_bytes / 4);
+    state.values.facts.answers.limit_filter(table_bytes / 8);
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load_proposals(&mut state, store)?;
@@ -133,7 +133,7 @@ fn load_proposals(state: &mut State, store: &dyn Store) -> Result<(), store::Err
     let range = LedgerKey::range(LedgerKind::Proposal);
     let mut read = Ok(());
     store.ledger_rows(&range.start, &range.end, &mut |_, row| {
-        read = state.values.proposals.resume(row);
+        read = state.values.facts.proposals.resume(row);
         if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     read.map_err(|error| store::Error::Damaged(format!("an open proposal: {error}")))

@@ -59,7 +59,7 @@ impl Question for StepsBefore {
     type Answer = (BTreeMap<u64, Step>, Option<u64>);
 
     fn answer(self, state: &State) -> Self::Answer {
-        let steps = &state.values.steps;
+        let steps = &state.values.facts.steps;
         let newest = steps.of(self.cell).rev().filter(|(generation, _)| *generation < self.before).take(self.limit);
         (newest.collect(), steps.forgotten(self.cell))
     }
@@ -86,7 +86,7 @@ impl Question for StepsAround {
 
     fn answer(self, state: &State) -> Around {
         let StepsAround { cell, asked } = self;
-        let steps = &state.values.steps;
+        let steps = &state.values.facts.steps;
         let last = steps.of(cell).rev().find(|(generation, _)| *generation <= asked);
         Around {
             newest: state.values.generations.current,

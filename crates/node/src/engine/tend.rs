@@ -32,21 +32,21 @@ pub(super) struct Filter {
 
 static CLAIMS: Filter = Filter {
     kind: LedgerKind::Claim,
-    is_learning: |state| state.fates.claims.filter_is_learning(),
-    tell: |state, keys| state.fates.claims.filter_add(&keys),
-    done: |state| state.fates.claims.filter_done(),
+    is_learning: |state| state.fates.facts.claims.filter_is_learning(),
+    tell: |state, keys| state.fates.facts.claims.filter_add(&keys),
+    done: |state| state.fates.facts.claims.filter_done(),
 };
 static ENTITIES: Filter = Filter {
     kind: LedgerKind::Entity,
-    is_learning: |state| state.fates.entities.filter_is_learning(),
-    tell: |state, keys| state.fates.entities.filter_add(&keys),
-    done: |state| state.fates.entities.filter_done(),
+    is_learning: |state| state.fates.facts.entities.filter_is_learning(),
+    tell: |state, keys| state.fates.facts.entities.filter_add(&keys),
+    done: |state| state.fates.facts.entities.filter_done(),
 };
 static ANSWERS: Filter = Filter {
     kind: LedgerKind::Answer,
-    is_learning: |state| state.values.answers.filter_is_learning(),
-    tell: |state, keys| state.values.answers.filter_add(&keys),
-    done: |state| state.values.answers.filter_done(),
+    is_learning: |state| state.values.facts.answers.filter_is_learning(),
+    tell: |state, keys| state.values.facts.answers.filter_add(&keys),
+    done: |state| state.values.facts.answers.filter_done(),
 };
 
 /// What a pass over rows of the store is for.

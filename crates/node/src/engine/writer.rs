@@ -518,7 +518,7 @@ impl<L: Log> Writer<L> {
 
     /// Says which events were dropped since `audited`; the first few, since a sender that repeats itself is not brief.
     fn tell_duplicates(&self, audited: u64) {
-        let duplicates = &self.state.fates.duplicates;
+        let duplicates = &self.state.fates.facts.duplicates;
         let fresh = (self.state.fates.contracts.audited - audited) as usize;
         for duplicate in duplicates.iter().rev().take(fresh.min(DUPLICATES_TOLD)) {
             let result = if duplicate.conflict { "CONFLICT" } else { "DROPPED_DUPLICATE" };

@@ -58,9 +58,9 @@ fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Fac
         ("log time", moment(state.log_time_ms())),
         ("counters", checkpoint.counters.to_string()),
         ("generation", state.values.generations.current.to_string()),
-        ("event ids", state.fates.claims.len().to_string()),
-        ("entities", state.fates.entities.len().to_string()),
-        ("idempotency", format!("{} keys", state.values.answers.len())),
+        ("event ids", state.fates.facts.claims.len().to_string()),
+        ("entities", state.fates.facts.entities.len().to_string()),
+        ("idempotency", format!("{} keys", state.values.facts.answers.len())),
         ("parked", format!("{} sums of late entries", state.fates.contracts.parked.len())),
         ("configuration", format!("version {}", declarations.version())),
     ];

@@ -48,7 +48,7 @@ impl State {
         match outcome {
             Outcome::Proposed(proposal) => {
                 self.values.generations.number = proposal.number;
-                self.values.proposals.insert(&proposal);
+                self.values.facts.proposals.insert(&proposal);
                 Outcome::Proposed(proposal)
             }
             Outcome::Corrected(correction) => Outcome::Corrected(self.make_correction(correction)),
@@ -72,7 +72,7 @@ impl State {
         generations.current = correction.generation;
         generations.number = generations.number.max(correction.number);
         match correction.cause {
-            Cause::Proposal(number) => _ = self.values.proposals.remove(number),
+            Cause::Proposal(number) => _ = self.values.facts.proposals.remove(number),
             Cause::Revert(number) => drop(generations.reverted.insert(number, correction.number)),
             Cause::Clear | Cause::Late { .. } => {}
         }
@@ -82,9 +82,9 @@ impl State {
         deltas.retain(|delta| self.correct_cell(&correction, delta, &mut steps));
         correction.deltas = deltas;
         for (cell, step) in steps {
-            self.values.steps.push(cell, correction.generation, step);
+            self.values.facts.steps.push(cell, correction.generation, step);
         }
-        self.values.corrections.push(&correction);
+        self.values.facts.corrections.push(&correction);
         correction
     }
 

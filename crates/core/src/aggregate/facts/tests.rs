@@ -101,26 +101,26 @@ impl World {
         match act {
             Act::Claim(n) => {
                 let claim = Claim { content: n.into(), at_ms: self.clock };
-                self.state.fates.claims.put(key(n), claim);
+                self.state.fates.facts.claims.put(key(n), claim);
                 self.expect(LedgerKey::Claim(key(n)), &claim);
                 self.keep_first(n);
             }
             Act::Turn(n, on) => {
                 let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2, id: None };
-                self.state.fates.entities.put(key(n), entity.clone());
+                self.state.fates.facts.entities.put(key(n), entity.clone());
                 self.expect(LedgerKey::Entity(key(n)), &entity);
             }
             Act::Answer(n, value) => {
                 let answered = Answered { delta: 1, value, at_ms: self.clock };
-                self.state.values.answers.put(key(n), answered);
+                self.state.values.facts.answers.put(key(n), answered);
                 self.expect(LedgerKey::Answer(key(n)), &answered);
             }
             Act::Forget(n) => {
-                if !self.state.values.answers.knows(key(n)) {
+                if !self.state.values.facts.answers.knows(key(n)) {
                     let row = self.store.get(&LedgerKey::Answer(key(n)).encode());
-                    self.state.values.answers.load(key(n), row.map(|row| Answered::decode(row).unwrap()));
+                    self.state.values.facts.answers.load(key(n), row.map(|row| Answered::decode(row).unwrap()));
                 }
-                self.state.values.answers.remove(key(n));
+                self.state.values.facts.answers.remove(key(n));
                 self.model.remove(&LedgerKey::Answer(key(n)).encode());
             }
             Act::Bump(n, kind, by) => self.bump(key(n), kind, by),
@@ -155,12 +155,12 @@ impl World {
             event.encode(&mut bytes);
             bytes
         });
-        self.state.fates.firsts.push((at_ms, event_id), &event);
+        self.state.fates.facts.firsts.push((at_ms, event_id), &event);
         self.model.insert(LedgerKey::First(at_ms, event_id).encode(), content);
     }
 
     fn bump(&mut self, cell: CellKey, kind: BoxKind, by: i64) {
-        self.state.fates.boxes.add(cell, kind, by);
+        self.state.fates.facts.boxes.add(cell, kind, by);
         let boxes = self.boxes.entry(cell).or_default();
         boxes.bump(kind, by);
         let (key, boxes) = (LedgerKey::Boxes(cell), *boxes);
@@ -190,8 +190,8 @@ impl World {
         };
         self.expect(LedgerKey::Step(cell, number), &step);
         self.expect(LedgerKey::Correction(number), &correction);
-        self.state.values.steps.push(cell, number, step);
-        self.state.values.corrections.push(&correction);
+        self.state.values.facts.steps.push(cell, number, step);
+        self.state.values.facts.corrections.push(&correction);
     }
 
     fn repeat(&mut self, n: u8) {
@@ -210,7 +210,7 @@ impl World {
         };
         self.expect(LedgerKey::Duplicate(offset, index), &duplicate);
         self.expect(LedgerKey::DuplicateOf(key(n), offset, index), &());
-        self.state.fates.duplicates.push(key(n), duplicate);
+        self.state.fates.facts.duplicates.push(key(n), duplicate);
     }
 
     fn propose(&mut self) {
@@ -225,14 +225,14 @@ impl World {
             purpose: Purpose::Restore,
         };
         self.expect(LedgerKey::Proposal(proposal.number), &proposal);
-        self.state.values.proposals.insert(&proposal);
+        self.state.values.facts.proposals.insert(&proposal);
     }
 
     fn withdraw(&mut self, n: u8) {
-        let open: Vec<_> = self.state.values.proposals.rows(..).map(|row| read_proposal(row).number).collect();
+        let open: Vec<_> = self.state.values.facts.proposals.rows(..).map(|row| read_proposal(row).number).collect();
         let Some(number) = open.get(usize::from(n) % open.len().max(1)) else { return };
-        assert!(self.state.values.proposals.remove(*number));
-        assert!(!self.state.values.proposals.remove(*number));
+        assert!(self.state.values.facts.proposals.remove(*number));
+        assert!(!self.state.values.facts.proposals.remove(*number));
         self.model.remove(&LedgerKey::Proposal(*number).encode());
     }
 
@@ -271,26 +271,26 @@ impl World {
         for cell in (0..5).map(key) {
             let stored = store.get(&LedgerKey::Boxes(cell).encode());
             let mut boxes = stored.map(|row| Boxes::decode(row).unwrap()).unwrap_or_default();
-            boxes.add(&self.state.fates.boxes.get(cell));
+            boxes.add(&self.state.fates.facts.boxes.get(cell));
             assert_eq!(boxes, self.boxes.get(&cell).copied().unwrap_or_default());
         }
         for n in 0..20 {
             let of = |rows: &Store| rows.range(span(LedgerKey::duplicates_of(key(n)))).count();
-            assert_eq!(of(store) + self.state.fates.duplicates.of(key(n)).count(), of(&self.model));
+            assert_eq!(of(store) + self.state.fates.facts.duplicates.of(key(n)).count(), of(&self.model));
             let of = |rows: &Store| rows.range(span(LedgerKey::steps_of(key(n)))).count();
-            assert_eq!(of(store) + self.state.values.steps.of(key(n)).count(), of(&self.model));
+            assert_eq!(of(store) + self.state.values.facts.steps.of(key(n)).count(), of(&self.model));
         }
-        let open: Vec<_> = self.state.values.proposals.rows(..).map(|row| row.to_vec()).collect();
+        let open: Vec<_> = self.state.values.facts.proposals.rows(..).map(|row| row.to_vec()).collect();
         let expected = self.model.range(span(LedgerKey::range(LedgerKind::Proposal))).map(|(_, row)| row.clone());
         assert_eq!(open, expected.collect::<Vec<_>>());
-        assert_eq!(self.state.values.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
+        assert_eq!(self.state.values.facts.proposals.bytes(), open.iter().map(Vec::len).sum::<usize>());
         let firsts = self.model.range(span(LedgerKey::range(LedgerKind::First)));
         let wanted: BTreeSet<_> = firsts.clone().map(|(key, _)| first_key(key)).collect();
-        let mut found = self.state.fates.firsts.chunks(&wanted).find(&wanted);
+        let mut found = self.state.fates.facts.firsts.chunks(&wanted).find(&wanted);
         let stored = store.range(span(LedgerKey::range(LedgerKind::First)));
         found.extend(stored.map(|(key, content)| (first_key(key), content.clone())));
         assert_eq!(found, firsts.map(|(key, content)| (first_key(key), content.clone())).collect());
-        let corrections: Vec<_> = self.state.values.corrections.iter().map(|(number, _)| number).collect();
+        let corrections: Vec<_> = self.state.values.facts.corrections.iter().map(|(number, _)| number).collect();
         assert!(corrections.is_sorted());
         let of = |rows: &Store| rows.range(span(LedgerKey::range(LedgerKind::Correction))).count();
         assert_eq!(of(store) + corrections.len(), of(&self.model));

@@ -523,7 +523,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
         bench.state.configure(keep(1), bench.offset);
         assert_eq!(add(&mut bench), Answer::Value(1));
         let key = crate::fact::answer_key(&hasher(), b"c", b"k");
-        let row = *bench.state.values.answers.get(key).expect("it was put there just now");
+        let row = *bench.state.values.facts.answers.get(key).expect("it was put there just now");
         bench.log_time_ms += 3_600_000 - 1;
         assert_eq!(add(&mut bench), Answer::Repeated(1));
         bench.state.values.forget_answers(vec![(key, row)]);
@@ -534,7 +534,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
         bench.commit(&tick);
         if drops {
             bench.state.values.forget_answers(vec![(key, row)]);
-            assert_eq!(bench.state.values.answers.get(key), None);
+            assert_eq!(bench.state.values.facts.answers.get(key), None);
         }
         bench.state.configure(keep(24), bench.offset);
         let (bytes, _) = bench.state.checkpoint(bench.offset);
@@ -554,7 +554,7 @@ fn a_correction_is_visible_as_a_generation_and_keeps_what_was_said_before() {
     bench.revert(&first);
     assert_eq!(bench.value("shown:a"), 1);
     assert_eq!(bench.try_revert(1), Err(Unfit::Reverted { number: 1, by: 2 }));
-    let steps: Vec<_> = bench.state.values.steps.of(hasher().key(b"shown:a")).collect();
+    let steps: Vec<_> = bench.state.values.facts.steps.of(hasher().key(b"shown:a")).collect();
     assert_eq!(steps.iter().map(|(generation, step)| (*generation, step.before)).collect::<Vec<_>>(), [(1, 1), (2, 0)]);
 }
 

@@ -78,14 +78,14 @@ fn a_counter_that_is_deleted_takes_its_history_along() {
     let mut bench = Bench::new();
     let cell = hasher().key(b"a");
     bench.adjust(&[delta("a", 5)]).expect("it fits");
-    let steps = |bench: &Bench| bench.state.values.steps.of(cell).count();
+    let steps = |bench: &Bench| bench.state.values.facts.steps.of(cell).count();
     assert_eq!(steps(&bench), 1);
     let mut submission = Submission::default();
     submission.delete(cell, b"a");
     bench.commit(&submission);
-    assert_eq!((steps(&bench), bench.state.values.steps.forgotten(cell)), (0, Some(1)));
+    assert_eq!((steps(&bench), bench.state.values.facts.steps.forgotten(cell)), (0, Some(1)));
     bench.adjust(&[delta("a", 7)]).expect("it fits");
-    let steps: Vec<_> = bench.state.values.steps.of(cell).map(|(_, step)| (step.before, step.delta)).collect();
+    let steps: Vec<_> = bench.state.values.facts.steps.of(cell).map(|(_, step)| (step.before, step.delta)).collect();
     assert_eq!(steps, [(0, 7)]);
 }
 

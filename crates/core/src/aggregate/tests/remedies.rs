@@ -163,7 +163,7 @@ impl Twins {
 
     /// Corrections are in the store from here on, and in neither memory.
     fn cut(&mut self) {
-        self.stored.extend(self.live.state.values.corrections.iter());
+        self.stored.extend(self.live.state.values.facts.corrections.iter());
         for bench in [&mut self.live, &mut self.replayed] {
             bench.state.begin_facts_cut();
             bench.state.finish_facts_cut();

@@ -146,8 +146,8 @@ impl Question for Numbered {
 
     fn answer(self, state: &State) -> InMemory {
         InMemory {
-            proposal: state.values.proposals.row(self.0),
-            correction: state.values.corrections.get(self.0),
+            proposal: state.values.facts.proposals.row(self.0),
+            correction: state.values.facts.corrections.get(self.0),
             reverted_by: state.values.generations.reverted_by(self.0),
         }
     }
@@ -159,7 +159,7 @@ impl Question for NewestBelow {
     type Answer = Option<u64>;
 
     fn answer(self, state: &State) -> Option<u64> {
-        state.values.proposals.last_below(self.0).max(state.values.corrections.last_below(self.0))
+        state.values.facts.proposals.last_below(self.0).max(state.values.facts.corrections.last_below(self.0))
     }
 }
 
@@ -170,8 +170,8 @@ impl Question for Between {
     type Answer = (Vec<Arc<[u8]>>, BTreeMap<u64, ListedCorrection>);
 
     fn answer(self, state: &State) -> Self::Answer {
-        let open = state.values.proposals.rows(self.0.clone()).cloned().collect();
-        let made = state.values.corrections.range(self.0).map(|(number, made)| (number, applied(made)));
+        let open = state.values.facts.proposals.rows(self.0.clone()).cloned().collect();
+        let made = state.values.facts.corrections.range(self.0).map(|(number, made)| (number, applied(made)));
         (open, made.collect())
     }
 }

@@ -84,7 +84,7 @@ impl Question for StepsOf {
     type Answer = Vec<Option<Step>>;
 
     fn answer(self, state: &State) -> Self::Answer {
-        self.cells.iter().map(|cell| state.values.steps.get((*cell, self.generation))).collect()
+        self.cells.iter().map(|cell| state.values.facts.steps.get((*cell, self.generation))).collect()
     }
 }
 

@@ -53,7 +53,7 @@ fn open_proposals_are_rows_of_the_store_and_have_a_bound_together() {
         assert_eq!((made.deltas.len(), &*made.reason), (5_000, "why"));
     });
     ground.live(async |engine| {
-        let open = engine.look(|state| state.values.proposals.len()).await.unwrap();
+        let open = engine.look(|state| state.values.facts.proposals.len()).await.unwrap();
         assert_eq!(open, 2, "a replay comes to the same");
         assert_eq!(engine.len(), 5_000);
         engine.stop().await.unwrap();

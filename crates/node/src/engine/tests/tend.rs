@@ -49,7 +49,7 @@ fn filters_learn_all_rows_of_the_store_also_when_it_cannot_be_read_for_a_while()
         is_unreadable.store(true, Ordering::Release);
         time.until(|| shown(&engine, "tend").errors_in_a_row == 2).await;
         assert!(shown(&engine, "tend").last_error.unwrap().text.contains("it cannot be read"));
-        let is_learning = |state: &tally_core::aggregate::State| state.fates.claims.filter_is_learning();
+        let is_learning = |state: &tally_core::aggregate::State| state.fates.facts.claims.filter_is_learning();
         assert!(engine.look(is_learning).await.unwrap());
         is_unreadable.store(false, Ordering::Release);
         tended(&engine, &time).await;
@@ -64,7 +64,7 @@ fn filters_learn_all_rows_of_the_store_also_when_it_cannot_be_read_for_a_while()
 fn idempotency_keys_are_forgotten_when_their_time_is_over_and_not_before() {
     let mut ground = Ground { config: Some(CONFIG), ..Ground::new(4 << 20) };
     simulated(&mut ground, async |engine, time| {
-        let keys = async || engine.look(|state| state.values.answers.len()).await.unwrap();
+        let keys = async || engine.look(|state| state.values.facts.answers.len()).await.unwrap();
         engine.submit(submission(&[Step::Once(1, 1, 1), Step::Once(2, 2, 1)], &engine)).await.unwrap();
         // With the new ids the keys get into the store.
         contents(&engine).await;
