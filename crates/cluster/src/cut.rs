@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use tally_core::aggregate::{Need, State, Stored};
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
 use tally_core::ledger::{self, Change, LedgerRow};
+use tally_core::memory::cell::Row;
 use tally_core::record::DecodeError;
 
 /// What changed between two positions of a partition.

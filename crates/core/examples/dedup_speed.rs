@@ -1,8 +1,8 @@
 //! What the display rule costs: `cargo run --release -p tally-core --example dedup_speed`. One core, sessions of consecutive
 //! seqs in random order, each asked for 16 ahead. Times are of the processor, so that a busy machine does not count.
 
-use tally_core::dedup::Dedup;
 use tally_core::id::{CellHasher, CellKey};
+use tally_core::memory::dedup::Dedup;
 
 const WINDOW_MS: u64 = 60_000;
 const AHEAD: usize = 16;

@@ -4,12 +4,10 @@
 //! hash seed a parameter, so the same code decides in the running node, in a replay and in a test.
 
 pub mod aggregate;
-pub mod cell;
 pub mod combined;
 pub mod commit;
 pub mod counter;
 pub mod database;
-pub mod dedup;
 pub mod event;
 pub mod fact;
 pub mod fates;
@@ -18,10 +16,9 @@ pub mod id;
 pub mod identity;
 pub mod ledger;
 pub mod limits;
-pub mod names;
+pub mod memory;
 pub mod nearest;
 pub mod op;
 pub mod position;
-mod prefetch;
 pub mod record;
 pub mod values;

@@ -13,7 +13,6 @@ mod once;
 mod quota;
 mod sums;
 
-use crate::cell::{self, Added, Table};
 use crate::combined::sum_within;
 use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
@@ -21,7 +20,8 @@ use crate::fates::{Counts, Scene};
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Entity, Proposal, Row, ValueFacts};
 use crate::limits::DECLARED_MAX;
-use crate::names::Names;
+use crate::memory::cell::{self, Added, Table};
+use crate::memory::names::Names;
 use crate::op::{Answer, Batch, Op};
 use crate::record::Record;
 use quota::Quota;

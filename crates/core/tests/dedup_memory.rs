@@ -2,8 +2,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use tally_core::dedup::Dedup;
 use tally_core::id::{CellHasher, CellKey};
+use tally_core::memory::dedup::Dedup;
 
 const WINDOW_MS: u64 = 60_000;
 /// Enough that all segments grow many times; the sizes of segments repeat with every doubling.

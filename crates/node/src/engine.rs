@@ -45,7 +45,7 @@ pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use snapshot::{Counters, Snapshot};
 pub use steps::Said;
-pub use tally_core::cell::Hot;
+pub use tally_core::memory::cell::Hot;
 pub use thread::{EngineThread, LocalEngine, Transacted};
 pub use trouble::{Trouble, Troubles};
 pub use watch::{Terms, Watch, Watched};

@@ -16,11 +16,11 @@ pub mod suite;
 use key::Key;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use tally_core::cell::{Collected, Row};
 use tally_core::id::CellKey;
 use tally_core::ledger;
 pub use tally_core::ledger::{Change, LedgerRow};
-use tally_core::names::Names;
+use tally_core::memory::cell::{Collected, Row};
+use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
 /// How far a store has come, and what must be known to go on from there.

@@ -64,29 +64,29 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "if found != cut.from {" => "if false && found != cut.from {";
     }
     Suite::Core, "the_table_and_its_store_are_one_map" => {
-        "a lost absent" in "crates/core/src/cell/table.rs":
+        "a lost absent" in "crates/core/src/memory/cell/table.rs":
             "                self.unsettled.note_absent(key);\n                None" => "                None";
-        "what was counted blindly and doubled" in "crates/core/src/cell/table.rs":
+        "what was counted blindly and doubled" in "crates/core/src/memory/cell/table.rs":
             "let value = row.value.saturating_add(counted.unwrap_or(0));"
             => "let value = row.value.saturating_add(2 * counted.unwrap_or(0));";
-        "what was counted blindly and forgotten" in "crates/core/src/cell/table.rs":
+        "what was counted blindly and forgotten" in "crates/core/src/memory/cell/table.rs":
             "let value = row.value.saturating_add(counted.unwrap_or(0));" => "let value = row.value;";
-        "a settled cell that no cut takes along" in "crates/core/src/cell/table.rs":
+        "a settled cell that no cut takes along" in "crates/core/src/memory/cell/table.rs":
             "                self.changes.count_new();\n                self.changes.flags()" => "                flag::REFERENCED";
-        "a changed cell that leaves memory" in "crates/core/src/cell/cut.rs":
+        "a changed cell that leaves memory" in "crates/core/src/memory/cell/cut.rs":
             "era == 0 || era != self.era && self.in_flight != Some(era)" => "era == 0 || era != self.era";
-        "a row that is not set aside for the running cut" in "crates/core/src/cell/cut.rs":
+        "a row that is not set aside for the running cut" in "crates/core/src/memory/cell/cut.rs":
             "collecting.set_aside[segment].push(old_row());" => "";
-        "a cut that came to nothing and is taken for durable" in "crates/core/src/cell/cut.rs":
+        "a cut that came to nothing and is taken for durable" in "crates/core/src/memory/cell/cut.rs":
             "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA | era << flag::ERA_SHIFT)"
             => "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA)";
     }
     Suite::Core, "a_layer_and_its_store_agree_with_a_naive_model" => {
-        "knowledge that a cut takes away from what is staged" in "crates/core/src/ledger/layer.rs":
+        "knowledge that a cut takes away from what is staged" in "crates/core/src/memory/layer.rs":
             "            self.settled.push(cut);\n" => "";
-        "a row that was removed and comes back" in "crates/core/src/ledger/layer.rs":
+        "a row that was removed and comes back" in "crates/core/src/memory/layer.rs":
             "            self.changes.recent.remove(key);\n" => "";
-        "a filter that is believed before it is complete" in "crates/core/src/ledger/layer.rs":
+        "a filter that is believed before it is complete" in "crates/core/src/memory/layer.rs":
             "self.filter_is_complete && !self.filter.maybe(key)" => "!self.filter.maybe(key)";
     }
     Suite::Core, "every_entry_ends_where_the_model_says" => {
@@ -104,7 +104,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "        values.wait(op.cell, 1);\n        self.put_into" => "        values.count(op, scene);\n        self.put_into";
     }
     Suite::Core, "answers_are_those_of_the_rule" => {
-        "a window that is too short by one" in "crates/core/src/dedup.rs":
+        "a window that is too short by one" in "crates/core/src/memory/dedup.rs":
             "            1 => {\n                self.unswept" => "            u64::MAX => {\n                self.unswept";
     }
     Suite::Core, "which_key_a_like_counts_for_does_not_depend_on_the_order_of_arrival" => {
@@ -162,7 +162,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "        self.closed = Some(closed.number());\n" => "";
     }
     Suite::Core, "who_folds_the_changes_of_all_batches_has_every_value_and_every_fate" => {
-        "a change that followers are not told" in "crates/core/src/cell/table.rs":
+        "a change that followers are not told" in "crates/core/src/memory/cell/table.rs":
             "        self.note(key, Some(value), Some(sum));\n" => "";
     }
     Suite::Node, "only_what_is_durable_is_a_commit" => {

@@ -4,10 +4,10 @@
 //! and hands it in with [`State::load`].
 
 use super::State;
-use crate::cell::Row;
 use crate::counter::Mode;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Claim, Correction, Entity, LedgerKey, Row as _};
+use crate::memory::cell::Row;
 use crate::op::{Op, OpKind, Stamp};
 use crate::record::DecodeError;
 

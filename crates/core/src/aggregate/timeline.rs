@@ -1,6 +1,6 @@
 //! Where in the log time was what, and which declarations were in force there.
 //!
-//! The memory of repeats ([`crate::dedup`]) is not part of a checkpoint: a start rebuilds it from the last two windows of
+//! The memory of repeats ([`crate::memory::dedup`]) is not part of a checkpoint: a start rebuilds it from the last two windows of
 //! the log. This says where they begin, so that the log is kept from there.
 
 use crate::counter::{ConfigErrors, Declarations};

@@ -4,11 +4,11 @@
 //! each counter of a commit.
 
 use super::codec::Deltas;
-use crate::cell::ValueChanges;
 use crate::counter::Declarations;
 use crate::database::Space;
 use crate::id::{CellHasher, CellKey, KeyHash};
 use crate::ledger::{Correction, Row};
+use crate::memory::cell::ValueChanges;
 use crate::op::{Op, OpKind};
 use crate::record::Record;
 use hashbrown::HashMap;

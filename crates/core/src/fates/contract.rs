@@ -3,9 +3,9 @@
 use super::memory::{Memories, Memory};
 use super::parked::Parked;
 use crate::counter::{Counter, Declarations, Field, Lateness, Meaning, Mode};
-use crate::dedup::needed_from_ms;
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes};
+use crate::memory::dedup::needed_from_ms;
 use crate::op::{Op, OpKind, Stamp, Stream};
 use crate::values::Sums;
 use std::collections::BTreeMap;

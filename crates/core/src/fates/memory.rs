@@ -4,7 +4,7 @@
 //! while the window lasts, it knows its repeats; after that there is nothing left to know.
 
 use crate::counter::{self, Field};
-use crate::dedup::Dedup;
+use crate::memory::dedup::Dedup;
 
 pub(crate) struct Memory {
     of: Of,

@@ -1,10 +1,10 @@
 //! The audit of event ids that came again: one row each, and an index by event id.
 
 use super::cut::{Kind, LedgerRow, Placed, Rows};
-use super::journal::Journal;
 use super::key::LedgerKey;
 use super::row::{Row, put_list, put_text, take_bool, take_list, take_text, whole};
 use crate::id::CellKey;
+use crate::memory::journal::Journal;
 use crate::record::{DecodeError, put_signed, put_varint, take_signed, take_varint};
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 
 use super::cut::{Change, Kind, LedgerRow, Rows};
 use super::key::LedgerKey;
-use super::pending::{Overlay, Pending};
 use super::row::{Row, whole};
 use crate::id::{CellKey, KeyHash};
+use crate::memory::pending::{Overlay, Pending};
 use crate::record::{DecodeError, put_signed, take_signed};
 use hashbrown::HashMap;
 use std::sync::Arc;

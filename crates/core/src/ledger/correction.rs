@@ -1,9 +1,9 @@
 //! Corrections: how the past was put right, by whom and why; and proposals, which change nothing yet.
 
 use super::cut::Placed;
-use super::journal::Journal;
 use super::key::LedgerKey;
 use super::row::{Row, put_list, put_option, put_text, take_list, take_option, take_text, take_vec, whole};
+use crate::memory::journal::Journal;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_varint};
 
 /// What stands before the fields that later versions added; a row of format 2 ends before it.

@@ -52,7 +52,7 @@ pub struct LedgerRow {
 }
 
 impl LedgerRow {
-    pub(super) fn new(key: LedgerKey, change: Change) -> LedgerRow {
+    pub(crate) fn new(key: LedgerKey, change: Change) -> LedgerRow {
         LedgerRow { key: key.encode(), change }
     }
 

@@ -7,8 +7,9 @@
 use super::cut::{Kind, LedgerCut};
 use super::key::{KEY_BYTES_MAX, Part};
 use super::row::whole;
-use super::{Answered, Claim, Corrections, Duplicates, Entity, Firsts, KeyBoxes, Layer, Proposals, Steps};
+use super::{Answered, Claim, Corrections, Duplicates, Entity, Firsts, KeyBoxes, Proposals, Steps};
 use crate::id::CellKey;
+use crate::memory::layer::Layer;
 use crate::record::{DecodeError, take_byte};
 use std::sync::Arc;
 

@@ -9,10 +9,10 @@
 
 use super::cut::{Change, Kind, LedgerRow, Rows};
 use super::key::LedgerKey;
-use super::pending::{Overlay, Pending};
 use super::row::take_array;
 use crate::event::{Event, copy_content};
 use crate::id::CellKey;
+use crate::memory::pending::{Overlay, Pending};
 use crate::record::{DecodeError, put_varint, take_bytes, take_varint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What each generation did to a cell: from these steps follows what an earlier generation last said.
 
 use super::cut::Placed;
-use super::journal::Journal;
 use super::key::LedgerKey;
 use super::row::{Row, whole};
 use crate::id::CellKey;
+use crate::memory::journal::Journal;
 use crate::record::{DecodeError, put_signed, put_varint, take_byte, take_signed, take_varint};
 
 /// One generation's effect on one cell.

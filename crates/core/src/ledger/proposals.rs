@@ -4,8 +4,8 @@
 use super::correction::Proposal;
 use super::cut::{Change, Kind, LedgerRow, Rows};
 use super::key::LedgerKey;
-use super::pending::{Overlay, Pending};
 use super::row::Row;
+use crate::memory::pending::{Overlay, Pending};
 use crate::record::DecodeError;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;

@@ -1,8 +1,8 @@
 //! Additions by name that were combined into one record.
 
 use super::Values;
-use crate::cell::Added;
 use crate::combined::{Deltas, bound_of};
+use crate::memory::cell::Added;
 use crate::op::{Answer, Op};
 
 impl Values {

@@ -1,9 +1,9 @@
 //! What clients do to counters by name, beside adding to them.
 
 use super::{Quota, Values};
-use crate::cell::RowExpiry;
 use crate::database::Space;
 use crate::id::CellKey;
+use crate::memory::cell::RowExpiry;
 use crate::op::Answer;
 use crate::record::{self, CopyManner, ExpireCondition, Expiry, SetCondition};
 

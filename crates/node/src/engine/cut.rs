@@ -6,7 +6,7 @@ use super::thread::Desk;
 use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
 use flume::Sender;
 use std::rc::Rc;
-use tally_core::cell::SEGMENTS;
+use tally_core::memory::cell::SEGMENTS;
 use tally_storage::log::Log;
 
 /// Segments of a cut that are collected between two words about its progress.

@@ -4,10 +4,10 @@ use super::shared::Shared;
 use super::{Engine, Reading, Refusal, Wanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tally_core::cell::Row;
 use tally_core::database::Space;
 use tally_core::id::CellHasher;
 use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOT_KEPT_TOLD_MS, SNAPSHOTS_MAX};
+use tally_core::memory::cell::Row;
 use tally_core::position::Position;
 use tally_storage::store::{self, Checkpoint};
 

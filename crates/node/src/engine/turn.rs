@@ -6,9 +6,9 @@
 
 use super::commits::{Applied, Recorder, Step};
 use tally_core::aggregate::State;
-use tally_core::cell::ValueChanges;
 use tally_core::counter::Declarations;
 use tally_core::fates::Void;
+use tally_core::memory::cell::ValueChanges;
 use tally_core::op::{Answer, Batch, Op};
 use tally_core::position::Position;
 

@@ -636,7 +636,7 @@ impl<L: Log> Writer<L> {
     }
 
     /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
-    pub fn collect(&mut self) -> Option<tally_core::cell::Collected> {
+    pub fn collect(&mut self) -> Option<tally_core::memory::cell::Collected> {
         self.state.values.table.collect()
     }
 

@@ -6,8 +6,8 @@ use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger};
 use crate::chance::{Chance, Fault};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_core::memory::cell::Row;
 
 pub struct FaultyStore<S> {
     store: S,

@@ -25,8 +25,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_core::memory::cell::Row;
 use tempfile::TempDir;
 
 pub use carry::carry_over;

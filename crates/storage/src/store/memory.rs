@@ -5,8 +5,8 @@ use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, settle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_core::memory::cell::Row;
 
 #[derive(Default)]
 pub struct MemoryStore {

@@ -1,8 +1,8 @@
 //! A cut as a whole, for those who make it more than once.
 
 use super::{Checkpoint, Cut, Error, LedgerRow, Store};
-use tally_core::cell::Collected;
-use tally_core::names::Names;
+use tally_core::memory::cell::Collected;
+use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
 #[derive(Clone)]

@@ -6,8 +6,8 @@ use super::key::Key;
 use super::owned::OwnedCut;
 use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, certain};
 use std::ops::ControlFlow;
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_core::memory::cell::Row;
 
 pub struct Patient<S> {
     store: S,

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "what does not go well fails the check")]
 
 use super::*;
-use tally_core::cell::{RowChange, RowExpiry};
 use tally_core::id::CellHasher;
+use tally_core::memory::cell::{RowChange, RowExpiry};
 use tally_core::record::take_signed;
 
 fn key(n: u32) -> CellKey {

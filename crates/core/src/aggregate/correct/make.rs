@@ -2,9 +2,9 @@
 
 use super::{CorrectionRequest, Outcome, Unfit};
 use crate::aggregate::State;
-use crate::cell::Added;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Cause, Correction, Delta, Purpose, Row, Step};
+use crate::memory::cell::Added;
 use crate::op::Answer;
 use std::collections::BTreeMap;
 

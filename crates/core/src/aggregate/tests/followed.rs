@@ -2,9 +2,9 @@
 
 use super::contracts::{Bench, event, hasher};
 use super::*;
-use crate::cell::ValueChanges;
 use crate::commit::{Deltas, Exception, Gathering, Subject, exceptions};
 use crate::ledger::BoxKind;
+use crate::memory::cell::ValueChanges;
 use std::collections::BTreeMap;
 
 /// What a consumer outside makes of deltas.

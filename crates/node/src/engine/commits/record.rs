@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 use tally_core::aggregate::State;
-use tally_core::cell::ValueChanges;
 use tally_core::commit::{Slot, Slots, VoidBatch, exceptions, told_correction};
 use tally_core::counter::Declarations;
 use tally_core::fates::Void;
+use tally_core::memory::cell::ValueChanges;
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::position::Position;
 

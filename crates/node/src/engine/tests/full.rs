@@ -4,7 +4,7 @@ use super::ground::Ground;
 use super::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
-use tally_core::cell::Row;
+use tally_core::memory::cell::Row;
 use tally_storage::store::key::Key;
 use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitLedger};
 

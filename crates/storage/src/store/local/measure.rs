@@ -8,7 +8,7 @@ use crate::store::{Change, LedgerRow};
 use std::fs;
 use std::thread::yield_now;
 use tally_core::id::CellHasher;
-use tally_core::names::Names;
+use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
 const ROWS: u64 = 5_000_000;

@@ -4,9 +4,9 @@ use super::*;
 use crate::store::suite;
 use fjall::{Database, KeyspaceCreateOptions};
 use std::fs;
-use tally_core::cell::RowChange;
 use tally_core::id::CellHasher;
-use tally_core::names::Names;
+use tally_core::memory::cell::RowChange;
+use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
 const OURS: Identity = Identity { id: 1, seed_check: [7; 16] };

@@ -4,7 +4,7 @@
 //! when a slot is filled (Release) and read first (Acquire), so whoever sees the key also sees the value.
 
 use crate::id::CellKey;
-use crate::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// The flag bits of a slot, kept below the key's hash bits.

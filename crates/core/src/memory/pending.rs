@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 /// Changes that newer changes can be laid over.
-pub(super) trait Overlay: Default + Clone {
+pub(crate) trait Overlay: Default + Clone {
     fn overlay(&mut self, newer: Self);
 }
 
 #[derive(Default)]
-pub(super) struct Pending<T> {
+pub(crate) struct Pending<T> {
     pub recent: T,
     flying: Option<Arc<T>>,
 }

@@ -7,7 +7,7 @@
 
 use super::runs::Gaps;
 use super::slot::{Fingerprint, Slot};
-use crate::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 
 /// Beyond this, linear probing gets slow.
 const LOAD_PERCENT_MAX: usize = 70;

@@ -4,9 +4,9 @@
 //! writes is sorted shard by shard. A row that was removed is in a set of its own, so that a claim takes no more than its
 //! 32 bytes.
 
-use super::cut::{Change, Hashed, LedgerRow, Rows};
 use super::pending::Overlay;
 use crate::id::{CellKey, KeyHash};
+use crate::ledger::{Change, Hashed, LedgerRow, Rows};
 use hashbrown::{HashMap, HashSet};
 
 const SHARDS: usize = 64;

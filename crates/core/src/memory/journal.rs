@@ -1,8 +1,8 @@
 //! Rows that are written once and never read on the hot path, since the last cut: encoded at once, in the order of their keys.
 
-use super::cut::{Change, Kind, LedgerRow, Placed, Rows};
 use super::pending::{Overlay, Pending};
-use super::row::Row;
+use crate::ledger::Row;
+use crate::ledger::{Change, Kind, LedgerRow, Placed, Rows};
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;

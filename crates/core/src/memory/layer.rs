@@ -5,12 +5,12 @@
 //! thread ([`Layer::load`]). What was known stays known until [`Layer::forget_loaded`]: the end of a cut takes nothing away
 //! from a write that is already staged.
 
-use super::cut::{Hashed, Kind, Rows};
 use super::filter::Filter;
 use super::pending::Pending;
-use super::row::Row;
 use super::stratum::Stratum;
 use crate::id::CellKey;
+use crate::ledger::Row;
+use crate::ledger::{Hashed, Kind, Rows};
 use crate::limits::SETTLED_MAX;
 use std::sync::Arc;
 
