@@ -1,17 +1,7 @@
-//! `tally bench`: a load generator for Tally and, over the Redis protocol, for anything that speaks it.
-//!
-//! The flow of a run: arguments → lanes (one per connection) → the driver → a report.
-
-#![allow(clippy::disallowed_methods, reason = "a load generator measures time; nothing here decides what is counted")]
+//! `tally bench`: the command line of the load generator. What a load is and how it is driven is in `tally-bench`.
 
 mod cleanup;
-mod driver;
 mod events;
-mod keys;
-mod lane;
-mod process;
-mod report;
-mod resp;
 
 use crate::access::first_line;
 use crate::address;
@@ -20,19 +10,15 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::signals::Signals;
 use clap::{Args, ValueEnum};
-use driver::{Limit, Measured};
-use events::{EventsArgs, EventsLane, EventsShape};
+use events::EventsArgs;
 use indicatif::{ProgressBar, ProgressStyle};
-use keys::{Distribution, KeyPattern, Picker};
-use lane::Group;
-use report::Report;
-use resp::RespLane;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+use tally_bench::{Distribution, KEYS_MAX, KeyPattern, Limit, Load, LoadError, Phase, Questions};
 
 const RESP_SERVER: &str = "127.0.0.1:7379";
 const HTTP_SERVER: &str = "127.0.0.1:7070";
@@ -42,7 +28,7 @@ const RESP_KEY_PATTERN: &str = "bench:%08d";
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Op {
+enum BenchOp {
     /// Pipelined INCRs
     Incr,
     /// Pipelined GETs
@@ -72,8 +58,8 @@ also after Ctrl-C. --keep leaves them. Counters that you name yourself with
 --key-pattern, and those that events feed, are left as they are.")]
 pub struct BenchArgs {
     /// What the connections do
-    #[arg(long, value_enum, default_value_t = Op::Incr, help_heading = "Load")]
-    op: Op,
+    #[arg(long, value_enum, default_value_t = BenchOp::Incr, help_heading = "Load")]
+    op: BenchOp,
     /// Connections; each has one question under way
     #[arg(long, default_value_t = 50, value_name = "N", help_heading = "Load")]
     connections: usize,
@@ -130,134 +116,60 @@ pub struct BenchArgs {
 }
 
 /// A run with all its defaults filled in and its bounds checked.
-struct Run {
+struct Bench {
     args: BenchArgs,
-    server: SocketAddr,
-    key: KeyPattern,
-    limit: Limit,
-    password: Option<String>,
+    load: Load,
     /// Turns true when somebody presses Ctrl-C.
     interrupted: Arc<AtomicBool>,
 }
 
 pub fn run(args: BenchArgs, out: &mut Output) -> Result<()> {
-    let run = Run::new(args)?;
-    let measured = run.phases(out);
+    let bench = Bench::new(args)?;
+    let measured = bench.phases(out);
     // What was made is removed however the run ended.
-    let cleaned = if run.cleans_up() { run.clean_up() } else { Ok(()) };
+    let cleaned = if bench.cleans_up() { cleanup::run(&bench.load) } else { Ok(()) };
     measured.and(cleaned)?;
-    if run.interrupted.load(Ordering::Acquire) { Err(Failure::interrupted()) } else { Ok(()) }
+    if bench.is_interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
-impl Run {
-    fn new(args: BenchArgs) -> Result<Run> {
-        let (server, pattern) = match args.op {
-            Op::Events => (HTTP_SERVER, events::DEFAULT_KEY_PATTERN),
-            _ => (RESP_SERVER, RESP_KEY_PATTERN),
-        };
-        let server = resolve(args.server.as_deref().unwrap_or(server))?;
-        let key = match &args.key_pattern {
-            Some(pattern) => pattern.clone(),
-            None => pattern.parse().expect("the default patterns are patterns"),
-        };
-        check_bounds(&args, &key)?;
-        let time = match (args.seconds, args.requests) {
-            (Some(seconds), _) => Duration::from_secs_f64(seconds),
-            (None, Some(_)) => Duration::MAX,
-            (None, None) => Duration::from_secs(10),
-        };
-        let limit = Limit { operations: args.requests.unwrap_or(u64::MAX), time };
-        // HTTP has no password; one may be in the environment for the sake of others.
-        let password = if args.op == Op::Events { None } else { args.secret.password()? };
-        Ok(Run { args, server, key, limit, password, interrupted: Signals::catch()?.into_flag()? })
+impl Bench {
+    fn new(args: BenchArgs) -> Result<Bench> {
+        let load = args.load()?;
+        Ok(Bench { args, load, interrupted: Signals::catch()?.into_flag()? })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
     }
 
     fn phases(&self, out: &mut Output) -> Result<()> {
         if self.args.preload {
-            self.report("preload", &self.preload_limit(), out, || self.preload())?;
+            self.report(Phase::Preload, out)?;
         }
-        if self.limit.operations > 0 && !self.interrupted.load(Ordering::Acquire) {
-            self.report("load", &self.limit, out, || self.load())?;
+        if self.load.limit.operations > 0 && !self.is_interrupted() {
+            self.report(Phase::Load, out)?;
         }
         Ok(())
     }
 
     /// Whether the run makes counters that are nobody's but its own.
     fn cleans_up(&self) -> bool {
-        let writes = self.args.preload || matches!(self.args.op, Op::Incr | Op::Mix);
-        writes && !self.args.keep && self.args.key_pattern.is_none() && self.args.op != Op::Events
+        let BenchArgs { op, preload, keep, key_pattern, .. } = &self.args;
+        let writes = *preload || matches!(op, BenchOp::Incr | BenchOp::Mix);
+        writes && !keep && key_pattern.is_none() && *op != BenchOp::Events
     }
 
-    fn clean_up(&self) -> Result<()> {
-        cleanup::run(self.server, self.password.as_deref(), &self.key, self.args.keys)
-    }
-
-    fn preload_limit(&self) -> Limit {
-        Limit { operations: self.args.keys, time: Duration::MAX }
-    }
-
-    fn preload(&self) -> Result<Measured> {
-        let limit = self.preload_limit();
-        self.drive(self.resp_lanes(Group::Increments, self.args.connections), Picker::in_order(self.args.keys), limit)
-    }
-
-    fn load(&self) -> Result<Measured> {
-        let picker = Picker::new(self.args.dist, self.args.keys, self.args.seed);
-        let connections = self.args.connections;
-        match self.args.op {
-            Op::Incr => self.drive(self.resp_lanes(Group::Increments, connections), picker, self.limit),
-            Op::Get => self.drive(self.resp_lanes(Group::Reads, connections), picker, self.limit),
-            Op::Mix => {
-                let mut lanes = self.resp_lanes(Group::Increments, connections);
-                lanes.extend((0..self.args.readers).map(|_| RespLane::new(Group::Reads, &self.key, 1)));
-                self.drive(lanes, picker, self.limit)
-            }
-            Op::Events => self.drive(self.events_lanes()?, picker, self.limit),
-        }
-    }
-
-    fn resp_lanes(&self, group: Group, connections: usize) -> Vec<RespLane> {
-        (0..connections).map(|_| RespLane::new(group, &self.key, self.args.pipeline)).collect()
-    }
-
-    fn events_lanes(&self) -> Result<Vec<EventsLane>> {
-        let Run { args, server, key, .. } = self;
-        let token = args.http_token_file.as_deref().map(first_line).transpose()?;
-        let shape = args.events.shape(server.to_string(), key.clone(), args.seed, SystemTime::now());
-        let shape = EventsShape { token, ..shape };
-        events::lanes(shape, args.connections)
-            .map_err(|why| Failure::new("these events cannot be built").why(why).remedy("Raise --event-bytes."))
-    }
-
-    fn drive<L: lane::Lane>(&self, lanes: Vec<L>, picker: Picker, limit: Limit) -> Result<Measured> {
+    /// Runs a phase and prints what it measured.
+    fn report(&self, phase: Phase, out: &mut Output) -> Result<()> {
+        let limit = self.load.limit(phase);
         let bar = progress_bar(&limit);
-        let measured = driver::run(self.server, self.password.as_deref(), lanes, picker, limit, |done, elapsed| {
+        let measured = self.load.run(phase, |done, elapsed| {
             bar.set_position(if limit.operations < u64::MAX { done } else { elapsed.as_millis() as u64 });
             bar.set_message(format!("{:.0} k/s", done as f64 / elapsed.as_secs_f64() / 1000.0));
-            if self.interrupted.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         bar.finish_and_clear();
-        measured.map_err(|error| {
-            Failure::new(format!("the load on {} could not be run", self.server))
-                .why(error)
-                .remedy("Start the server (tally serve), name another with --server, or give its password with --password-file.")
-        })
-    }
-
-    /// Runs `work` and prints what it measured.
-    fn report(
-        &self,
-        phase: &str,
-        limit: &Limit,
-        out: &mut Output,
-        work: impl FnOnce() -> Result<Measured>,
-    ) -> Result<()> {
-        let usage = |pid| process::usage(pid).map_err(|why| Failure::new("the usage of a process is unknown").why(why));
-        let server_usage = || self.args.server_pid.map(|pid| usage(Some(pid))).transpose();
-        let (generator_before, server_before) = (usage(None)?, server_usage()?);
-        let measured = work()?;
-        let server = server_before.zip(server_usage()?).map(|(before, after)| [before, after]);
-        let report = Report::new(self.describe(phase, limit), measured, [generator_before, usage(None)?], server);
+        let report = measured.map_err(|error| failure(error, self.load.server))?;
         match self.args.json {
             true => out.json(&report)?,
             false => out.line(&report)?,
@@ -269,24 +181,67 @@ impl Run {
             n => Err(Failure::new(format!("{n} answers were errors")).why(report.first_error.unwrap_or_default())),
         }
     }
+}
 
-    fn describe(&self, phase: &str, limit: &Limit) -> String {
-        let args = &self.args;
-        let question = match args.op {
-            Op::Events => format!("{} events of {} bytes", args.events.events_per_request, args.events.event_bytes),
-            _ => format!("pipeline {}", args.pipeline),
+fn failure(error: LoadError, server: SocketAddr) -> Failure {
+    match error {
+        LoadError::Events(why) => Failure::new("these events cannot be built").why(why).remedy("Raise --event-bytes."),
+        LoadError::Usage(why) => Failure::new("the usage of a process is unknown").why(why),
+        LoadError::Drive(error) => Failure::new(format!("the load on {server} could not be run")).why(error).remedy(
+            "Start the server (tally serve), name another with --server, or give its password with --password-file.",
+        ),
+    }
+}
+
+impl BenchArgs {
+    fn load(&self) -> Result<Load> {
+        let (server, pattern) = match self.op {
+            BenchOp::Events => (HTTP_SERVER, events::DEFAULT_KEY_PATTERN),
+            _ => (RESP_SERVER, RESP_KEY_PATTERN),
         };
-        let keys = match phase {
-            "preload" => "in order".to_owned(),
-            _ => format!("{:?}", args.dist).to_lowercase(),
+        let server = resolve(self.server.as_deref().unwrap_or(server))?;
+        let key = match &self.key_pattern {
+            Some(pattern) => pattern.clone(),
+            None => pattern.parse().expect("the default patterns are patterns"),
         };
-        let end = if limit.time < Duration::MAX {
-            format!("{:?}", limit.time)
-        } else {
-            format!("{} operations", limit.operations)
+        check_bounds(self, &key)?;
+        Ok(Load {
+            questions: self.questions(server, &key)?,
+            server,
+            // HTTP has no password; one may be in the environment for the sake of others.
+            password: if self.op == BenchOp::Events { None } else { self.secret.password()? },
+            connections: self.connections,
+            pipeline: self.pipeline,
+            key,
+            keys: self.keys,
+            distribution: self.dist,
+            seed: self.seed,
+            limit: self.limit(),
+            server_pid: self.server_pid,
+        })
+    }
+
+    fn limit(&self) -> Limit {
+        let time = match (self.seconds, self.requests) {
+            (Some(seconds), _) => Duration::from_secs_f64(seconds),
+            (None, Some(_)) => Duration::MAX,
+            (None, None) => Duration::from_secs(10),
         };
-        let op = format!("{:?}", args.op).to_lowercase();
-        format!("{phase}: {op}, {} connections, {question}, {} keys {keys}, {end}", args.connections, args.keys)
+        Limit { operations: self.requests.unwrap_or(u64::MAX), time }
+    }
+
+    fn questions(&self, server: SocketAddr, key: &KeyPattern) -> Result<Questions> {
+        Ok(match self.op {
+            BenchOp::Incr => Questions::Increments,
+            BenchOp::Get => Questions::Reads,
+            BenchOp::Mix => Questions::Mixed { readers: self.readers },
+            BenchOp::Events => {
+                let token = self.http_token_file.as_deref().map(first_line).transpose()?;
+                #[allow(clippy::disallowed_methods, reason = "events of a load happen when it begins")]
+                let now = SystemTime::now();
+                Questions::Events(Box::new(self.events.shape(server.to_string(), token, key.clone(), self.seed, now)))
+            }
+        })
     }
 }
 
@@ -309,11 +264,11 @@ fn bounded(name: &str, value: u64, max: u64) -> Result<()> {
 }
 
 fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
-    bounded("keys", args.keys, keys::KEYS_MAX.min(key.capacity()))?;
+    bounded("keys", args.keys, KEYS_MAX.min(key.capacity()))?;
     bounded("connections", args.connections as u64, CONNECTIONS_MAX as u64)?;
     bounded("pipeline", args.pipeline as u64, 100_000)?;
     args.events.check()?;
-    if args.op == Op::Events && args.preload {
+    if args.op == BenchOp::Events && args.preload {
         return Err(Failure::new("--preload cannot be used with --op events")
             .why("it increments counters by name, and events feed declared ones")
             .remedy("Leave it out."));

@@ -5,25 +5,16 @@
 //! log's id, so that neither another log's bytes nor a record that imitates a header is ever taken for a batch of this one.
 
 use crc32fast::Hasher;
-use std::borrow::Cow;
 
 pub const HEADER_BYTES: usize = 56;
 pub const MAGIC: [u8; 4] = *b"TBAT";
 /// Batches begin at multiples of this.
 pub const ALIGN: usize = 8;
 
-const FLAG_LZ4: u32 = 1;
-/// Below this a batch is not worth compressing.
-const COMPRESS_BYTES_MIN: usize = 4096;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub payload_crc: u32,
-    /// Bytes of the payload as they stand in the file.
     pub payload_bytes: u32,
-    /// Bytes of the records after decompression.
-    pub records_bytes: u32,
-    pub lz4: bool,
     pub epoch: u32,
     pub count: u32,
     /// Ordinal of the first record.
@@ -39,8 +30,8 @@ impl Header {
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.payload_crc.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.records_bytes.to_le_bytes());
-        bytes[20..24].copy_from_slice(&(if self.lz4 { FLAG_LZ4 } else { 0 }).to_le_bytes());
+        // Bytes of the records, and flags: a payload is its records as they are, and there is no flag yet.
+        bytes[16..20].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.count.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.base_offset.to_le_bytes());
@@ -60,16 +51,14 @@ impl Header {
         let header = Header {
             payload_crc: u32_at(bytes, 8),
             payload_bytes: u32_at(bytes, 12),
-            records_bytes: u32_at(bytes, 16),
-            lz4: u32_at(bytes, 20) & FLAG_LZ4 != 0,
             epoch: u32_at(bytes, 24),
             count: u32_at(bytes, 28),
             base_offset: u64_at(bytes, 32),
             log_time_ms: u64_at(bytes, 40),
             synced: u64_at(bytes, 48),
         };
-        let known = u32_at(bytes, 20) & !FLAG_LZ4 == 0;
-        (known && header.count > 0 && header.base_offset.checked_add(header.count.into()).is_some()).then_some(header)
+        let plain = u32_at(bytes, 16) == header.payload_bytes && u32_at(bytes, 20) == 0;
+        (plain && header.count > 0 && header.base_offset.checked_add(header.count.into()).is_some()).then_some(header)
     }
 
     /// The offset behind the last record.
@@ -82,21 +71,10 @@ impl Header {
         stored_bytes(self.payload_bytes as usize)
     }
 
-    /// The payload behind the header at the front of `bytes`, if it is there and unharmed.
+    /// The payload behind the header at the front of `bytes`, which is the records, if it is there and unharmed.
     pub fn payload<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let payload = bytes.get(HEADER_BYTES..HEADER_BYTES + self.payload_bytes as usize)?;
         (payload_crc(payload) == self.payload_crc).then_some(payload)
-    }
-
-    /// The records behind the header at the front of `bytes`, if they are there and unharmed.
-    pub fn records<'a>(&self, bytes: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let payload = self.payload(bytes)?;
-        if !self.lz4 {
-            return Some(payload.into());
-        }
-        let mut records = Vec::new();
-        decompress(payload, self.records_bytes as usize, &mut records)?;
-        Some(records.into())
     }
 }
 
@@ -114,23 +92,6 @@ fn header_crc(log_id: u64, bytes: &[u8; HEADER_BYTES]) -> u32 {
     hasher.update(&log_id.to_le_bytes());
     hasher.update(&bytes[8..]);
     hasher.finalize()
-}
-
-/// Compresses `records` into `out`; `None` if that saves less than an eighth.
-pub(crate) fn compress<'a>(records: &[u8], out: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    if records.len() < COMPRESS_BYTES_MIN {
-        return None;
-    }
-    out.resize(lz4_flex::block::get_maximum_output_size(records.len()), 0);
-    let bytes = lz4_flex::block::compress_into(records, out).ok()?;
-    (bytes <= records.len() - records.len() / 8).then(|| &out[..bytes])
-}
-
-/// Undoes [`compress`]; `None` if the payload does not hold exactly `records_bytes`.
-pub(crate) fn decompress(payload: &[u8], records_bytes: usize, out: &mut Vec<u8>) -> Option<()> {
-    out.resize(records_bytes, 0);
-    let bytes = lz4_flex::block::decompress_into(payload, out).ok()?;
-    (bytes == records_bytes).then_some(())
 }
 
 fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
@@ -155,8 +116,6 @@ mod tests {
         let header = Header {
             payload_crc: payload_crc(b"tally"),
             payload_bytes: 5,
-            records_bytes: 5,
-            lz4: false,
             epoch: 3,
             count: 2,
             base_offset: 1000,
@@ -172,24 +131,29 @@ mod tests {
         assert_eq!(hex(&header.encode(0x0123_4567_89ab_cdef)), pinned);
     }
 
+    /// With its checksum mended, as a later version would have written it.
+    fn with(at: usize, byte: u8) -> Option<Header> {
+        let mut bytes =
+            Header { payload_crc: 0, payload_bytes: 5, epoch: 1, count: 1, base_offset: 0, log_time_ms: 0, synced: 0 }
+                .encode(9);
+        bytes[at] = byte;
+        let crc = header_crc(9, &bytes);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        Header::decode(9, &bytes)
+    }
+
+    #[test]
+    fn a_batch_with_a_flag_or_with_packed_records_is_refused() {
+        assert!(with(20, 0).is_some() && with(16, 5).is_some());
+        assert_eq!((with(20, 1), with(23, 128), with(16, 6)), (None, None, None));
+    }
+
     fn header() -> impl Strategy<Value = Header> {
-        let sizes = (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<u32>(), 1..=u32::MAX);
+        let sizes = (any::<u32>(), any::<u32>(), any::<u32>(), 1..=u32::MAX);
         let places = (0..=u64::MAX - u64::from(u32::MAX), any::<u64>(), any::<u64>());
-        (sizes, places).prop_map(
-            |((payload_crc, payload_bytes, records_bytes, lz4, epoch, count), (base_offset, log_time_ms, synced))| {
-                Header {
-                    payload_crc,
-                    payload_bytes,
-                    records_bytes,
-                    lz4,
-                    epoch,
-                    count,
-                    base_offset,
-                    log_time_ms,
-                    synced,
-                }
-            },
-        )
+        (sizes, places).prop_map(|((payload_crc, payload_bytes, epoch, count), (base_offset, log_time_ms, synced))| {
+            Header { payload_crc, payload_bytes, epoch, count, base_offset, log_time_ms, synced }
+        })
     }
 
     proptest! {
@@ -206,7 +170,6 @@ mod tests {
         #[test]
         fn strange_bytes_are_no_batch_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(Header::decode(0, &bytes), None);
-            let _ = decompress(&bytes, 1000, &mut Vec::new());
         }
     }
 }

@@ -14,8 +14,6 @@ pub struct Options {
     pub spares_max: usize,
     /// How many spares [`crate::Handle::prepare_spare`] sees to; making one costs as much as writing a segment.
     pub spares_ahead: usize,
-    /// Compress batches with LZ4 where it pays.
-    pub compress: bool,
     /// Identity of the log, a random number: one that is not there yet gets it, one that has another is refused.
     pub log_id: u64,
     /// Where reading will start. Segments wholly before it are not verified; a log that ends before it is refused.
@@ -33,7 +31,6 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             spares_max: 4,
             spares_ahead: 2,
-            compress: false,
             log_id: 0,
             from_offset: 0,
             discard_from: None,

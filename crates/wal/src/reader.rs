@@ -3,7 +3,7 @@
 //! Invariant: what is handed out was synced when it was read from the disk, passed its checksum, and stood at the offset
 //! expected. Bytes beyond the synced end may be read along, but are read anew once they are synced.
 
-use crate::batch::{self, HEADER_BYTES, Header};
+use crate::batch::{HEADER_BYTES, Header};
 use crate::disk::{Disk, DiskFile};
 use crate::handle::{Place, Shared};
 use crate::{Error, segment};
@@ -40,7 +40,6 @@ pub struct Reader<D: Disk> {
     chunk_at: u64,
     chunk_bytes: usize,
     limit: u64,
-    records: Vec<u8>,
     /// How many files had been replaced by copies when `file` was opened.
     copies: u64,
 }
@@ -60,7 +59,6 @@ impl<D: Disk> Reader<D> {
             chunk_at: entry.at,
             chunk_bytes: CHUNK_BYTES_MIN,
             limit: entry.offset,
-            records: Vec::new(),
             copies,
             shared,
         })
@@ -83,7 +81,7 @@ impl<D: Disk> Reader<D> {
 
     /// Gives back the memory of what was read; whatever comes next is read anew.
     pub fn rest(&mut self) {
-        (self.chunk, self.records) = (Vec::new(), Vec::new());
+        self.chunk = Vec::new();
         (self.chunk_at, self.chunk_bytes) = (self.at, CHUNK_BYTES_MIN);
         self.limit = self.offset;
     }
@@ -162,14 +160,8 @@ impl<D: Disk> Reader<D> {
     }
 
     fn records(&mut self, header: Header, start: usize) -> Result<Batch<'_>, Error> {
-        let Some(payload) = header.payload(&self.chunk[start..]) else {
+        if header.payload(&self.chunk[start..]).is_none() {
             return Err(self.damaged_batch(&header, "the checksum of a batch does not match"));
-        };
-        let plain = header.lz4 || payload.len() == header.records_bytes as usize;
-        let unpacked =
-            !header.lz4 || batch::decompress(payload, header.records_bytes as usize, &mut self.records).is_some();
-        if !plain || !unpacked {
-            return Err(self.damaged_batch(&header, "a batch cannot be decompressed"));
         }
         let payload = start + HEADER_BYTES..start + HEADER_BYTES + header.payload_bytes as usize;
         Ok(Batch {
@@ -177,7 +169,7 @@ impl<D: Disk> Reader<D> {
             epoch: header.epoch,
             count: header.count,
             log_time_ms: header.log_time_ms,
-            records: if header.lz4 { &self.records } else { &self.chunk[payload] },
+            records: &self.chunk[payload],
         })
     }
 

@@ -170,8 +170,6 @@ mod tests {
         let header = Header {
             payload_crc: payload_crc(&payload),
             payload_bytes: 200,
-            records_bytes: 200,
-            lz4: false,
             epoch,
             count: 10,
             base_offset,

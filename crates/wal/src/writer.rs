@@ -20,7 +20,6 @@ pub struct Log<D: Disk> {
     active: Active<D::File>,
     end: u64,
     log_time_ms: u64,
-    compressed: Vec<u8>,
 }
 
 /// The segment that is written.
@@ -69,7 +68,7 @@ impl<D: Disk> Log<D> {
     }
 
     pub(crate) fn new(shared: Shared<D>, active: Active<D::File>, end: u64, log_time_ms: u64) -> Log<D> {
-        Log { shared: Arc::new(shared), active, end, log_time_ms, compressed: Vec::new() }
+        Log { shared: Arc::new(shared), active, end, log_time_ms }
     }
 
     /// Writes a batch of `count` records behind the last one. It is durable, and visible to readers, after [`Self::sync`].
@@ -179,16 +178,11 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Puts header, payload and padding into the pages.
+    /// Puts header, records and padding into the pages.
     fn push(&mut self, log_time_ms: u64, count: u32, records: &[u8]) {
-        let compressed =
-            if self.shared.options.compress { batch::compress(records, &mut self.compressed) } else { None };
-        let payload = compressed.unwrap_or(records);
         let header = Header {
-            payload_crc: batch::payload_crc(payload),
-            payload_bytes: payload.len() as u32,
-            records_bytes: records.len() as u32,
-            lz4: compressed.is_some(),
+            payload_crc: batch::payload_crc(records),
+            payload_bytes: records.len() as u32,
             epoch: self.shared.epoch,
             count,
             base_offset: self.end,
@@ -197,7 +191,7 @@ impl<D: Disk> Log<D> {
         };
         self.shared.note_batch(Entry { offset: self.end, at: self.active.end_at() });
         self.active.pages.push(&header.encode(self.shared.log_id));
-        self.active.pages.push(payload);
+        self.active.pages.push(records);
         self.active.pages.pad_to(batch::ALIGN);
     }
 

@@ -112,26 +112,6 @@ fn check_starts<D: Disk>(log: &Log<D>) {
 }
 
 #[test]
-fn a_batch_that_compresses_takes_less_room_and_reads_the_same() {
-    let disk = FaultDisk::new(0);
-    let options = Options { segment_bytes: 1 << 20, compress: true, log_id: 3, ..Options::default() };
-    let (mut log, _) = Log::open(disk.clone(), options).unwrap();
-    let texts: Vec<u8> = (0..8000u32).flat_map(|n| format!("views:video-{:06};", n % 500).into_bytes()).collect();
-    let noise: Vec<u8> = (0..800).flat_map(|n: u64| records_at(n).1).take(20_000).collect();
-    for records in [&texts, &noise, &texts[..100].to_vec()] {
-        log.append(0, 1, records).unwrap();
-    }
-    log.sync().unwrap();
-    assert_eq!(
-        read_all(&log).into_iter().map(|batch| batch.records).collect::<Vec<_>>(),
-        [&texts, &noise, &texts[..100]]
-    );
-    let (_, stored) = tally_wal::segment::batches(&disk.contents("000000000001.seg").unwrap()).unwrap();
-    assert!(stored[0].1.lz4 && (stored[0].1.payload_bytes as usize) < texts.len() / 2);
-    assert!(!stored[2].1.lz4, "a small batch is left alone");
-}
-
-#[test]
 fn segments_keep_their_size_when_the_option_changes() {
     let disk = FaultDisk::new(0);
     let mut all = Vec::new();
@@ -190,10 +170,9 @@ proptest! {
     #[test]
     fn any_batches_are_read_back_as_they_were_appended_also_after_a_restart(
         batches in prop::collection::vec((1u32..50, prop::collection::vec(0u8..4, 1..9000), any::<bool>()), 1..40),
-        compress: bool,
     ) {
         let disk = FaultDisk::new(0);
-        let options = Options { compress, ..common::options() };
+        let options = common::options();
         let mut log = Log::open(disk.clone(), options.clone()).unwrap().0;
         let mut expected = Vec::new();
         for (count, records, restart) in batches {

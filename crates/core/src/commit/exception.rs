@@ -33,7 +33,7 @@ impl Answer {
                 Answer::Conflict => Some(BoxKind::Conflict),
                 Answer::Ignored => Some(BoxKind::Ignored),
                 Answer::Late => Some(BoxKind::Late),
-                Answer::Overflow | Answer::NoRoom | Answer::Rejected => Some(BoxKind::Rejected),
+                Answer::NoRoom | Answer::Rejected => Some(BoxKind::Rejected),
                 _ => None,
             },
             (OpKind::AddOnce, Answer::Repeated(_)) => Some(BoxKind::Duplicate),

@@ -14,15 +14,15 @@ impl Collector for Board {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let workers = self.statuses();
         states(&mut encoder, &workers)?;
-        let units: Figure = |worker| Some(worker.shown().units);
-        counters(&mut encoder, "tally_worker_units", "Units of work that were done", &workers, units)?;
-        let errors: Figure = |worker| Some(worker.shown().errors);
-        counters(&mut encoder, "tally_worker_errors", "Units of work that failed", &workers, errors)?;
-        let in_a_row: Figure = |worker| Some(worker.shown().errors_in_a_row);
-        let help = "Units of work that failed since the last that did not";
-        gauges(&mut encoder, "tally_worker_errors_in_a_row", help, &workers, in_a_row)?;
-        let queue: Figure = |worker| worker.shown().queue;
-        gauges(&mut encoder, "tally_worker_queue", "What waits to be done", &workers, queue)
+        let mut tell = |name, help, metric_type, figure: Figure| {
+            figures(&mut encoder, name, help, &workers, (metric_type, figure))
+        };
+        let in_a_row = "Units of work that failed since the last that did not";
+        let (counter, gauge) = (MetricType::Counter, MetricType::Gauge);
+        tell("tally_worker_units", "Units of work that were done", counter, |worker| Some(worker.shown().units))?;
+        tell("tally_worker_errors", "Units of work that failed", counter, |worker| Some(worker.shown().errors))?;
+        tell("tally_worker_errors_in_a_row", in_a_row, gauge, |worker| Some(worker.shown().errors_in_a_row))?;
+        tell("tally_worker_queue", "What waits to be done", gauge, |worker| worker.shown().queue)
     }
 }
 
@@ -40,33 +40,23 @@ fn states(encoder: &mut DescriptorEncoder<'_>, workers: &[Arc<Status>]) -> fmt::
     Ok(())
 }
 
-fn counters(
+/// A number of each worker that has one.
+fn figures(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
     workers: &[Arc<Status>],
-    figure: Figure,
+    (metric_type, figure): (MetricType, Figure),
 ) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let mut metric = encoder.encode_descriptor(name, help, None, metric_type)?;
     for worker in workers {
         let Some(value) = figure(worker) else { continue };
         let labels = [("worker", worker.spec.name.as_str())];
-        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-    }
-    Ok(())
-}
-
-fn gauges(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    workers: &[Arc<Status>],
-    figure: Figure,
-) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for worker in workers {
-        let Some(value) = figure(worker) else { continue };
-        metric.encode_family(&[("worker", worker.spec.name.as_str())])?.encode_gauge(&value)?;
+        let mut family = metric.encode_family(&labels)?;
+        match metric_type {
+            MetricType::Counter => family.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+            _ => family.encode_gauge(&value)?,
+        }
     }
     Ok(())
 }

@@ -1,147 +1,96 @@
-//! `POST /v1/events` with NDJSON bodies.
-//!
-//! Every line has the same length and its fields the same places, so a body is built once per connection; for each
-//! request only its numbers are overwritten. An event is a function of its request and its line: no two share their id
-//! or their session and seq, unless one repeats the other on purpose, and then they are equal.
+//! What can be said about the events of a run (`--op events`), and what it means.
 
-mod answer;
-mod args;
-mod line;
-mod requests;
-mod sessions;
-
-use super::keys::Picker;
-use super::lane::{Errors, Group, Lane};
-use answer::{Answer, Entries, excerpt};
-pub use args::EventsArgs;
-pub use line::EventsShape;
-use line::{LineShape, Stamp};
-use requests::{Requests, Turn};
-use std::cell::RefCell;
-use std::ops::ControlFlow;
-use std::rc::Rc;
+use super::bounded;
+use crate::failure::{Failure, Result};
+use clap::Args;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tally_bench::{EventsShape, KeyPattern, Sessions};
 
 pub const DEFAULT_KEY_PATTERN: &str = "v%08d";
 
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How many requests back a repeat is looked for where only recent ones are known to be recognised.
-const RECENT_REQUESTS: u64 = 16;
-
-pub struct EventsLane {
-    number: usize,
-    shape: Rc<EventsShape>,
-    requests: Rc<RefCell<Requests>>,
-    question: Vec<u8>,
-    head_bytes: usize,
-    line: LineShape,
-    stamp: Stamp,
-    /// How many events of the question repeat an earlier one.
-    repeats: u64,
-    answer: Vec<u8>,
+#[derive(Args, Debug)]
+pub struct EventsArgs {
+    /// Events per request
+    #[arg(long, default_value_t = 1000, value_name = "N", help_heading = "Events (--op events)")]
+    events_per_request: u64,
+    /// Length of one event with its line end
+    #[arg(long, default_value_t = 250, value_name = "BYTES", help_heading = "Events (--op events)")]
+    event_bytes: usize,
+    /// Their type
+    #[arg(long = "type", default_value = "video.viewed", value_name = "TYPE", help_heading = "Events (--op events)")]
+    event_type: String,
+    /// The dimension that holds the key
+    #[arg(long, default_value = "video", value_name = "NAME", help_heading = "Events (--op events)")]
+    dimension: String,
+    /// Sessions that take turns, each with consecutive seqs [default: a session is 20 events of a request]
+    #[arg(long, value_name = "N", help_heading = "Events (--op events)")]
+    sessions: Option<u64>,
+    /// Number the event ids under --seed instead of the time: the same seed is the same ids
+    #[arg(long, help_heading = "Events (--op events)")]
+    ids: bool,
+    /// How many events earlier runs with this --seed and no --duplicates have sent; the ids go on behind them
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "ids", help_heading = "Events (--op events)")]
+    sent_before: u64,
+    /// Events that repeat an earlier one, in percent: with --ids any earlier one, otherwise one of the last requests.
+    /// They must be answered as duplicates, so all counters that the events feed must recognise them
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", help_heading = "Events (--op events)")]
+    duplicates: u64,
 }
 
-/// The lanes of a run, which number their requests together.
-pub fn lanes(shape: EventsShape, lanes: usize) -> Result<Vec<EventsLane>, String> {
-    let requests = Rc::new(RefCell::new(Requests::new(shape.requests_before, lanes)));
-    let shape = Rc::new(shape);
-    (0..lanes).map(|number| EventsLane::new(number, shape.clone(), requests.clone())).collect()
-}
+const EVENTS_PER_REQUEST_MAX: u64 = 10_000;
+const EVENT_BYTES_MAX: u64 = 65_536;
+const SESSIONS_MAX: u64 = 1_000_000_000;
+/// Beyond it there would be hardly anything left to repeat.
+const DUPLICATES_MAX: u64 = 90;
+const EVENTS_MAX: u64 = 1_000_000_000_000;
 
-impl EventsLane {
-    fn new(number: usize, shape: Rc<EventsShape>, requests: Rc<RefCell<Requests>>) -> Result<EventsLane, String> {
-        let (mut body, mut line) = (String::new(), None);
-        for n in 0..shape.events_per_request {
-            line = Some(LineShape::push(&mut body, &shape, n)?);
+impl EventsArgs {
+    pub fn check(&self) -> Result<()> {
+        bounded("events-per-request", self.events_per_request, EVENTS_PER_REQUEST_MAX)?;
+        bounded("event-bytes", self.event_bytes as u64, EVENT_BYTES_MAX)?;
+        bounded("sessions", self.sessions.unwrap_or(1), SESSIONS_MAX)?;
+        bounded("duplicates", self.duplicates.max(1), DUPLICATES_MAX)?;
+        bounded("sent-before", self.sent_before.max(1), EVENTS_MAX)?;
+        if !self.sent_before.is_multiple_of(self.events_per_request) {
+            return Err(Failure::new(format!("--sent-before {} is no number of whole requests", self.sent_before))
+                .why(format!("a request has {} events", self.events_per_request))
+                .remedy("Give a multiple of --events-per-request."));
         }
-        let token = shape.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let head = format!(
-            "POST /v1/events HTTP/1.1\r\nHost: {}\r\n{token}Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
-            shape.host,
-            body.len()
-        );
-        Ok(EventsLane {
-            number,
-            requests,
-            head_bytes: head.len(),
-            question: (head + &body).into_bytes(),
-            line: line.ok_or("a request needs at least one event")?,
-            stamp: Stamp::new(&shape),
-            repeats: 0,
-            answer: Vec::with_capacity(4096),
-            shape,
-        })
-    }
-
-    /// The request whose event this line repeats, if it repeats one.
-    #[inline]
-    fn repeated(&self, turn: Turn, line: u64, picker: &mut Picker) -> Option<u64> {
-        if !self.is_repeat(turn.request, line) {
-            return None;
-        }
-        let reach = if self.shape.repeats_reach_back { u64::MAX } else { RECENT_REQUESTS };
-        let (first, end) = (turn.answered_below.saturating_sub(reach), turn.answered_below);
-        if first == end {
-            return None;
-        }
-        // What was a repeat itself was not sent under its own number.
-        let chosen = first + picker.below(end - first);
-        (first..=chosen).rev().chain(chosen + 1..end).find(|&request| !self.is_repeat(request, line))
-    }
-
-    /// A share of all lines, which moves on from request to request so that every line has fresh events, too.
-    #[inline]
-    fn is_repeat(&self, request: u64, line: u64) -> bool {
-        request >= self.shape.requests_before && (request + line) * self.shape.duplicates % 100 < self.shape.duplicates
-    }
-}
-
-impl Lane for EventsLane {
-    fn group(&self) -> Group {
-        Group::Events
-    }
-
-    /// A request is always whole, so the last one may go beyond `operations_max`.
-    fn prepare(&mut self, picker: &mut Picker, _operations_max: u64) -> u64 {
-        let turn = self.requests.borrow_mut().next(self.number);
-        let events = self.shape.events_per_request;
-        let mut question = std::mem::take(&mut self.question);
-        self.repeats = 0;
-        for (n, line) in (0..).zip(question[self.head_bytes..].chunks_exact_mut(self.line.bytes)) {
-            let repeated = self.repeated(turn, n, picker);
-            self.repeats += u64::from(repeated.is_some());
-            let request = repeated.unwrap_or(turn.request);
-            let (session, key) = (self.shape.sessions.of(request, n, events), picker.of(request * events + n));
-            self.stamp.put(line, &self.line, request, session, key);
-        }
-        self.question = question;
-        self.answer.clear();
-        events
-    }
-
-    fn question(&self) -> &[u8] {
-        &self.question
-    }
-
-    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()> {
-        self.answer.extend_from_slice(bytes);
-        let (events, repeats) = (self.shape.events_per_request, self.repeats);
-        match Answer::parse(&self.answer) {
-            Answer::Incomplete if self.answer.len() < ANSWER_BYTES_MAX => return ControlFlow::Continue(()),
-            Answer::Incomplete => errors.add(|| format!("an answer longer than {ANSWER_BYTES_MAX} bytes")),
-            Answer::Whole { status: 200..=299, body } => {
-                let entries = Entries::parse(body);
-                if !entries.fit(events, repeats) {
-                    errors.add(|| {
-                        format!("of {events} events {repeats} were repeats, and the answer is {}", excerpt(body))
-                    });
-                }
+        for (name, text) in [("type", &self.event_type), ("dimension", &self.dimension)] {
+            let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+            if text.is_empty() || !text.bytes().all(plain) {
+                return Err(Failure::new(format!("--{name} {text:?} cannot be sent as it is"))
+                    .remedy("Use printable ASCII without blanks, quotes and backslashes."));
             }
-            Answer::Whole { status, body } => errors.add(|| format!("HTTP {status}: {}", excerpt(body))),
-            Answer::Nonsense => errors.add(|| format!("not an HTTP answer: {}", excerpt(&self.answer))),
         }
-        ControlFlow::Break(())
+        Ok(())
+    }
+
+    /// What all lanes of a run have in common.
+    pub fn shape(
+        &self,
+        host: String,
+        token: Option<String>,
+        key: KeyPattern,
+        seed: u64,
+        now: SystemTime,
+    ) -> EventsShape {
+        let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        EventsShape {
+            host,
+            token,
+            key,
+            event_type: self.event_type.clone(),
+            dimension: self.dimension.clone(),
+            events_per_request: self.events_per_request,
+            event_bytes: self.event_bytes,
+            occurred_at: humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string(),
+            // Without --ids, no two runs within a day share an id or a session.
+            run: if self.ids { seed } else { time.as_secs() % 100_000 },
+            sessions: self.sessions.map_or(Sessions::Short, Sessions::Lasting),
+            requests_before: self.sent_before / self.events_per_request,
+            duplicates: self.duplicates,
+            repeats_reach_back: self.ids,
+        }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -58,10 +58,11 @@ pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<(
         if !json {
             show_batch(*at, batch, out)?;
         }
-        let records =
-            batch.records(&image[*at..]).ok_or_else(|| damaged(path, *at, "its records cannot be unpacked"))?;
+        let records = batch
+            .payload(&image[*at..])
+            .ok_or_else(|| damaged(path, *at, "the checksum of its records does not match"))?;
         let shown = Shown { path, at: *at, batch, json };
-        shown.records(&records, &mut left, out)?;
+        shown.records(records, &mut left, out)?;
     }
     if json { Ok(()) } else { out.line("end of the segment's batches") }
 }
@@ -76,9 +77,8 @@ fn show_header(path: &Path, header: &Header, bytes: usize, out: &mut Output) -> 
 }
 
 fn show_batch(at: usize, batch: &batch::Header, out: &mut Output) -> Result<()> {
-    let packed = if batch.lz4 { format!(", unpacked {}", batch.records_bytes) } else { String::new() };
     out.line(format_args!(
-        "batch at byte {at}: records {} to {}, epoch {}, {}, {} bytes{packed}",
+        "batch at byte {at}: records {} to {}, epoch {}, {}, {} bytes",
         batch.base_offset,
         batch.end(),
         batch.epoch,

@@ -22,13 +22,20 @@ impl KeyPattern {
         10u64.pow(self.digits as u32)
     }
 
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.prefix.len() + self.digits + self.suffix.len()
     }
 
     /// The key of number zero; the digits of others are written over its own.
     pub fn zero(&self) -> String {
         format!("{}{}{}", self.prefix, "0".repeat(self.digits), self.suffix)
+    }
+
+    /// The key of any number.
+    pub fn key(&self, number: u64) -> Vec<u8> {
+        let mut key = self.zero().into_bytes();
+        write_digits(&mut key[self.prefix.len()..self.prefix.len() + self.digits], number);
+        key
     }
 }
 
@@ -193,6 +200,11 @@ impl Picker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_of_a_number_has_its_digits() {
+        assert_eq!("v:%04d!".parse::<KeyPattern>().unwrap().key(42), b"v:0042!");
+    }
 
     #[test]
     fn a_pattern_needs_a_number_of_fixed_width() {

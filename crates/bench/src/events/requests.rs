@@ -9,7 +9,7 @@ pub struct Requests {
 
 /// A request that a lane is about to ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
+pub struct RequestTurn {
     pub request: u64,
     /// All requests below it are answered.
     pub answered_below: u64,
@@ -21,12 +21,12 @@ impl Requests {
     }
 
     /// The next request, for a lane whose last one is answered.
-    pub fn next(&mut self, lane: usize) -> Turn {
+    pub fn next(&mut self, lane: usize) -> RequestTurn {
         let request = self.next;
         self.next += 1;
         self.asked[lane] = request;
         let answered_below = *self.asked.iter().min().expect("a run has at least the lane that asks");
-        Turn { request, answered_below }
+        RequestTurn { request, answered_below }
     }
 }
 
@@ -37,9 +37,9 @@ mod tests {
     #[test]
     fn what_a_slow_lane_has_asked_is_not_answered() {
         let mut requests = Requests::new(10, 2);
-        assert_eq!(requests.next(0), Turn { request: 10, answered_below: 10 });
-        assert_eq!(requests.next(1), Turn { request: 11, answered_below: 10 });
-        assert_eq!(requests.next(1), Turn { request: 12, answered_below: 10 });
-        assert_eq!(requests.next(0), Turn { request: 13, answered_below: 12 });
+        assert_eq!(requests.next(0), RequestTurn { request: 10, answered_below: 10 });
+        assert_eq!(requests.next(1), RequestTurn { request: 11, answered_below: 10 });
+        assert_eq!(requests.next(1), RequestTurn { request: 12, answered_below: 10 });
+        assert_eq!(requests.next(0), RequestTurn { request: 13, answered_below: 12 });
     }
 }

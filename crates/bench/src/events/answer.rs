@@ -2,7 +2,7 @@
 
 const EXCERPT_BYTES: usize = 300;
 
-pub enum Answer<'a> {
+pub enum HttpAnswer<'a> {
     Incomplete,
     Whole { status: u16, body: &'a [u8] },
     Nonsense,
@@ -15,19 +15,19 @@ pub struct Entries {
     pub duplicate: u64,
 }
 
-impl Answer<'_> {
-    pub fn parse(bytes: &[u8]) -> Answer<'_> {
-        let Some(head_end) = find(bytes, b"\r\n\r\n") else { return Answer::Incomplete };
-        let Ok(head) = std::str::from_utf8(&bytes[..head_end]) else { return Answer::Nonsense };
+impl HttpAnswer<'_> {
+    pub fn parse(bytes: &[u8]) -> HttpAnswer<'_> {
+        let Some(head_end) = find(bytes, b"\r\n\r\n") else { return HttpAnswer::Incomplete };
+        let Ok(head) = std::str::from_utf8(&bytes[..head_end]) else { return HttpAnswer::Nonsense };
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
         let length = lines
             .filter_map(|line| line.split_once(':'))
             .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
             .and_then(|(_, value)| value.trim().parse::<usize>().ok());
-        let (Some(status), Some(length)) = (status, length) else { return Answer::Nonsense };
+        let (Some(status), Some(length)) = (status, length) else { return HttpAnswer::Nonsense };
         let body = &bytes[head_end + 4..];
-        if body.len() < length { Answer::Incomplete } else { Answer::Whole { status, body: &body[..length] } }
+        if body.len() < length { HttpAnswer::Incomplete } else { HttpAnswer::Whole { status, body: &body[..length] } }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The result of a run, for a person and for a program.
 
-use super::driver::{GroupResult, Measured};
-use super::process::Usage;
+use crate::driver::{LaneResult, Measured};
+use crate::process::Usage;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Report {
     pub load: String,
     pub seconds: f64,
-    pub groups: Vec<GroupReport>,
+    pub groups: Vec<LaneReport>,
     pub errors: u64,
     pub first_error: Option<String>,
     pub server: Option<ServerReport>,
@@ -18,16 +18,16 @@ pub struct Report {
 }
 
 #[derive(Debug, Serialize)]
-pub struct GroupReport {
+pub struct LaneReport {
     pub name: &'static str,
     pub operations: u64,
     pub operations_per_second: f64,
-    pub latency_us: Latency,
+    pub latency_us: Quantiles,
 }
 
 /// Of a whole question: all commands of a pipeline, or all events of a request.
 #[derive(Debug, Serialize)]
-pub struct Latency {
+pub struct Quantiles {
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
@@ -50,7 +50,7 @@ impl Report {
         Report {
             load,
             seconds,
-            groups: measured.groups.iter().map(|group| GroupReport::new(group, seconds)).collect(),
+            groups: measured.groups.iter().map(|group| LaneReport::new(group, seconds)).collect(),
             errors: measured.errors.count,
             first_error: measured.errors.first,
             server: server.map(|usage| ServerReport::new(usage, operations)),
@@ -59,21 +59,21 @@ impl Report {
     }
 }
 
-impl GroupReport {
-    fn new(result: &GroupResult, seconds: f64) -> GroupReport {
-        GroupReport {
+impl LaneReport {
+    fn new(result: &LaneResult, seconds: f64) -> LaneReport {
+        LaneReport {
             name: result.group.name(),
             operations: result.operations,
             operations_per_second: result.operations as f64 / seconds,
-            latency_us: Latency::new(&result.latency_ns),
+            latency_us: Quantiles::new(&result.latency_ns),
         }
     }
 }
 
-impl Latency {
-    fn new(histogram: &Histogram<u64>) -> Latency {
+impl Quantiles {
+    fn new(histogram: &Histogram<u64>) -> Quantiles {
         let quantile = |q| histogram.value_at_quantile(q) as f64 / 1000.0;
-        Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max: quantile(1.0) }
+        Quantiles { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max: quantile(1.0) }
     }
 }
 

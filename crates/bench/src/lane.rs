@@ -1,24 +1,24 @@
 //! What one connection asks and how it reads the answers; the driver moves the bytes.
 
-use super::keys::Picker;
+use crate::keys::Picker;
 use std::ops::ControlFlow;
 
 /// What a lane does, and so which latencies belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum LaneKind {
     Increments,
     Reads,
     Events,
 }
 
-impl Group {
-    pub const ALL: [Group; 3] = [Group::Increments, Group::Reads, Group::Events];
+impl LaneKind {
+    pub const ALL: [LaneKind; 3] = [LaneKind::Increments, LaneKind::Reads, LaneKind::Events];
 
     pub fn name(self) -> &'static str {
         match self {
-            Group::Increments => "INCR",
-            Group::Reads => "GET",
-            Group::Events => "events",
+            LaneKind::Increments => "INCR",
+            LaneKind::Reads => "GET",
+            LaneKind::Events => "events",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Errors {
 
 /// One connection's side of the conversation: a question, its answer, the next question.
 pub trait Lane {
-    fn group(&self) -> Group;
+    fn group(&self) -> LaneKind;
 
     /// Writes the next question, of at most `operations_max` operations, in place; answers how many it has.
     fn prepare(&mut self, picker: &mut Picker, operations_max: u64) -> u64;

@@ -3,8 +3,8 @@
 //! The generator shares the machine with the server it measures, so the loop allocates nothing, reads the clock once
 //! per answer, and makes one read and one write per question unless the kernel takes less.
 
-use super::keys::Picker;
-use super::lane::{Errors, Group, Lane};
+use crate::keys::Picker;
+use crate::lane::{Errors, Lane, LaneKind};
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -30,19 +30,19 @@ pub struct Limit {
 }
 
 /// What was measured for one group of lanes. A latency is that of a whole question.
-pub struct GroupResult {
-    pub group: Group,
+pub struct LaneResult {
+    pub group: LaneKind,
     pub operations: u64,
     pub latency_ns: Histogram<u64>,
 }
 
 pub struct Measured {
     pub elapsed: Duration,
-    pub groups: Vec<GroupResult>,
+    pub groups: Vec<LaneResult>,
     pub errors: Errors,
 }
 
-struct Connection<L> {
+struct Conversation<L> {
     socket: TcpStream,
     lane: L,
     sent_bytes: usize,
@@ -50,7 +50,7 @@ struct Connection<L> {
     asked_at: Instant,
 }
 
-enum Step {
+enum Progress {
     /// The answer is not complete.
     Waiting,
     Answered,
@@ -71,7 +71,7 @@ pub fn run<L: Lane>(
     for (n, lane) in lanes.into_iter().enumerate() {
         let mut socket = connect(server, password)?;
         poll.registry().register(&mut socket, Token(n), Interest::READABLE | Interest::WRITABLE)?;
-        connections.push(Connection { socket, lane, sent_bytes: 0, operations: 0, asked_at: Instant::now() });
+        connections.push(Conversation { socket, lane, sent_bytes: 0, operations: 0, asked_at: Instant::now() });
     }
     Driver::new(connections, picker, limit).run(poll, progress)
 }
@@ -99,7 +99,7 @@ fn log_in(socket: &mut std::net::TcpStream, password: &str) -> io::Result<()> {
 }
 
 struct Driver<L> {
-    connections: Vec<Connection<L>>,
+    connections: Vec<Conversation<L>>,
     picker: Picker,
     limit: Limit,
     started: Instant,
@@ -107,16 +107,16 @@ struct Driver<L> {
     busy: usize,
     asked: u64,
     done: u64,
-    groups: Vec<GroupResult>,
+    groups: Vec<LaneResult>,
     errors: Errors,
     buffer: Vec<u8>,
 }
 
 impl<L: Lane> Driver<L> {
-    fn new(connections: Vec<Connection<L>>, picker: Picker, limit: Limit) -> Driver<L> {
+    fn new(connections: Vec<Conversation<L>>, picker: Picker, limit: Limit) -> Driver<L> {
         let histogram =
             || Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds of the histogram are constants");
-        let groups = Group::ALL.map(|group| GroupResult { group, operations: 0, latency_ns: histogram() });
+        let groups = LaneKind::ALL.map(|group| LaneResult { group, operations: 0, latency_ns: histogram() });
         Driver {
             connections,
             picker,
@@ -171,8 +171,8 @@ impl<L: Lane> Driver<L> {
     /// Lets connection `n` go on as far as it can; answers when the last answer came.
     fn serve(&mut self, n: usize, last: Instant) -> Instant {
         match self.advance(n) {
-            Ok(Step::Waiting) => last,
-            Ok(Step::Answered) => {
+            Ok(Progress::Waiting) => last,
+            Ok(Progress::Answered) => {
                 let now = Instant::now();
                 self.record(n, now);
                 self.ask(n, now);
@@ -185,11 +185,11 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    fn advance(&mut self, n: usize) -> io::Result<Step> {
+    fn advance(&mut self, n: usize) -> io::Result<Progress> {
         let Driver { connections, buffer, errors, .. } = self;
         let connection = &mut connections[n];
         if connection.operations == 0 {
-            return Ok(Step::Waiting); // It has said all it had to say.
+            return Ok(Progress::Waiting); // It has said all it had to say.
         }
         connection.send()?;
         connection.receive(buffer, errors)
@@ -229,7 +229,7 @@ impl<L: Lane> Driver<L> {
     }
 }
 
-impl<L: Lane> Connection<L> {
+impl<L: Lane> Conversation<L> {
     fn send(&mut self) -> io::Result<()> {
         while self.sent_bytes < self.lane.question().len() {
             match self.socket.write(&self.lane.question()[self.sent_bytes..]) {
@@ -244,12 +244,12 @@ impl<L: Lane> Connection<L> {
     }
 
     /// Readiness is reported once per arrival: reads until the answer is complete or the socket is empty.
-    fn receive(&mut self, buffer: &mut [u8], errors: &mut Errors) -> io::Result<Step> {
+    fn receive(&mut self, buffer: &mut [u8], errors: &mut Errors) -> io::Result<Progress> {
         loop {
             let bytes = match self.socket.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Step::Waiting),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Progress::Waiting),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
@@ -258,11 +258,11 @@ impl<L: Lane> Connection<L> {
                 return if early {
                     Err(io::Error::other("answered before the question ended"))
                 } else {
-                    Ok(Step::Answered)
+                    Ok(Progress::Answered)
                 };
             }
             if bytes < buffer.len() {
-                return Ok(Step::Waiting); // A short read has emptied the socket.
+                return Ok(Progress::Waiting); // A short read has emptied the socket.
             }
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! All commands of a lane have the same length, so the whole pipeline is built once and only digits change.
 
-use super::keys::{KeyPattern, Picker, write_digits};
-use super::lane::{Errors, Group, Lane};
+use crate::keys::{KeyPattern, Picker, write_digits};
+use crate::lane::{Errors, Lane, LaneKind};
 use std::ops::{ControlFlow, Range};
 
 pub struct RespLane {
-    group: Group,
+    group: LaneKind,
     pipeline: Vec<u8>,
     command_bytes: usize,
     /// Where the digits stand in each command.
@@ -18,9 +18,9 @@ pub struct RespLane {
 }
 
 impl RespLane {
-    pub fn new(group: Group, key: &KeyPattern, pipeline: usize) -> RespLane {
+    pub fn new(group: LaneKind, key: &KeyPattern, pipeline: usize) -> RespLane {
         let verb = group.name();
-        let head = format!("*2\r\n${}\r\n{verb}\r\n${}\r\n", verb.len(), key.len());
+        let head = format!("*2\r\n${}\r\n{verb}\r\n${}\r\n", verb.len(), key.bytes());
         let digits_at = head.len() + key.prefix.len();
         let command = format!("{head}{}\r\n", key.zero());
         RespLane {
@@ -30,13 +30,13 @@ impl RespLane {
             digits: digits_at..digits_at + key.digits,
             asked: 0,
             answered: 0,
-            answers: AnswerScanner::new(if group == Group::Reads { b'$' } else { b':' }),
+            answers: AnswerScanner::new(if group == LaneKind::Reads { b'$' } else { b':' }),
         }
     }
 }
 
 impl Lane for RespLane {
-    fn group(&self) -> Group {
+    fn group(&self) -> LaneKind {
         self.group
     }
 
@@ -69,12 +69,12 @@ impl Lane for RespLane {
 struct AnswerScanner {
     /// The first byte of an answer that is none of an error's.
     expected: u8,
-    state: State,
+    state: AnswerPart,
     error: String,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum AnswerPart {
     Kind,
     Line {
         kind: u8,
@@ -91,7 +91,7 @@ const ERROR_TEXT_MAX: usize = 200;
 
 impl AnswerScanner {
     fn new(expected: u8) -> AnswerScanner {
-        AnswerScanner { expected, state: State::Kind, error: String::new() }
+        AnswerScanner { expected, state: AnswerPart::Kind, error: String::new() }
     }
 
     /// Answers how many answers ended within `bytes`.
@@ -100,31 +100,31 @@ impl AnswerScanner {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
             match &mut self.state {
-                State::Kind => self.state = State::Line { kind: byte, number: 0, negative: false },
-                State::Line { kind: b'$', number, negative: false } if byte == b'\n' => {
-                    self.state = State::Bulk { left: *number as usize + 2 };
+                AnswerPart::Kind => self.state = AnswerPart::Line { kind: byte, number: 0, negative: false },
+                AnswerPart::Line { kind: b'$', number, negative: false } if byte == b'\n' => {
+                    self.state = AnswerPart::Bulk { left: *number as usize + 2 };
                 }
-                State::Line { kind, .. } if byte == b'\n' => {
+                AnswerPart::Line { kind, .. } if byte == b'\n' => {
                     let kind = *kind;
                     self.end_of_line(kind, errors);
                     ended += 1;
                 }
-                State::Line { kind: b'$', number, negative } => match byte {
+                AnswerPart::Line { kind: b'$', number, negative } => match byte {
                     b'-' => *negative = true,
                     b'0'..=b'9' => *number = (*number * 10 + i64::from(byte - b'0')).min(1 << 40),
                     _ => {}
                 },
-                State::Line { kind, .. } => {
+                AnswerPart::Line { kind, .. } => {
                     if *kind != self.expected && self.error.len() < ERROR_TEXT_MAX && byte != b'\r' {
                         self.error.push(byte.into());
                     }
                 }
-                State::Bulk { left } => {
+                AnswerPart::Bulk { left } => {
                     let skip = (*left - 1).min(bytes.len());
                     bytes = &bytes[skip..];
                     *left -= skip + 1;
                     if *left == 0 {
-                        self.state = State::Kind;
+                        self.state = AnswerPart::Kind;
                         ended += 1;
                     }
                 }
@@ -138,7 +138,7 @@ impl AnswerScanner {
             errors.add(|| format!("{}{}", char::from(kind), self.error));
             self.error.clear();
         }
-        self.state = State::Kind;
+        self.state = AnswerPart::Kind;
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_short_question_has_only_the_first_commands() {
-        let mut lane = RespLane::new(Group::Increments, &"v:%04d".parse().unwrap(), 8);
+        let mut lane = RespLane::new(LaneKind::Increments, &"v:%04d".parse().unwrap(), 8);
         assert_eq!(lane.prepare(&mut Picker::in_order(100), 2), 2);
         assert_eq!(lane.question(), b"*2\r\n$4\r\nINCR\r\n$6\r\nv:0000\r\n*2\r\n$4\r\nINCR\r\n$6\r\nv:0001\r\n");
         let mut errors = Errors::default();

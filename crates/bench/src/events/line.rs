@@ -1,7 +1,7 @@
 //! One event as a line of JSON: built once with room for its numbers, which are then overwritten in place.
 
 use super::sessions::Sessions;
-use crate::bench::keys::{Digits, KeyPattern};
+use crate::keys::{Digits, KeyPattern};
 use std::ops::Range;
 
 const REQUEST_DIGITS: usize = 12;
@@ -80,16 +80,16 @@ fn push_padding(body: &mut String, start: usize, event_bytes: usize) -> Result<(
 }
 
 /// The numbers of the event that was written last. Neighbours share most digits, so the next one costs little.
-pub struct Stamp {
+pub struct Overwriter {
     request: Digits,
     session: Digits,
     seq: Digits,
     key: Digits,
 }
 
-impl Stamp {
-    pub fn new(shape: &EventsShape) -> Stamp {
-        Stamp {
+impl Overwriter {
+    pub fn new(shape: &EventsShape) -> Overwriter {
+        Overwriter {
             request: Digits::zero(REQUEST_DIGITS),
             session: Digits::zero(SESSION_DIGITS),
             seq: Digits::zero(shape.sessions.seq_digits()),

@@ -1,6 +1,6 @@
 use super::sessions::Sessions;
 use super::*;
-use crate::bench::keys::Distribution;
+use crate::keys::Distribution;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ fn shape() -> EventsShape {
         host: "h".to_owned(),
         event_type: "ad.shown".to_owned(),
         dimension: "ad".to_owned(),
-        key: DEFAULT_KEY_PATTERN.parse().unwrap(),
+        key: "v%08d".parse().unwrap(),
         events_per_request: 50,
         event_bytes: 250,
         occurred_at: "2026-11-15T18:00:00Z".to_owned(),
