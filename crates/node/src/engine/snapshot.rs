@@ -32,7 +32,6 @@ impl Engine {
         let followed_from = self.follow_commits().await?;
         for _ in 0..ATTEMPTS_MAX {
             self.checkpoint(Wanted::Everything).await?;
-            self.shared.settled().await?;
             let shared = self.shared.clone();
             let taken = self.shared.blocking(move || Snapshot::take(&shared)).await??;
             if let Some(snapshot) = taken.filter(|snapshot| snapshot.position.offset >= followed_from.offset) {

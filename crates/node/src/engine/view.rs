@@ -6,10 +6,11 @@
 
 use super::lookup::Found;
 use super::question::Question;
-use super::shared::{Cold, Shared};
+use super::shared::Shared;
 use super::{Engine, Page, Reading, Refusal};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, State};
 use tally_core::database::Space;
 use tally_core::id::CellKey;
@@ -45,14 +46,13 @@ impl Engine {
 
     /// Reads a counter from memory or, if it is cold, from the store on another thread.
     pub async fn get(&self, cell: CellKey) -> Result<Option<Reading>, Refusal> {
-        if let Ok(reading) = self.shared.read(cell) {
-            return Ok(reading);
-        }
-        self.shared.settled().await?;
-        match self.shared.read(cell) {
-            Ok(reading) => Ok(reading),
-            Err(Cold) => {
-                Ok(self.shared.lookup(vec![Need::Cell(cell)]).await?.reading(cell, self.shared.clock.now_ms()))
+        loop {
+            if let Ok(reading) = self.shared.read(cell) {
+                return Ok(reading);
+            }
+            let found = self.shared.lookup(vec![Need::Cell(cell)]).await?;
+            if let Some(reading) = self.shared.join(&found, cell) {
+                return Ok(reading);
             }
         }
     }
@@ -102,12 +102,20 @@ fn ledger_rows(
 }
 
 impl Shared {
-    /// Comes before every read that joins memory with rows of the store: of cold cells, of names, of ranges of the ledger,
-    /// of snapshots, and for `explain`. It is there for one thing: memory may hold changes to a cell whose row
-    /// has not been read yet (*unsettled*), and then row and memory do not belong together until it was. Whoever lets that happen
-    /// waits here until it is over. Today a cell is in memory with its row or not at all, so nobody has to wait.
-    pub async fn settled(&self) -> Result<(), Refusal> {
-        Ok(())
+    /// What the store said of a counter that memory did not have, together with what was counted since without knowing it
+    /// (no cut has any of that: ADR 16). `None` if a cut has ended meanwhile: then one of the two may be outdated.
+    fn join(&self, found: &Found, cell: CellKey) -> Option<Option<Reading>> {
+        let counted = self.cells.unsettled(cell);
+        if found.cuts != self.cuts.load(Ordering::Acquire) {
+            return None;
+        }
+        let stored = found.reading(cell, self.clock.now_ms());
+        let Some(counted) = counted else {
+            // Its row may have come in since.
+            return Some(self.read(cell).unwrap_or(stored));
+        };
+        let Reading { value, generation } = stored.unwrap_or(Reading { value: 0, generation: 0 });
+        Some(Some(Reading { value: value.saturating_add(counted), generation }))
     }
 
     /// Reads what the store has, as of one commit, on a thread that may wait for a disk.
@@ -115,7 +123,6 @@ impl Shared {
         self: &Arc<Self>,
         read: impl FnOnce(&Shared, &dyn Reads) -> Result<T, store::Error> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.settled().await?;
         let shared = self.clone();
         let read = self.blocking(move || {
             let snapshot = shared.store.snapshot()?;
@@ -143,15 +150,19 @@ impl Shared {
 
     /// Counters from memory and, for those that are cold, from the store in one call. Blocks on the store.
     fn readings(&self, cells: &[CellKey]) -> Result<Vec<Option<Reading>>, store::Error> {
-        let hot: Vec<_> = cells.iter().map(|cell| self.read(*cell)).collect();
-        let cold = cells.iter().zip(&hot).filter(|(_, hot)| hot.is_err());
-        let needs: Vec<_> = cold.map(|(cell, _)| Need::Cell(*cell)).collect();
-        // As the store is now: a cell that left memory a moment ago is in it.
-        let found = if needs.is_empty() { Found::default() } else { Found::in_store(&*self.store, 0, needs)? };
-        let now_ms = self.clock.now_ms();
-        let reading =
-            |(cell, hot): (&CellKey, Result<_, Cold>)| hot.unwrap_or_else(|Cold| found.reading(*cell, now_ms));
-        Ok(cells.iter().zip(hot).map(reading).collect())
+        let mut readings: Vec<_> = cells.iter().map(|cell| self.read(*cell).ok()).collect();
+        loop {
+            let cold = cells.iter().zip(&readings).filter(|(_, reading)| reading.is_none());
+            let needs: Vec<_> = cold.map(|(cell, _)| Need::Cell(*cell)).collect();
+            if needs.is_empty() {
+                return Ok(readings.into_iter().map(Option::flatten).collect());
+            }
+            // As the store is now: a cell that left memory a moment ago is in it.
+            let found = Found::in_store(&*self.store, self.cuts.load(Ordering::Acquire), needs)?;
+            for (cell, reading) in cells.iter().zip(&mut readings).filter(|(_, reading)| reading.is_none()) {
+                *reading = self.read(*cell).ok().or_else(|| self.join(&found, *cell));
+            }
+        }
     }
 }
 
