@@ -483,7 +483,10 @@ impl<L: Log> Writer<L> {
 
     /// Closes the commit whose slot the clock has passed. Nobody follows for ever.
     fn close_commit(&mut self, now_ms: u64) {
-        if let Some(closed) = self.recorder.close_if_over(now_ms) {
+        // A log that has failed may hold more of this commit than was applied, and a start may find it: nobody knows its end.
+        if self.shared.log_health().is_ok()
+            && let Some(closed) = self.recorder.close_if_over(now_ms)
+        {
             self.hand_on(closed);
         }
         if self.shared.commits.is_lapsed(now_ms) {
@@ -500,7 +503,9 @@ impl<L: Log> Writer<L> {
     /// Notes what becomes of every counter from now on; answers from where.
     pub fn follow(&mut self) -> Position {
         if !self.state.values.table.is_followed() {
-            if let Some(closed) = self.recorder.close() {
+            if self.shared.log_health().is_ok()
+                && let Some(closed) = self.recorder.close()
+            {
                 self.hand_on(closed);
             }
             self.state.values.table.follow(true);
