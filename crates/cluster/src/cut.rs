@@ -105,6 +105,11 @@ impl<H: Clone> Rows<H> {
         Ok(())
     }
 
+    /// Rows of facts, by key.
+    pub fn facts(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
+        &self.facts
+    }
+
     /// What is stored under something that an owner needs to know.
     pub fn get(&self, need: Need) -> Result<Stored, DecodeError> {
         match (need, need.ledger_key()) {

@@ -7,18 +7,16 @@
 use crate::control::{Control, ControlRecord, ControlUnknown};
 use crate::cut::{self, Cut, Rows};
 use crate::message::{Emission, KeyChange, Logged, Part, Payload, Spans};
-use crate::route::{group_of, values_partition};
+use crate::route::values_partition;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use tally_core::aggregate::{Need, State};
 use tally_core::commit::{Commit, Digest, Slots, VoidBatch, exceptions};
-use tally_core::counter::Declarations;
 use tally_core::fates::{Balance, Counts, Scene};
-use tally_core::head::{Group, Head, log_time_ms};
+use tally_core::head::{Head, log_time_ms};
 use tally_core::id::CellHasher;
 use tally_core::ledger::Entity;
-use tally_core::op::{Answer, Batch, Op, OpKind, Submission};
+use tally_core::op::{Answer, Batch, Op, Submission};
 use tally_core::position::Position;
 
 /// What a cut of a fates partition has beside its state.
@@ -148,7 +146,7 @@ impl FatesOwner {
             self.state.redeclare(control.copy_of_declarations(head.control));
         }
         let log_time_ms = self.times.pass(logged.offset, logged.appended_ms, head.clock_ms);
-        let first = self.stage(logged.message, head);
+        let first = self.stage(logged.message);
         let Submission { ops, stamps, .. } = &self.staged;
         let (records, offset) = (logged.message.bytes.as_slice(), logged.offset);
         self.state.remember(&Batch { head: Some(*head), records, first, ops, stamps, log_time_ms, offset });
@@ -178,7 +176,7 @@ impl FatesOwner {
             }
         }
         self.pass_control(head.control, control);
-        let first = self.stage(logged.message, head);
+        let first = self.stage(logged.message);
         self.look_up(rows);
         let FatesOwner { state, staged, answers, open, .. } = self;
         let Submission { ops, stamps, .. } = &*staged;
@@ -226,12 +224,10 @@ impl FatesOwner {
         self.control = to;
     }
 
-    /// The operations of a batch, of the counters of its group. Answers where its records begin.
-    fn stage(&mut self, payload: &Payload, head: &Head) -> u32 {
-        let decoded = self.state.decode(&payload.bytes, &mut self.staged).expect("a collector writes what can be read");
-        let declarations = self.state.declarations().clone();
-        keep_group(&declarations, head.group, &mut self.staged);
-        decoded.first
+    /// The operations of a batch, for the counters of its group. Answers where its records begin.
+    fn stage(&mut self, payload: &Payload) -> u32 {
+        let decoded = self.state.decode(&payload.bytes, &mut self.staged);
+        decoded.expect("a collector writes what can be read").first
     }
 
     fn look_up(&mut self, rows: &Rows<FatesHead>) {
@@ -308,24 +304,6 @@ impl FatesOwner {
 
 fn position(partition: u32, offset: u64) -> Position {
     Position { epoch: 0, log: partition, offset }
-}
-
-/// Leaves of the operations of events those that are for the counters of a group.
-fn keep_group(declarations: &Arc<Declarations>, group: Group, staged: &mut Submission) {
-    if group == Group::ALL {
-        return;
-    }
-    let (ops, stamps) = (std::mem::take(&mut staged.ops), std::mem::take(&mut staged.stamps));
-    let mut stamps = stamps.into_iter();
-    for (index, op) in ops.iter().enumerate() {
-        let stamp = if op.has_stamp() { stamps.next() } else { None };
-        // All entries behind a claim are of one group.
-        let of = if op.kind == OpKind::Claim { ops[index + 1].counter } else { op.counter };
-        if group_of(declarations, of) == group {
-            staged.ops.push(*op);
-            staged.stamps.extend(stamp);
-        }
-    }
 }
 
 /// The log times of batches that may have to be read again.

@@ -1,7 +1,7 @@
 //! Where things belong: entries to the fates partition of their identity, keys to the values partition of their slot.
 
 use std::num::NonZeroU32;
-use tally_core::counter::{Counter, Declarations, Field, Mode};
+use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::head::Group;
 use tally_core::identity::Identity;
@@ -31,34 +31,12 @@ pub fn values_partition(id: &[u8], partitions: NonZeroU32) -> u32 {
     key_slot(id) * partitions.get() / SLOTS
 }
 
-/// The group of a counter: the number of the first one that tells events apart by the same, behind the group of all.
-pub fn group_of(declarations: &Declarations, counter: u16) -> Group {
-    let counters = declarations.counters();
-    let index = usize::from(counter);
-    let first = counters[..index].iter().position(|other| is_same(other, &counters[index])).unwrap_or(index);
-    Group(first as u16 + 1)
-}
-
-/// Whether entries of two counters always have the same identity.
-fn is_same(a: &Counter, b: &Counter) -> bool {
-    match (a.mode, b.mode) {
-        (Mode::Persistent, Mode::Persistent) => true,
-        (Mode::Display, Mode::Display) => by(a).eq(by(b)),
-        (Mode::Transition, Mode::Transition) => !a.entity.is_empty() && a.entity == b.entity,
-        _ => false,
-    }
-}
-
-fn by(counter: &Counter) -> impl Iterator<Item = &Field> {
-    counter.dedup.iter().flat_map(|dedup| &dedup.by)
-}
-
 /// Where the copies of an event go: one for each group that it feeds.
 pub fn routes(declarations: &Declarations, event: &Event<'_>, partitions: NonZeroU32) -> Vec<(Group, u32)> {
     let mut routes: Vec<(Group, u32)> = Vec::new();
     let mut id = Vec::new();
     for listener in declarations.listeners(&event.event_type) {
-        let group = group_of(declarations, listener.counter);
+        let group = declarations.group_of(listener.counter);
         if routes.iter().any(|(known, _)| *known == group) {
             continue;
         }
@@ -96,7 +74,7 @@ mod tests {
   - {counterName: f, mode: simple, rules: [{on: t, op: increment}]}
 ";
         let declarations = Declarations::parse(yaml).expect("it is well formed");
-        let groups: Vec<u16> = (0..6).map(|counter| group_of(&declarations, counter).0).collect();
+        let groups: Vec<u16> = (0..6).map(|counter| declarations.group_of(counter).0).collect();
         assert_eq!(groups, [1, 2, 1, 2, 5, 6]);
         let event = Event { event_id: Some("e".into()), session: Some("s".into()), seq: Some(1), ..Event::new("t", 0) };
         let partitions = NonZeroU32::new(4).expect("it is not 0");
