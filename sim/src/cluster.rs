@@ -15,13 +15,14 @@ mod steps;
 mod values;
 mod views;
 
-pub use collecting::CollectorHost;
-pub use fates::FatesHost;
+pub use clients::event_of;
+pub use collecting::{CollectorHost, Sent};
+pub use fates::{FatesHost, FatesStep, LocalCopy};
 pub use logs::Topic;
 pub use objects::Objects;
 pub use referee::Referee;
 pub use steps::random_run;
-pub use values::ValuesHost;
+pub use values::{ValuesHost, ValuesStep};
 
 use crate::fault::{Fault, Faults};
 use crate::random::Random;
@@ -116,6 +117,13 @@ impl World {
     pub fn hit(&mut self, fault: Fault) {
         self.faults.hit(fault);
         self.trace.note(format_args!("! {}", fault.text()));
+    }
+
+    /// What a counter is worth, as its owner says.
+    pub fn value_of(&mut self, key: &str) -> Option<i64> {
+        let partition = tally_cluster::route::values_partition(key.as_bytes(), partitions(VALUES));
+        let process = self.values[partition as usize].active.as_mut()?;
+        process.owner.row(key.as_bytes(), &process.rows).value
     }
 
     pub fn note(&mut self, line: std::fmt::Arguments<'_>) {

@@ -1,10 +1,12 @@
 //! Whole systems in one thread, seeded, with faults, against an oracle that shares no code with them.
 //!
-//! [`cluster`]: the roles of `crates/cluster` over logs, an object store and a view in memory. A run has a safety phase, in which everything fails that may, and
+//! Two worlds. [`cluster`]: the roles of `crates/cluster` over logs, an object store and a view in memory. [`node`]: the real engine
+//! of `crates/node` over the real log on disks with faults. A run has a safety phase, in which everything fails that may, and
 //! then a liveness phase, in which nothing does and everything has to converge. The same seed gives the same trace.
 
 pub mod cluster;
 pub mod fault;
+pub mod node;
 pub mod oracle;
 pub mod random;
 pub mod trace;
@@ -15,14 +17,16 @@ use fault::Faults;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorldKind {
     Cluster,
+    Node,
 }
 
 impl WorldKind {
-    pub const ALL: [WorldKind; 1] = [WorldKind::Cluster];
+    pub const ALL: [WorldKind; 2] = [WorldKind::Cluster, WorldKind::Node];
 
     pub fn name(self) -> &'static str {
         match self {
             WorldKind::Cluster => "cluster",
+            WorldKind::Node => "node",
         }
     }
 }
@@ -40,5 +44,6 @@ pub struct Outcome {
 pub fn run(world: WorldKind, seed: u64, keep: bool) -> Outcome {
     match world {
         WorldKind::Cluster => cluster::random_run(seed, keep),
+        WorldKind::Node => node::random_run(seed, keep),
     }
 }

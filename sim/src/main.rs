@@ -1,6 +1,6 @@
 //! Runs worlds from seeds, and prints the seed and the trace of one that fails.
 //!
-//! `tally-sim --seeds N [--from S] [--world cluster] [--trace]`
+//! `tally-sim --seeds N [--from S] [--world cluster|node] [--trace]`
 
 use std::process::ExitCode;
 use tally_sim::fault::Faults;
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let args = match parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(error) => {
-            eprintln!("{error}\nusage: --seeds N [--from S] [--world cluster] [--trace]");
+            eprintln!("{error}\nusage: --seeds N [--from S] [--world cluster|node] [--trace]");
             return ExitCode::FAILURE;
         }
     };

@@ -11,7 +11,7 @@ pub struct SimArgs {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Only this world: cluster
+    /// Only this world: cluster or node
     #[arg(long)]
     world: Option<String>,
     /// Print everything that happens

@@ -3,6 +3,7 @@
 use super::objects::ChainOf;
 use super::{World, hasher, partitions};
 use crate::fault::Fault;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use tally_cluster::chain::{Manifest, Nonce, Settled, settle};
 use tally_cluster::control::Control;
@@ -141,7 +142,7 @@ impl World {
         if process.won {
             let cut = process.owner.cut_is_final();
             process.rows.add(&cut).expect("it was made of what can be read");
-            (process.won, process.written) = (false, process.written);
+            process.won = false;
             let last = process.seen.nonce.expect("it was written with one");
             self.fates[partition as usize].local.push((last, Rc::new(process.rows.clone())));
             return (true, true);
@@ -174,6 +175,11 @@ impl World {
             Settled::Open => (true, true),
             Settled::Fenced => (true, false),
         }
+    }
+
+    /// What the chain of a partition adds up to, as its owner has it.
+    pub fn facts_of(&self, partition: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.fates[partition as usize].active.as_ref().map(|process| process.rows.facts().clone()).unwrap_or_default()
     }
 
     /// A process dies; which fault that is depends on where it stood.

@@ -65,6 +65,10 @@ impl World {
         if is_there { ViewAnswer::Stands } else { ViewAnswer::Elsewhere }
     }
 
+    pub fn rows_in_view(&self) -> usize {
+        (0..VALUES * BUCKETS).map(|bucket| self.view.rows(bucket).len()).sum()
+    }
+
     pub fn copy_view(&mut self) {
         self.view_copy = self.view.copy();
     }

@@ -1,0 +1,273 @@
+//! One life of a node: it opens, is asked for things, is struck by faults, and ends.
+
+use super::asks::{marker_name, submission};
+use super::store::Mood;
+use super::{NodeWorld, Unknown, hasher};
+use crate::fault::Fault;
+use crate::oracle::Config;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tally_core::counter::Declarations;
+use tally_node::clock::{Clock, Hands};
+use tally_node::engine::{self, Committed, Engine, EngineOptions, EngineThread, RecoveryError, Refusal};
+use tally_node::worker::Spawner;
+use tally_storage::log::LogError;
+use tally_storage::log::local::{LocalLog, Options};
+use tally_storage::store::Store;
+use tally_wal::testing::{Fault as DiskFault, FaultDisk};
+
+/// Turns that everybody gets before a request counts as stuck.
+const TURNS_MAX: usize = 3_000;
+/// Turns behind a moment that has passed.
+const TURNS: usize = 60;
+/// Things that happen in a life.
+const STEPS: u64 = 40;
+const LOG_ID: u64 = 9;
+
+type Thread = EngineThread<LocalLog<FaultDisk>>;
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Stopped,
+    Killed,
+    PowerCut,
+}
+
+/// One of the two disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Log,
+    Commits,
+}
+
+/// Lets everybody else have a turn until something has happened.
+async fn turns<T>(something: impl Future<Output = T>, turns: usize) -> Option<T> {
+    let mut something = pin!(something);
+    for _ in 0..turns {
+        if let Poll::Ready(happened) = poll_fn(|context| Poll::Ready(something.as_mut().poll(context))).await {
+            return Some(happened);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+pub async fn pass(hands: &Hands, ms: u64) {
+    hands.pass(ms);
+    let _ = turns(std::future::pending::<()>(), TURNS).await;
+}
+
+impl NodeWorld {
+    pub(super) fn open(&self, clock: Clock, checkpoint_records: u64) -> Result<Thread, RecoveryError> {
+        let log_on = |disk: &FaultDisk, from_offset, tail_only| {
+            let options =
+                Options { segment_bytes: 64 << 10, log_id: LOG_ID, from_offset, tail_only, ..Options::default() };
+            Ok::<_, LogError>(LocalLog::open_on(disk.clone(), options)?.0)
+        };
+        let open_commits = |anew| match anew {
+            false => log_on(&self.commits, 0, true),
+            true => Err(LogError::Damaged("commits know of more than a log that is synced".to_owned())),
+        };
+        let options = EngineOptions {
+            table_bytes: 4 << 20,
+            checkpoint_records,
+            clock,
+            spawner: Spawner::Here,
+            accept_clock: true,
+            busy_after: Duration::from_millis(500),
+            ..EngineOptions::default()
+        };
+        let declarations = Declarations::parse(&Config::First.yaml()).expect("the oracle's texts are sound");
+        let restored = engine::restore(&*self.store, hasher(), options.table_bytes)?;
+        let store: Arc<dyn Store> = self.store.clone();
+        let open_log = |from| log_on(&self.log, from, false);
+        Ok(engine::open(restored, store, open_log, open_commits, Some(declarations), options)?.0)
+    }
+
+    /// A life with faults.
+    pub(super) fn live(&mut self) {
+        if self.random.chance(150) {
+            self.arm();
+        }
+        let checkpoint_records = 5 + self.random.below(60);
+        self.life(checkpoint_records, async |world, engine, hands| world.steps(engine, hands).await);
+    }
+
+    /// A life that goes as somebody says.
+    pub fn life(&mut self, checkpoint_records: u64, script: impl AsyncFnOnce(&mut NodeWorld, &Engine, &Hands) -> End) {
+        self.store.set(Mood::Well);
+        let (clock, hands) = Clock::simulated(self.wall_ms);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime needs nothing");
+        let end = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let thread = match self.open(clock, checkpoint_records) {
+                Ok(thread) => thread,
+                Err(error) => return self.not_opened(&error),
+            };
+            let engine = thread.engine();
+            Spawner::task(thread.run(async |_| ()));
+            self.find_out(&engine).await;
+            let end = script(self, &engine, &hands).await;
+            self.trace.note(format_args!("ends at {}: {end:?}", engine.applied()));
+            end
+        });
+        self.wall_ms = hands.wall_ms();
+        self.end(end);
+    }
+
+    /// An opening fails only if the disk does.
+    fn not_opened(&mut self, error: &RecoveryError) -> End {
+        if !self.log.is_off() && !self.commits.is_off() && !self.armed {
+            self.fail(format!("it does not start: {error}"));
+        }
+        self.trace.note(format_args!("does not start: {error}"));
+        End::PowerCut
+    }
+
+    /// The disk comes to what it is when the next life begins.
+    fn end(&mut self, end: End) {
+        let (log_seed, commits_seed) = (self.random.next(), self.random.next());
+        match end {
+            End::Stopped | End::Killed if !self.log.is_off() && !self.commits.is_off() => {
+                if end == End::Killed {
+                    self.hit(Fault::ProcessEnd);
+                }
+                (self.log, self.commits) = (self.log.process_end(), self.commits.process_end());
+            }
+            _ => {
+                self.hit(Fault::PowerCut);
+                (self.log, self.commits) = (self.log.power_cut(log_seed), self.commits.power_cut(commits_seed));
+            }
+        }
+        self.log.set_bytes_max(None);
+        self.armed = false;
+    }
+
+    /// A fault strikes at a call of a disk from here on.
+    pub fn arm_at(&mut self, disk: Which, call: u64, fault: DiskFault) {
+        let disk = if disk == Which::Log { &self.log } else { &self.commits };
+        disk.fail_at(disk.calls() + call, fault);
+        self.armed = true;
+    }
+
+    /// A fault of a disk strikes soon.
+    fn arm(&mut self) {
+        let fault = *self.random.pick(&[
+            DiskFault::CrashBefore,
+            DiskFault::CrashDuring,
+            DiskFault::CrashAfter,
+            DiskFault::Error,
+        ]);
+        self.hit(match fault {
+            DiskFault::CrashDuring => Fault::TornWrite,
+            DiskFault::Error => Fault::FailedCall,
+            _ => Fault::UnsyncedLoss,
+        });
+        let disk = if self.random.chance(700) { Which::Log } else { Which::Commits };
+        let call = self.random.below(25);
+        self.arm_at(disk, call, fault);
+    }
+
+    /// What was under way when the life before ended is there, or it is not.
+    pub(super) async fn find_out(&mut self, engine: &Engine) {
+        for unknown in std::mem::take(&mut self.unknown) {
+            let marker = engine.hasher().key(marker_name(unknown.marker).as_bytes());
+            let found = turns(engine.get(marker), TURNS_MAX).await;
+            match found {
+                Some(Ok(Some(reading))) if reading.value == 1 => {
+                    self.trace.note(format_args!("{} is there", unknown.marker));
+                    self.apply(&unknown.ask, unknown.now_ms);
+                }
+                Some(Ok(None)) => self.trace.note(format_args!("{} is not there", unknown.marker)),
+                other => self.fail(format!("marker {} reads {other:?}", unknown.marker)),
+            }
+        }
+    }
+
+    async fn steps(&mut self, engine: &Engine, hands: &Hands) -> End {
+        let steps = 5 + self.random.below(STEPS);
+        for _ in 0..steps {
+            if self.failure.is_some() {
+                return End::Killed;
+            }
+            match self.random.below(100) {
+                0..70 => {
+                    if !self.ask(engine, hands).await {
+                        return *self.random.pick(&[End::Killed, End::PowerCut]);
+                    }
+                }
+                70..84 => pass(hands, 1 + self.random.below(600)).await,
+                84..87 => pass(hands, 1_000 + self.random.below(6_000)).await,
+                87..90 => self.jump(hands),
+                90..93 => self.arm(),
+                93..95 => {
+                    self.hit(Fault::DiskFull);
+                    let room = self.random.below(8_000);
+                    self.log.set_bytes_max(Some(64 * 1024 + room));
+                }
+                95..97 => self.log.set_bytes_max(None),
+                97..99 => {
+                    self.hit(Fault::StoreFails);
+                    self.store.set(*self.random.pick(&[Mood::Refuses, Mood::Silent]));
+                }
+                _ => self.store.set(Mood::Well),
+            }
+        }
+        let cuts = engine.metrics().checkpoints.get();
+        (0..cuts).for_each(|_| self.faults.hit(Fault::CutInBetween));
+        match self.random.below(4) {
+            0 => {
+                self.store.set(Mood::Well);
+                self.log.set_bytes_max(None);
+                let stopped = turns(engine.stop(), TURNS_MAX).await;
+                self.trace.note(format_args!("stopped: {}", stopped.is_some_and(|stopped| stopped.is_ok())));
+                End::Stopped
+            }
+            1 => End::Killed,
+            _ => End::PowerCut,
+        }
+    }
+
+    fn jump(&mut self, hands: &Hands) {
+        let forward = self.random.chance(500);
+        self.hit(if forward { Fault::ClockForward } else { Fault::ClockBack });
+        let by_ms = self.random.below(20_000);
+        hands.set_wall(if forward { hands.wall_ms() + by_ms } else { hands.wall_ms() - by_ms });
+    }
+
+    /// Asks for something. Answers whether the engine goes on.
+    pub async fn ask(&mut self, engine: &Engine, hands: &Hands) -> bool {
+        let now_ms = engine.clock().now_ms();
+        let ask = self.random_ask(now_ms);
+        self.markers += 1;
+        let unknown = Unknown { marker: self.markers, ask, now_ms };
+        self.trace.note(format_args!("{} at {now_ms}: {:?}", unknown.marker, unknown.ask));
+        let submission = submission(engine, unknown.marker, &unknown.ask);
+        let mut asked = pin!(engine.submit(submission));
+        let mut answer: Option<Result<Committed, Refusal>> = turns(asked.as_mut(), TURNS_MAX).await;
+        for _ in 0..4 {
+            if answer.is_none() {
+                // It waits for room, or for a cut: time has to pass.
+                pass(hands, 1_000).await;
+                answer = turns(asked.as_mut(), TURNS_MAX).await;
+            }
+        }
+        match answer {
+            Some(Ok(committed)) => {
+                self.answered(&unknown, &committed);
+                true
+            }
+            Some(Err(Refusal::DiskFull(_) | Refusal::Busy { .. } | Refusal::TooLarge(_) | Refusal::NotAll(_))) => true,
+            refused => {
+                let why = refused
+                    .map_or("nothing".to_owned(), |refused| format!("{}", refused.err().expect("it is no answer")));
+                self.trace.note(format_args!("{} was answered {why}", unknown.marker));
+                self.unknown.push(unknown);
+                false
+            }
+        }
+    }
+}
