@@ -105,6 +105,11 @@ impl<H: Clone> Rows<H> {
         Ok(())
     }
 
+    /// Cells that end some time.
+    pub fn expiring(&self) -> impl Iterator<Item = CellKey> + '_ {
+        self.cells.iter().filter(|(_, row)| row.expiry.is_some()).map(|(key, _)| *key)
+    }
+
     /// Rows of facts, by key.
     pub fn facts(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
         &self.facts

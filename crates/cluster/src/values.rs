@@ -88,6 +88,10 @@ impl ValuesOwner {
             state.values.table.set_cold(last.counters);
             head = last.head.clone();
         }
+        // Time ends counters that nobody touches: those that end have to be known.
+        for need in rows.expiring().map(Need::Cell) {
+            state.load(need, rows.get(need).expect("a chain has rows that can be read"));
+        }
         for (id, entries) in &head.waiting {
             state.values.table.add_pending(hasher.key(id), *entries);
         }

@@ -70,7 +70,7 @@ impl NodeWorld {
     }
 
     async fn check_boxes(&mut self, engine: &Engine) {
-        let told = engine.visit(|state| state.balances()).await.expect("it runs");
+        let (told, _) = engine.balances().await.expect("it runs");
         let told: BTreeMap<String, Boxes> = told
             .iter()
             .filter(|balance| balance.received > 0)

@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tally_core::cell::Row;
 use tally_core::id::CellKey;
+use tally_core::memory::cell::Row;
 use tally_storage::store::key::Key;
 use tally_storage::store::memory::MemoryStore;
 use tally_storage::store::{Checkpoint, Cut, Error, Reads, Store, VisitLedger};
