@@ -189,7 +189,7 @@ impl FatesOwner {
         slot.generation = control.generation(self.control);
         slot.rules = slot.rules.max(head.rules);
         match void {
-            None => exceptions(&batch, logged.message.count, answers, &mut slot.exceptions),
+            None => exceptions(&batch, logged.message.count, answers, slot),
             Some(why) => {
                 slot.voids.push(VoidBatch { offset, why });
                 self.voids += 1;

@@ -12,7 +12,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the rules by which this program decides. It is raised when the same records under the same declarations
 /// would come to something else, and then what a batch of an older version comes to must stay as it was.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
+
+/// From this version on a commit has the audit of its batches; nothing else is another since version 1.
+pub const RULES_WITH_AUDIT: u32 = 2;
 
 /// The longest head, and the room that is left for one.
 pub const HEAD_BYTES_MAX: usize = 2 + 5 + 3 + 5 * 10 + CLOCK_BYTES;

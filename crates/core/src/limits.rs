@@ -336,6 +336,9 @@ pub const SUBSCRIBERS_MAX: usize = 128;
 /// Deltas of a correction that a subscriber is told; the correction itself has them all.
 pub const DELTAS_TOLD_MAX: usize = 1000;
 
+/// Event ids that came again, of one commit, that it has rows for; it says how many there are, and the audit itself has them all.
+pub const AUDIT_TOLD_MAX: usize = 1000;
+
 /// Corrections of one counter that `explain` lists, the newest; all of them are in the sums.
 pub const STEPS_SHOWN_MAX: usize = 100;
 

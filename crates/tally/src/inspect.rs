@@ -1,5 +1,6 @@
-//! `tally inspect`: shows a log segment or a store to a person. It only reads.
+//! `tally inspect`: shows a log segment, commits or a store to a person. It only reads.
 
+mod commits;
 mod segment;
 mod store;
 
@@ -8,20 +9,21 @@ use crate::output::Output;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Show what is in a log segment or a data directory
+/// Show what is in a log segment, the commits or a data directory
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tally inspect data                         its counters, as of a checkpoint
   tally inspect data/log                     the segments of its log
   tally inspect data/log/000000000001.seg    the records of one segment
+  tally inspect data/commits                 what the log came to, commit by commit
 
 A data directory can only be read while no server uses it; segments can be read
 at any time.")]
 pub struct InspectArgs {
-    /// A segment file, the directory of a log, or a data directory
+    /// A segment file, the directory of a log or of commits, or a data directory
     path: PathBuf,
-    /// Show at most this many records or counters
+    /// Show at most this many records, commits or counters
     #[arg(long, default_value_t = 1000, value_name = "N")]
     limit: usize,
     /// Print JSON, an object per line
@@ -31,6 +33,9 @@ pub struct InspectArgs {
 
 pub fn run(args: InspectArgs, out: &mut Output) -> Result<()> {
     let path = &args.path;
+    if commits::are_in(path) {
+        return commits::show(path, args.limit, args.json, out);
+    }
     if path.is_file() {
         return segment::show(path, args.limit, args.json, out);
     }

@@ -112,7 +112,7 @@ fn good_batch(image: &[u8], at: usize, header: &segment::Header, before: &Reache
 }
 
 /// What the last segment holds from `at` on, where no good batch is.
-fn tail(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Stop {
+pub(crate) fn tail(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Stop {
     let mut last_end = None;
     for (later_at, later) in later_batches(image, at, header, before) {
         if later.synced > before.offset {

@@ -5,6 +5,7 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::is_full;
+use crate::scan::{self, Reached, Stop};
 use crate::{Error, batch};
 use std::io;
 
@@ -134,6 +135,23 @@ pub fn batches(image: &[u8]) -> Result<(Header, Vec<(usize, batch::Header)>), St
         at += batch.stored_bytes();
     }
     Ok((header, found))
+}
+
+/// What is missing behind the batches that [`batches`] has found, if it has been durable: as recovery sees it in the last segment of
+/// a log.
+pub fn damage_behind(image: &[u8], header: &Header, found: &[(usize, batch::Header)]) -> Option<String> {
+    let Header { base_offset, epoch, log_time_ms, .. } = *header;
+    let (at, before) = match found.last() {
+        None => (HEADER_BYTES, Reached { offset: base_offset, epoch, log_time_ms }),
+        Some((at, last)) => {
+            let before = Reached { offset: last.end(), epoch: last.epoch, log_time_ms: last.log_time_ms };
+            (at + last.stored_bytes(), before)
+        }
+    };
+    match scan::tail(image, at, header, &before) {
+        Stop::Damaged { what } => Some(format!("at byte {at}, where record {} is expected: {what}", before.offset)),
+        Stop::End | Stop::Torn { .. } => None,
+    }
 }
 
 fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {

@@ -6,19 +6,23 @@
 //!
 //! The digest is over the digest of the commit before and the head: whether somebody listened changes nothing about it.
 
+use super::audit::Audit;
 use super::delta::CounterDelta;
 use super::exception::{Exception, Subject};
 use super::slot::Slot;
 use crate::fates::Void;
+use crate::head::RULES_WITH_AUDIT;
 use crate::ledger::{BoxKind, Correction, Row};
 use crate::limits::DELTAS_TOLD_MAX;
 use crate::position::Position;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_varint};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-const VERSION: u8 = 2;
-/// Of batches without heads: no version of the rules, and no void batches. Whoever makes such a commit again makes the same
-/// bytes.
+const VERSION: u8 = 3;
+/// Of batches that are judged by rules of version 1. Whoever makes such a commit again makes the same bytes, so this one has no
+/// audit; nor has the one before.
+const VERSION_WITHOUT_AUDIT: u8 = 2;
+/// Of batches without heads: no version of the rules, and no void batches.
 const VERSION_WITHOUT_HEADS: u8 = 1;
 
 /// What a commit and all before it came to.
@@ -42,6 +46,8 @@ pub struct Commit {
     /// The highest version of the rules that one of its batches is judged by; 0 if its batches have no heads.
     pub rules: u32,
     pub voids: Vec<VoidBatch>,
+    /// Event ids that came again.
+    pub audit: Audit,
     pub digest: Digest,
     /// `None` if nobody followed.
     pub deltas: Option<Deltas>,
@@ -155,6 +161,7 @@ impl Commit {
             corrections: slot.corrections,
             rules: slot.rules,
             voids: slot.voids,
+            audit: slot.audit,
             digest: Digest::default(),
             deltas,
         };
@@ -184,6 +191,12 @@ impl Commit {
         let mut commit = Commit::decode_head(head)?;
         if version > VERSION_WITHOUT_HEADS {
             commit.take_carried(head)?;
+        }
+        if version != commit.version() {
+            return Err(DecodeError::BadValue { field: "rules", value: commit.rules.into() });
+        }
+        if version > VERSION_WITHOUT_AUDIT {
+            commit.audit = Audit::take(commit.from.offset, head)?;
         }
         commit.digest = Digest(u128::from_be_bytes(take_array(bytes)?));
         if !bytes.is_empty() {
@@ -218,11 +231,24 @@ impl Commit {
         if self.version() > VERSION_WITHOUT_HEADS {
             self.put_carried(&mut out);
         }
+        if self.version() > VERSION_WITHOUT_AUDIT {
+            self.audit.encode(self.from.offset, &mut out);
+        }
         out
     }
 
+    /// It follows from the rules of its batches, so that a commit that is made again is of the version that it was of.
     fn version(&self) -> u8 {
-        if self.rules == 0 { VERSION_WITHOUT_HEADS } else { VERSION }
+        match self.rules {
+            0 => VERSION_WITHOUT_HEADS,
+            rules if rules < RULES_WITH_AUDIT => VERSION_WITHOUT_AUDIT,
+            _ => VERSION,
+        }
+    }
+
+    /// Whether its digest is that of itself behind a commit with this one.
+    pub fn is_chained_to(&self, before: Digest) -> bool {
+        self.digest == digest(before, &self.head())
     }
 
     /// What is told of the heads of its batches.
@@ -239,8 +265,7 @@ impl Commit {
 
     fn take_carried(&mut self, bytes: &mut &[u8]) -> Result<(), DecodeError> {
         let rules = take_varint(bytes)?;
-        let known = u32::try_from(rules).ok().filter(|rules| *rules > 0);
-        self.rules = known.ok_or(DecodeError::BadValue { field: "rules", value: rules })?;
+        self.rules = u32::try_from(rules).map_err(|_| DecodeError::BadValue { field: "rules", value: rules })?;
         let mut before = self.from.offset;
         for _ in 0..take_varint(bytes)? {
             let distance = take_varint(bytes)?;
@@ -270,8 +295,8 @@ impl Commit {
         };
         let corrections = (0..take_varint(bytes)?).map(|_| told(bytes)).collect::<Result<_, DecodeError>>()?;
         let digest = Digest::default();
-        let (rules, voids) = (0, Vec::new());
-        Ok(Commit { from, to, log_time_ms, generation, exceptions, corrections, rules, voids, digest, deltas: None })
+        let (rules, voids, audit, deltas) = (0, Vec::new(), Audit::default(), None);
+        Ok(Commit { from, to, log_time_ms, generation, exceptions, corrections, rules, voids, audit, digest, deltas })
     }
 }
 

@@ -1,6 +1,9 @@
-//! Entries that were not simply counted, and corrections: what a commit says whether anybody listens or not.
+//! Entries that were not simply counted, event ids that came again, and corrections: what a commit says whether anybody listens or not.
 
+use super::audit::AuditRow;
 use super::codec::ToldCorrection;
+use super::slot::Slot;
+use crate::head::RULES_WITH_AUDIT;
 use crate::ledger::{BoxKind, Correction, Row};
 use crate::op::Batch;
 use crate::op::{Answer, Op, OpKind};
@@ -44,17 +47,29 @@ impl Answer {
     }
 }
 
-/// Adds the exceptions of a batch that was applied. `count` is how many records it has.
-pub fn exceptions(batch: &Batch<'_>, count: u32, answers: &[Answer], out: &mut Vec<Exception>) {
+/// Adds the exceptions of a batch that was applied, and its rows of the audit, to its commit. `count` is how many records it has.
+pub fn exceptions(batch: &Batch<'_>, count: u32, answers: &[Answer], commit: &mut Slot) {
     let mut ordinals = Ordinals::new(batch, count);
-    for (op, answer) in batch.ops.iter().zip(answers) {
+    let is_audited = batch.head.is_some_and(|head| head.rules >= RULES_WITH_AUDIT);
+    for (index, (op, answer)) in batch.ops.iter().zip(answers).enumerate() {
         if let Some(fate) = answer.exception(op) {
             let offset = batch.offset + ordinals.of(op);
-            out.push(Exception { offset, counter: subject(op, batch.records), fate });
+            commit.exceptions.push(Exception { offset, counter: subject(op, batch.records), fate });
+        } else if let (true, Answer::Claimed { at_ms, .. }) = (is_audited, *answer) {
+            let offset = batch.offset + ordinals.of(op);
+            // All entries behind a claim go by what it came to, and there is one at least.
+            let conflict = answers[index + 1] == Answer::Conflict;
+            let event_id = || event_id(batch, op);
+            commit.audit.push(|| AuditRow { offset, event_id: event_id(), first_seen_ms: at_ms, conflict });
         } else if !op.is_read() {
             ordinals.pass(op);
         }
     }
+}
+
+fn event_id(batch: &Batch<'_>, op: &Op) -> Box<[u8]> {
+    let Record::Event(event) = batch.record(op) else { unreachable!("only events claim") };
+    event.event_id.as_deref().unwrap_or_default().as_bytes().into()
 }
 
 fn subject(op: &Op, records: &[u8]) -> Subject {

@@ -5,6 +5,7 @@
 //! has passed its slot, or because a cut ends there. If the next batch would still belong to it, it says in its head that it begins
 //! one ([`Slots::must_mark`]), so that a replay draws the same line.
 
+use super::audit::Audit;
 use super::codec::{ToldCorrection, VoidBatch};
 use super::exception::Exception;
 use crate::counter::Declarations;
@@ -22,6 +23,7 @@ pub struct Slot {
     /// The last correction that was visible at its end.
     pub generation: u64,
     pub exceptions: Vec<Exception>,
+    pub audit: Audit,
     pub corrections: Vec<ToldCorrection>,
     /// The highest version of the rules that one of its batches is judged by; 0 if none of them says.
     pub rules: u32,
@@ -92,6 +94,7 @@ impl Slots {
                     log_time_ms,
                     generation: 0,
                     exceptions: Vec::new(),
+                    audit: Audit::default(),
                     corrections: Vec::new(),
                     rules: 0,
                     voids: Vec::new(),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::counter::Declarations;
 use crate::fates::Void;
+use crate::head::RULES_WITH_AUDIT;
 use crate::ledger::{BoxKind, Cause, Correction, Delta, Purpose};
 use crate::limits::COMMIT_SLOT_MS;
 use crate::position::Position;
@@ -43,6 +44,7 @@ fn sample() -> Commit {
         corrections: vec![ToldCorrection { delta_count: 1, correction: correction(-2) }],
         rules: 0,
         voids: Vec::new(),
+        audit: Audit::default(),
         digest: Digest(1),
         deltas: Some(Deltas {
             flushed: true,
@@ -55,6 +57,14 @@ fn sample() -> Commit {
     };
     commit.digest = Digest(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
     commit
+}
+
+fn audit(rows: impl IntoIterator<Item = (u64, &'static str, u64, bool)>) -> Audit {
+    let mut audit = Audit::default();
+    for (offset, event_id, first_seen_ms, conflict) in rows {
+        audit.push(|| AuditRow { offset, event_id: event_id.as_bytes().into(), first_seen_ms, conflict });
+    }
+    audit
 }
 
 fn check(commit: &Commit) {
@@ -93,8 +103,13 @@ fn the_bytes_of_a_commit_are_pinned() {
     let carrying = Commit { rules: 1, voids, deltas: None, ..commit };
     check(&carrying);
     let carried: &[u8] = b"\x01\x03\x02\x01\xa0\x02\x02\x01\x03";
-    let expected = [&[2, (head.len() + carried.len()) as u8], head, carried, expected[2]];
-    assert_eq!(carrying.encode(), expected.concat());
+    let with_voids = [&[2, (head.len() + carried.len()) as u8], head, carried, expected[2]];
+    assert_eq!(carrying.encode(), with_voids.concat());
+    let audited = Commit { rules: 2, audit: audit([(11, "e1", 300, false), (200, "e", 5, true)]), ..carrying };
+    check(&audited);
+    let carried: &[u8] = b"\x02\x03\x02\x01\xa0\x02\x02\x01\x03\x02\x02\x00\x01\xac\x02\x02e1\x01\xbd\x01\x05\x01e";
+    let expected = [&[3, (head.len() + carried.len()) as u8], head, carried, expected[2]];
+    assert_eq!(audited.encode(), expected.concat());
 }
 
 proptest! {
@@ -105,8 +120,9 @@ proptest! {
         counters in proptest::option::of(proptest::collection::vec((any::<i64>(), any::<Option<i64>>(), any::<bool>()), 0..6)),
         generation: u64,
         log_time_ms: u64,
-        rules in prop_oneof![Just(0u32), any::<u32>()],
+        rules in prop_oneof![Just(0u32), Just(1), any::<u32>()],
         voids in proptest::collection::vec((0u64..50, 0usize..3), 0..4),
+        rows in proptest::collection::vec((0u64..50, 0usize..3, any::<u64>(), any::<bool>()), 0..4),
     ) {
         let mut offset = from;
         let exceptions = fates.into_iter().map(|(step, counter, fate)| {
@@ -124,6 +140,12 @@ proptest! {
             VoidBatch { offset: at, why: Void::ALL[why] }
         };
         let voids = if rules == 0 { Vec::new() } else { voids.into_iter().map(void).collect() };
+        let mut at = from;
+        let row = |(step, event_id, first_seen_ms, conflict): (u64, usize, u64, bool)| {
+            at += step;
+            (at, ["", "e", "another"][event_id], first_seen_ms, conflict)
+        };
+        let audit = if rules < RULES_WITH_AUDIT { Audit::default() } else { audit(rows.into_iter().map(row)) };
         let counters = counters.map(|counters| counters.into_iter().enumerate().map(delta).collect());
         check(&Commit {
             from: position(1, from),
@@ -134,6 +156,7 @@ proptest! {
             corrections: vec![ToldCorrection { delta_count: 9, correction: correction(1) }],
             rules,
             voids,
+            audit,
             digest: Digest(u128::from(generation) << 64),
             deltas: counters.map(|counters| Deltas { flushed: false, unnamed: 0, counters }),
         });
@@ -144,6 +167,8 @@ proptest! {
         let _ = Commit::decode(&bytes);
         let _ = Commit::decode(&[&[1][..], &bytes].concat());
         let _ = Commit::decode(&[&[2][..], &bytes].concat());
+        let _ = Commit::decode(&[&[3][..], &bytes].concat());
+        let _ = Audit::take(0, &mut bytes.as_slice());
     }
 }
 
@@ -277,4 +302,47 @@ fn a_digest_is_of_all_before_it_and_not_of_the_deltas() {
     assert_ne!(first.digest, other.digest);
     assert_ne!(Commit::new(slot(3), first.digest, None).digest, Commit::new(slot(3), other.digest, None).digest);
     assert_eq!(Commit::new(slot(1), Digest::default(), Some(Deltas::default())).digest, first.digest);
+}
+
+#[test]
+fn a_commit_of_older_rules_is_made_again_with_the_digest_it_had() {
+    let made = |rules, audit: Audit| {
+        let mut slots = Slots::new(position(1, 0));
+        slots.enter(position(1, 20), 5, false, &Arc::default());
+        let mut slot = slots.close().expect("a batch came");
+        (slot.rules, slot.audit) = (rules, audit);
+        Commit::new(slot, Digest::default(), None)
+    };
+    let none = Audit::default;
+    // What versions before this one have published: without heads, and without the audit.
+    let published = [made(0, none()), made(1, none())].map(|commit| commit.encode()[0]);
+    assert_eq!(published, [1, 2]);
+    let digest = made(1, none()).digest;
+    assert_ne!(made(2, none()).digest, digest);
+    assert_ne!(made(2, none()).digest, made(2, audit([(7, "e", 5, true)])).digest, "the audit is part of it");
+    assert!(made(1, none()).is_chained_to(Digest::default()) && !made(1, none()).is_chained_to(digest));
+    // A version that its rules cannot have is no commit.
+    let mut bytes = made(2, none()).encode();
+    bytes[0] = 2;
+    assert!(Commit::decode(&bytes).is_err());
+}
+
+#[test]
+fn a_commit_in_parts_is_put_together_and_one_without_an_end_never_was() {
+    let commit = sample();
+    let bytes = commit.encode();
+    let records = |room| parts(&bytes, room).map(|(flags, part)| [&[flags], part].concat()).collect::<Vec<_>>();
+    for room in [2, 10, bytes.len(), bytes.len() + 1] {
+        let records = records(room);
+        assert!(records.iter().all(|record| record.len() <= room));
+        let mut put_together = Parts::default();
+        // The first attempt breaks off; word that deltas are recorded may stand between.
+        assert!(records.len() == 1 || put_together.take(3, &records[0]) == Taken::Part);
+        assert_eq!(put_together.take(4, FOLLOWED_RECORD), Taken::Followed);
+        let mut taken: Vec<Taken> = (5..).zip(&records).map(|(n, record)| put_together.take(n, record)).collect();
+        assert_eq!(taken.pop(), Some(Taken::Commit(Ok(Box::new(commit.clone())))));
+        assert!(taken.iter().all(|taken| *taken == Taken::Part));
+        assert_eq!(put_together.ordinal(), 5);
+        assert!(records.len() == 1 || put_together.take(9, &records[1]) == Taken::Part, "its beginning is not there");
+    }
 }

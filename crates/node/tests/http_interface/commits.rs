@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use tally_core::head::RULES;
 use tally_core::position::Position;
 use tally_node::engine::Durability;
 use tally_node::worker::Spawner;
@@ -175,6 +176,7 @@ fn every_commit_is_told_with_what_it_did() {
     assert_eq!((folded.get("a"), folded.get("stock:i1"), folded.values.len()), (Some(1), Some(-100), 2));
     for commit in &commits {
         assert_eq!((&commit["partition"], &commit["generation"]), (&json!(0), &json!(0)), "{commit}");
+        assert_eq!(commit["rules"], json!(RULES), "{commit}");
         assert_eq!(commit["digest"].as_str().map(str::len), Some(32), "{commit}");
         assert!(commit["logTime"].as_str().unwrap().ends_with('Z') && commit["exceptions"] == json!([]), "{commit}");
     }
@@ -310,6 +312,59 @@ fn entries_that_do_not_simply_count_are_told_where_they_stand() {
     let commit = subscriber.commit();
     assert_eq!((&first["exceptions"], &commit["deltas"]), (&json!([]), &json!([])));
     assert_eq!(commit["exceptions"], json!([{"at": first["to"], "counter": "a", "fate": "duplicate"}]));
+}
+
+#[test]
+fn event_ids_that_come_again_are_told_with_what_the_audit_has() {
+    let config = "counters: [{counterName: paid, mode: persistent, rules: [{on: ad, op: increment}]}, \
+                  {counterName: shown, mode: persistent, dimensions: [ad], rules: [{on: ad, op: increment}]}]";
+    let node = TestNode::start_with(|options| options.config = Some(config.to_owned()));
+    let mut subscriber = Subscriber::open(&node, "", None);
+    let ad = |id: &str, ad: &str| json!({"type": "ad", "eventId": id, "dimensions": {"ad": ad}}).to_string();
+    let first = node.post("/v1/events", ad("e1", "a")).ok();
+    let counted = subscriber.commits_to(first["token"].as_str().unwrap());
+    assert!(counted.iter().all(|commit| commit.get("audit").is_none()), "{counted:?}");
+    let again = node.post("/v1/events", [ad("e1", "a"), ad("e2", "a"), ad("e1", "b")].join("\n")).ok();
+    let commits = subscriber.commits_to(again["token"].as_str().unwrap());
+    let commit = commits.last().unwrap();
+    let at = |back: u64| {
+        let end: Position = again["token"].as_str().unwrap().parse().unwrap();
+        Position { offset: end.offset - back, ..end }.to_string()
+    };
+    let audit = node.get("/v1/duplicates").ok();
+    let row = |at: String, row: &Value| json!({"at": at, "eventId": "e1", "firstSeen": row["firstSeen"], "conflict": row["conflict"]});
+    let (conflict, repeat) = (&audit["duplicates"][0], &audit["duplicates"][1]);
+    assert_eq!((&repeat["conflict"], &conflict["conflict"]), (&json!(false), &json!(true)), "{audit}");
+    assert_eq!(commit["audit"], json!([row(at(3), repeat), row(at(1), conflict)]), "{commit}");
+    assert_eq!(commit["exceptions"].as_array().map(Vec::len), Some(4), "an entry of each counter for each: {commit}");
+    assert!(commit.get("auditCount").is_none(), "these are all: {commit}");
+}
+
+/// Schedule 17.
+#[test]
+fn a_subscriber_that_never_reads_holds_no_disk_and_is_told_that_its_position_is_gone() {
+    let bytes_max = 6 << 20;
+    let node = TestNode::start_with(|options| {
+        options.commits.bytes_max = bytes_max;
+        options.checkpoint_log_bytes = 1 << 20;
+    });
+    let silent = Subscriber::open(&node, "", None);
+    let position = silent.last_id.clone().unwrap();
+    let comes_back = || read_head(&mut Subscriber::connect(&node, "", Some(&position))).unwrap().status;
+    // Commits of a MiB and more; old ones are looked after every few seconds.
+    let item = |n: usize| json!({"type": "item.sold", "dimensions": {"item": format!("{n:01000}")}}).to_string();
+    let body = (0..1_200).map(item).collect::<Vec<_>>().join("\n");
+    let mut sent = 0;
+    while comes_back() == 200 {
+        node.post("/v1/events", &body).ok();
+        sent += 1;
+        assert!(sent < 1_000, "it never goes");
+    }
+    let refused = read_answer(&mut Subscriber::connect(&node, "", Some(&position))).unwrap();
+    let detail = refused.problem(410, "position-gone");
+    assert!(detail.contains("GET /v1/snapshot"), "{detail}");
+    assert_eq!(node.get("/readyz").status, 200);
+    drop(silent);
 }
 
 #[test]

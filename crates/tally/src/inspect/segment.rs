@@ -254,7 +254,7 @@ fn describe_event(event: &Event<'_>) -> String {
     text
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| Failure::new(format!("{} cannot be read", path.display())).why(error))
 }
 

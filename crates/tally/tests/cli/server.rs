@@ -309,3 +309,35 @@ fn clients_leave_descriptors_to_the_log_and_the_store() {
     drop(silent);
     assert_eq!(stdout(&server.client(&["get", "visits"])), "3\n");
 }
+
+#[test]
+fn inspect_shows_commits_and_names_what_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let server = Served::on(dir.path());
+        server.client(&["add", "visits", "7"]);
+        server.stop(Signal::TERM);
+    }
+    let (commits, segment) = (dir.path().join("commits"), dir.path().join("commits/000000000001.seg"));
+    let before = files(&commits);
+    let shown = stdout(&tally(&["inspect", commits.to_str().unwrap()]));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.len() >= 4 && lines[0].starts_with("1-0-0 to 1-0-"), "{shown}");
+    assert!(lines[0].contains("generation 0, rules ") && lines[0].contains(", nobody followed  "), "{shown}");
+    assert!(lines.last().unwrap().starts_with("every commit that is here"), "{shown}");
+    let one = stdout(&tally(&["inspect", "--json", "--limit", "1", segment.to_str().unwrap()]));
+    let commit: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert_eq!((&commit["from"], &commit["exceptions"], &commit["deltas"]), (&"1-0-0".into(), &0.into(), &().into()));
+    assert!(lines[0].ends_with(commit["digest"].as_str().unwrap()), "{one}");
+    assert!(files(&commits) == before, "inspect has changed something");
+
+    // A bit of the first commit flips: what was written behind it proves that it was there.
+    let mut image = before.iter().find(|(path, ..)| *path == segment).unwrap().1.clone();
+    image[4096 + 60] ^= 1;
+    std::fs::write(&segment, image).unwrap();
+    let damaged = tally(&["inspect", commits.to_str().unwrap()]);
+    assert_eq!(damaged.status.code(), Some(1));
+    let (named, told) = (stdout(&damaged), stderr(&damaged));
+    assert!(named.contains("DAMAGED") && named.contains("at byte 4096, where record 0 is expected"), "{named}");
+    assert!(told.contains("are damaged") && told.contains("remove its directory commits/"), "{told}");
+}

@@ -2,10 +2,13 @@
 
 use super::contracts::{Bench, event, hasher};
 use super::*;
-use crate::commit::{Deltas, Exception, Gathering, Subject, exceptions};
+use crate::commit::{Deltas, Exception, Gathering, Slot, Slots, Subject, exceptions};
+use crate::head::{Head, RULES};
 use crate::ledger::BoxKind;
 use crate::memory::cell::ValueChanges;
+use crate::position::Position;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a consumer outside makes of deltas.
 #[derive(Default)]
@@ -26,6 +29,13 @@ impl Folded {
             }
         }
     }
+}
+
+/// A commit that nothing was said of.
+fn slot() -> Slot {
+    let mut slots = Slots::new(Position::default());
+    slots.enter(Position::default(), 0, false, &Arc::default());
+    slots.close().expect("a batch came")
 }
 
 fn all_ids() -> impl Iterator<Item = Vec<u8>> {
@@ -66,7 +76,7 @@ proptest! {
         let mut state = state();
         state.values.table.follow(true);
         let (mut answers, mut submission) = (Vec::new(), Submission::default());
-        let (mut folded, mut gathering, mut told) = (Folded::default(), Gathering::new(state.hasher()), Vec::new());
+        let (mut folded, mut gathering, mut told) = (Folded::default(), Gathering::new(state.hasher()), slot());
         let (mut log_time_ms, mut offset) = (0, 0);
         for (n, (operations, pause)) in batches.into_iter().enumerate() {
             log_time_ms += pause;
@@ -78,9 +88,25 @@ proptest! {
             let Submission { records, ops, stamps, .. } = &submission;
             let batch = Batch { head: None, first: 0, records, ops, stamps, log_time_ms, offset };
             state.apply(&batch, &mut answers);
-            let first = told.len();
-            exceptions(&batch, submission.record_count, &answers, &mut told);
-            for exception in &told[first..] {
+            let (first, first_row) = (told.exceptions.len(), told.audit.rows().len());
+            let headed = Batch { head: Some(Head { rules: RULES, ..Head::default() }), ..batch };
+            exceptions(&headed, submission.record_count, &answers, &mut told);
+            if !ops.iter().any(|op| op.kind == OpKind::Flush) {
+                // What is told is what the audit has; a flush has forgotten that.
+                let kept = state.fates.facts.duplicates.iter().filter(|row| row.offset == offset);
+                let kept = kept.map(|row| (row.event_id.into_bytes(), row.first_seen_ms, row.conflict));
+                let rows = told.audit.rows()[first_row..].iter();
+                let rows = rows.map(|row| (row.event_id.to_vec(), row.first_seen_ms, row.conflict));
+                prop_assert_eq!(rows.collect::<Vec<_>>(), kept.collect::<Vec<_>>());
+            }
+            for row in &told.audit.rows()[first_row..] {
+                let mut rest = records.as_slice();
+                let mut records = std::iter::from_fn(|| Record::decode(&mut rest).ok());
+                let record = records.nth((row.offset - offset) as usize).expect("it is one of the batch");
+                let is_of_it = matches!(&record, Record::Event(event) if event.event_id.as_deref().map(str::as_bytes) == Some(&row.event_id));
+                prop_assert!(is_of_it, "{:?} is not of {:?}", row, record);
+            }
+            for exception in &told.exceptions[first..] {
                 let mut rest = records.as_slice();
                 let mut records = std::iter::from_fn(|| Record::decode(&mut rest).ok());
                 let record = records.nth((exception.offset - offset) as usize).expect("it is one of the batch");
@@ -98,7 +124,7 @@ proptest! {
                 prop_assert_eq!(folded.0.len() as u64, state.values.table.cells().len());
             }
         }
-        prop_assert_eq!(tally(&told), boxes(&state));
+        prop_assert_eq!(tally(&told.exceptions), boxes(&state));
     }
 }
 

@@ -1,18 +1,9 @@
 //! The second log: commits one behind the other, each in one record or in several parts (`docs/formats/commits.md`, "On disk").
 
-use tally_core::commit::Commit;
+use tally_core::commit::{Commit, FOLLOWED_RECORD, Parts, Taken, parts};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 use tally_storage::log::{Log, LogError, LogHandle, LogReader};
-
-/// The most of a commit that stands in one record.
-const PART_BYTES: usize = 1 << 20;
-
-/// In the first byte of a record: a commit begins here, a commit ends here.
-const FIRST: u8 = 1;
-const LAST: u8 = 2;
-/// No part of a commit: deltas are recorded from here on.
-const FOLLOWED: u8 = 4;
 
 /// Why commits cannot be read, made or kept.
 #[derive(Debug, thiserror::Error)]
@@ -53,10 +44,7 @@ impl<L: Log> CommitLog<L> {
 
     /// Appends a commit. On [`LogError::Full`] nothing that a reader takes for a commit was appended.
     pub fn append(&mut self, log_time_ms: u64, commit: &[u8]) -> Result<(), LogError> {
-        let room = PART_BYTES.min(self.log.batch_bytes_max() - 1);
-        let parts = commit.len().div_ceil(room);
-        for (n, part) in commit.chunks(room).enumerate() {
-            let flags = if n == 0 { FIRST } else { 0 } | if n + 1 == parts { LAST } else { 0 };
+        for (flags, part) in parts(commit, self.log.batch_bytes_max()) {
             self.part.clear();
             self.part.push(flags);
             self.part.extend_from_slice(part);
@@ -67,7 +55,7 @@ impl<L: Log> CommitLog<L> {
 
     /// Notes that deltas are recorded from here on.
     pub fn note_followed(&mut self, log_time_ms: u64) -> Result<(), LogError> {
-        self.log.append(log_time_ms, 1, &[FOLLOWED]).map(drop)
+        self.log.append(log_time_ms, 1, FOLLOWED_RECORD).map(drop)
     }
 
     pub fn sync(&mut self) -> Result<(), LogError> {
@@ -78,40 +66,28 @@ impl<L: Log> CommitLog<L> {
 /// Reads commits from some record on.
 pub(in crate::engine) struct Reading<R> {
     reader: R,
-    bytes: Vec<u8>,
-    /// Where the commit that was read last begins.
-    ordinal: u64,
-    /// A commit has begun in `bytes`.
-    begun: bool,
+    parts: Parts,
     /// Behind the commit that was read last it says that deltas are recorded.
     followed: bool,
 }
 
 impl<R: LogReader> Reading<R> {
     pub fn new(reader: R) -> Reading<R> {
-        Reading { reader, bytes: Vec::new(), ordinal: 0, begun: false, followed: false }
+        Reading { reader, parts: Parts::default(), followed: false }
     }
 
     /// The next commit that begins where this one stands or later; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Commit>, CommitsError> {
         while let Some(batch) = self.reader.next()? {
-            let Some((flags, part)) = batch.records.split_first() else { continue };
-            self.followed |= flags & FOLLOWED != 0;
-            if flags & FIRST != 0 {
-                // What was there before was never finished.
-                self.bytes.clear();
-                self.ordinal = batch.position.offset;
-                self.begun = true;
-            }
-            if !self.begun {
-                continue;
-            }
-            self.bytes.extend_from_slice(part);
-            if flags & LAST != 0 {
-                (self.begun, self.followed) = (false, false);
-                let ordinal = self.ordinal;
-                let commit = Commit::decode(&self.bytes);
-                return commit.map(Some).map_err(|error| CommitsError::Unreadable { ordinal, error });
+            match self.parts.take(batch.position.offset, batch.records) {
+                Taken::Part => {}
+                Taken::Followed => self.followed = true,
+                Taken::Commit(commit) => {
+                    self.followed = false;
+                    let ordinal = self.ordinal();
+                    let commit = commit.map_err(|error| CommitsError::Unreadable { ordinal, error })?;
+                    return Ok(Some(*commit));
+                }
             }
         }
         Ok(None)
@@ -124,12 +100,12 @@ impl<R: LogReader> Reading<R> {
 
     /// Where the commit that was read last begins.
     pub fn ordinal(&self) -> u64 {
-        self.ordinal
+        self.parts.ordinal()
     }
 
     pub fn rest(&mut self) {
         self.reader.rest();
-        self.bytes.shrink_to(PART_BYTES);
+        self.parts.rest();
     }
 }
 

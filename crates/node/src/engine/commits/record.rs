@@ -69,7 +69,7 @@ impl Recorder {
         let open = self.slots.open().expect("a batch has just entered");
         open.generation = state.values.generations.current;
         if exceptional {
-            exceptions(batch, count, answers, &mut open.exceptions);
+            exceptions(batch, count, answers, open);
         }
         open.corrections.extend(told_correction(batch, answers, state.just_made()));
         open.rules = open.rules.max(batch.head.map_or(0, |head| head.rules));

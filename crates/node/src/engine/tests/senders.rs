@@ -4,7 +4,7 @@ use super::ground::Ground;
 use super::*;
 use tally_core::commit::{Commit, VoidBatch};
 use tally_core::fates::Void;
-use tally_core::head::{Head, RULES};
+use tally_core::head::{Head, RULES, RULES_WITH_AUDIT};
 use tally_storage::log::Log;
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -93,7 +93,7 @@ fn other_bytes_under_the_same_number_are_void_and_told_as_a_trouble() {
 #[test]
 fn a_start_that_finds_a_batch_that_cannot_be_says_why() {
     for (wrong, told) in [
-        (Head { rules: RULES + 1, ..head(0) }, "rules of version 2"),
+        (Head { rules: RULES + 1, ..head(0) }, "rules of version 3"),
         (Head { control: 0, ..head(0) }, "those from record 1 on are in force"),
         (Head { clock_ms: NOW_MS - 600_000, ..head(0) }, "the clock of its appender"),
     ] {
@@ -104,4 +104,20 @@ fn a_start_that_finds_a_batch_that_cannot_be_says_why() {
         let refused = ground.try_open().err().expect("it is refused").to_string();
         assert!(refused.contains("record 1 of the log") && refused.contains(told), "{refused}");
     }
+}
+
+#[test]
+fn a_batch_of_older_rules_comes_to_the_commit_that_it_came_to_then() {
+    let ground = ground();
+    let engine = ground.live(async |engine| engine);
+    // An event id, and the same again.
+    let twice: &[Step] = &[Step::Claim(1, 1), Step::Claim(1, 1)];
+    let older = Head { rules: RULES_WITH_AUDIT - 1, ..head(0) };
+    append(&ground, &[(older, twice), (Head { begins: true, ..head(1) }, twice)], &engine);
+    drop(engine);
+    ground.live(async |engine| {
+        let made = commits(&engine).await.into_iter().filter(|commit| !commit.exceptions.is_empty());
+        let made: Vec<_> = made.map(|commit| (commit.rules, commit.exceptions.len(), commit.audit.count())).collect();
+        assert_eq!(made, [(1, 2, 0), (RULES, 4, 2)], "only newer ones have an audit");
+    });
 }

@@ -43,7 +43,8 @@ const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Follows every commit: what it did to each counter, and what was not simply counted
 ///
 /// Server-sent events. A `commit` is a tenth of a second of the log: which positions it covers, the delta and the value of every
-/// counter that changed, the fate of every entry that was not simply counted, and a digest chained to the commit before. Its
+/// counter that changed, the fate of every entry that was not simply counted, the event ids that came again (`audit`: the first 1,000,
+/// and `auditCount` if there are more), the version of the rules, and a digest chained to the commit before. Its
 /// `id` is the position behind it, from which a subscription can be taken up again; `from` of one is `to` of the one before. A
 /// `count_correction` says what a correction changed and why; it comes before its commit, so whoever is cut off between the two
 /// is told again. Whoever folds `GET /v1/snapshot` and the commits behind its position has every value.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use tally_core::commit::{Commit, CounterDelta, NamedException, ToldCorrection};
+use tally_core::commit::{AuditRow, Commit, CounterDelta, NamedException, ToldCorrection};
 use tally_core::counter::Declarations;
 use tally_core::position::Position;
 
@@ -20,6 +20,8 @@ struct CommitView<'a> {
     to: String,
     log_time: String,
     generation: u64,
+    /// The highest version of the rules that its batches are judged by.
+    rules: u32,
     digest: String,
     /// Every counter was forgotten before these deltas.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -29,6 +31,11 @@ struct CommitView<'a> {
     unnamed: u64,
     deltas: Vec<CounterView<'a>>,
     exceptions: Vec<ExceptionView<'a>>,
+    /// Event ids that came again, and how many there are if those are not all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    audit: Vec<AuditView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_count: Option<u64>,
     /// Batches that stood before, and of which nothing counts.
     #[serde(rename = "void", skip_serializing_if = "Vec::is_empty")]
     voids: Vec<VoidView>,
@@ -52,6 +59,16 @@ struct ExceptionView<'a> {
     at: String,
     counter: std::borrow::Cow<'a, str>,
     fate: &'static str,
+}
+
+/// An event whose id stood before; its entries are the exceptions of the same position.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditView<'a> {
+    at: String,
+    event_id: std::borrow::Cow<'a, str>,
+    first_seen: String,
+    conflict: bool,
 }
 
 #[derive(Serialize)]
@@ -111,17 +128,21 @@ pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pat
     let counters = deltas.into_iter().flat_map(|deltas| deltas.counters.iter());
     let wanted = counters.filter(|counter| pattern.is_none_or(|pattern| pattern.matches(counter.id)));
     let at = |offset| Position { offset, ..commit.to }.to_string();
+    let (audit, audited) = (commit.audit.rows(), commit.audit.count());
     let view = CommitView {
         partition: commit.to.log,
         from: commit.from.to_string(),
         to: to.clone(),
         log_time: rfc3339(commit.log_time_ms),
         generation: commit.generation,
+        rules: commit.rules,
         digest: commit.digest.to_string(),
         flushed: deltas.is_some_and(|deltas| deltas.flushed),
         unnamed: deltas.map_or(0, |deltas| deltas.unnamed),
         deltas: wanted.map(|counter| counter_view(&counter, declarations)).collect(),
         exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
+        audit: audit.iter().map(|row| audit_view(row, at(row.offset))).collect(),
+        audit_count: (audited > audit.len() as u64).then_some(audited),
         voids: commit.voids.iter().map(|void| VoidView { at: at(void.offset), why: void.why.name() }).collect(),
     };
     put_json(out, Some(&to), "commit", &view);
@@ -144,6 +165,15 @@ pub fn shown(declarations: &Declarations, id: &[u8], sum: i64) -> i64 {
 
 fn exception_view(exception: &NamedException, at: String) -> ExceptionView<'_> {
     ExceptionView { at, counter: String::from_utf8_lossy(&exception.counter), fate: exception.fate.name() }
+}
+
+fn audit_view(row: &AuditRow, at: String) -> AuditView<'_> {
+    AuditView {
+        at,
+        event_id: String::from_utf8_lossy(&row.event_id),
+        first_seen: rfc3339(row.first_seen_ms),
+        conflict: row.conflict,
+    }
 }
 
 fn correction(told: &ToldCorrection) -> CountCorrection {
@@ -182,9 +212,10 @@ fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: impl FnOnce(&mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tally_core::commit::{CounterDeltas, Deltas, Digest, VoidBatch};
+    use tally_core::commit::{Audit, CounterDeltas, Deltas, Digest, VoidBatch};
     use tally_core::fates::Void;
     use tally_core::ledger::{BoxKind, Cause, Correction, Delta, Purpose};
+    use tally_core::limits::AUDIT_TOLD_MAX;
 
     const CONFIG: &str = "counters: [{counterName: likes, mode: transition, dimensions: [video], entity: [user, video], floorAtZero: true, rules: [{on: liked, op: increment}]}]";
 
@@ -200,6 +231,7 @@ mod tests {
             corrections: Vec::new(),
             rules: 1,
             voids: Vec::new(),
+            audit: Audit::default(),
             digest: Digest(255),
             deltas: Some(Deltas {
                 flushed: false,
@@ -225,7 +257,7 @@ mod tests {
     fn a_commit_says_what_it_did() {
         let head = concat!(
             "id: 2-0-14\nevent: commit\ndata: {\"partition\":0,\"from\":\"2-0-10\",\"to\":\"2-0-14\",",
-            "\"logTime\":\"2026-11-15T18:00:00.000Z\",\"generation\":3,\"digest\":\"000000000000000000000000000000ff\",",
+            "\"logTime\":\"2026-11-15T18:00:00.000Z\",\"generation\":3,\"rules\":1,\"digest\":\"000000000000000000000000000000ff\",",
         );
         let tail = "\"exceptions\":[{\"at\":\"2-0-12\",\"counter\":\"views\",\"fate\":\"duplicate\"}]}\n\n";
         let views = "{\"id\":\"views:v1\",\"delta\":3,\"value\":10}";
@@ -241,6 +273,16 @@ mod tests {
         };
         let tail = "\"flushed\":true,\"unnamed\":2,\"deltas\":[],\"exceptions\":[]}\n\n";
         assert_eq!(told(&flushed, None), format!("{head}{tail}"));
+        let mut audit = Audit::default();
+        audit.push(|| AuditRow { offset: 12, event_id: b"e1"[..].into(), first_seen_ms: 0, conflict: true });
+        let audited = told(&Commit { audit: audit.clone(), ..flushed.clone() }, None);
+        let row = "{\"at\":\"2-0-12\",\"eventId\":\"e1\",\"firstSeen\":\"1970-01-01T00:00:00.000Z\",\"conflict\":true}";
+        assert!(audited.ends_with(&format!("\"exceptions\":[],\"audit\":[{row}]}}\n\n")), "{audited}");
+        while audit.rows().len() as u64 == audit.count() {
+            audit.push(|| AuditRow { offset: 12, event_id: b"e"[..].into(), first_seen_ms: 0, conflict: false });
+        }
+        let more = told(&Commit { audit, ..flushed.clone() }, None);
+        assert!(more.ends_with(&format!("],\"auditCount\":{}}}\n\n", AUDIT_TOLD_MAX + 1)), "more than are told");
         let void = VoidBatch { offset: 12, why: Void::Repeated };
         let told = told(&Commit { voids: vec![void], ..flushed }, None);
         assert!(told.ends_with("\"exceptions\":[],\"void\":[{\"at\":\"2-0-12\",\"why\":\"repeated\"}]}\n\n"), "{told}");
