@@ -19,6 +19,17 @@ impl Time {
         }
     }
 
+    /// Goes on until something has ended.
+    pub async fn during<T>(&self, something: impl Future<Output = T>) -> T {
+        let has_ended = std::cell::Cell::new(false);
+        let ending = async {
+            let result = something.await;
+            has_ended.set(true);
+            result
+        };
+        tokio::join!(ending, self.until(|| has_ended.get())).0
+    }
+
     /// Time passes, and everybody does what there is to do.
     pub async fn pass(&self, ms: u64) {
         self.0.pass(ms);

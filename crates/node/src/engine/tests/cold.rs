@@ -1,5 +1,6 @@
 //! Counters that do not fit into memory: what a start makes of them.
 
+use super::alone::{shown, simulated};
 use super::ground::Ground;
 use super::*;
 
@@ -45,4 +46,63 @@ fn after_a_restart_the_table_is_as_full_as_before_it() {
     assert_eq!(recovered.counters, 201_000);
     assert!(before < 100_000, "{before} of them fit");
     assert!(recovered.in_memory >= before * 9 / 10, "{} now, {before} before", recovered.in_memory);
+}
+
+/// Pages of which each was hit once.
+const PAGES: u8 = 100;
+
+/// The page's counter.
+fn hits(engine: &Engine, page: u8) -> CellKey {
+    engine.hasher().key(format!("hits:p{page}").as_bytes())
+}
+
+#[test]
+fn an_entry_of_a_cold_counter_is_answered_although_the_store_cannot_be_read_for_the_moment() {
+    let store = full::Stubborn::default();
+    let is_unreadable = store.is_unreadable.clone();
+    let mut ground = Ground { store: Arc::new(store), config: Some(CONFIG), ..Ground::new(1 << 20) };
+    let hit = |engine: &Engine, page| submission(&[Step::Event(page, 1)], engine);
+    simulated(&mut ground, async |engine, time| {
+        for page in 0..PAGES {
+            engine.submit(hit(&engine, page)).await.unwrap();
+        }
+        for part in 0..10 {
+            time.during(engine.submit(numbered(&engine, &format!("x{part}-"), 10_000))).await.unwrap();
+        }
+        time.during(engine.stop()).await.unwrap();
+    });
+    let counters = i64::from(PAGES) + 100_000;
+    let cell = std::cell::Cell::new(None);
+    simulated(&mut ground, async |engine, time| {
+        let page = (0..PAGES).find(|page| engine.read(hits(&engine, *page)) == Hot::Cold).expect("some do not fit");
+        let known = hits(&engine, page);
+        cell.set(Some(known));
+        is_unreadable.store(true, Ordering::Release);
+        // A counter that the store has, and one that nobody has: both only the store could tell.
+        for page in [page, PAGES, page] {
+            assert_eq!(engine.submit(hit(&engine, page)).await.unwrap().answers, [Answer::Counted]);
+        }
+        time.until(|| shown(&engine, "settle").errors_in_a_row > 0).await;
+        let refused = engine.get(known).await.unwrap_err();
+        assert!(refused.to_string().contains("it cannot be read"), "{refused}: nobody is told a part of it");
+        assert!(
+            time.during(engine.checkpoint(Wanted::Everything)).await.is_err(),
+            "a cut does not begin without the rows"
+        );
+        assert_eq!((engine.metrics().checkpoints.get(), engine.health().is_ok()), (0, true));
+
+        // No time passes, so nobody has settled anything: readers add up, and the number of counters waits for the rows.
+        is_unreadable.store(false, Ordering::Release);
+        let value = async |cell| engine.get(cell).await.unwrap().map(|reading| reading.value);
+        assert_eq!((value(known).await, value(hits(&engine, PAGES)).await), (Some(3), Some(1)));
+        let has_unsettled = |state: &tally_core::aggregate::State| state.values.table.has_unsettled();
+        assert!(engine.look(has_unsettled).await.unwrap(), "what was read was counted blindly");
+        assert_eq!(size(&engine).await, Answer::Value(counters + 1), "DBSIZE has the one that was created blindly");
+
+        time.during(engine.checkpoint(Wanted::Everything)).await.unwrap();
+        assert!(!engine.look(has_unsettled).await.unwrap());
+        assert_eq!((value(known).await, size(&engine).await), (Some(3), Answer::Value(counters + 1)));
+    });
+    let row = ground.store.get(cell.get().expect("it was chosen")).unwrap();
+    assert_eq!(row.map(|row| row.value), Some(3), "the cut has the whole of it");
 }

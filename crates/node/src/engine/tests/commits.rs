@@ -1,9 +1,10 @@
 //! Commits: whoever folds them has every counter, whatever happens to the node; and none is lost, made up or changed.
 
+use super::alone::simulated;
 use super::ground::{Ground, commits_on};
 use super::*;
 use crate::clock::{Clock, Hands};
-use crate::engine::commits::CommitsError;
+use crate::engine::commits::{CommitsError, CommitsOptions};
 use tally_core::commit::{Commit, Digest};
 
 /// All commits from an offset on, once they reach `end`.
@@ -107,6 +108,9 @@ fn a_replay_makes_the_same_commits_again_and_adds_those_that_were_lost() {
         commits_to(&engine, 0, end.offset).await
     });
     assert_eq!(before.iter().flat_map(|commit| &commit.exceptions).count(), 3);
+    let audit: Vec<_> = before.iter().flat_map(|commit| commit.audit.rows()).collect();
+    let [row] = audit[..] else { panic!("one event id came again: {audit:?}") };
+    assert_eq!((&*row.event_id, row.first_seen_ms, row.conflict), (&b"e1"[..], 1_700_000_000_000, true));
     // What the second log had not synced is gone; what it had is compared.
     for disk in [ground.commits.power_cut(1), ground.commits.process_end()] {
         ground.commits = disk;
@@ -235,5 +239,88 @@ fn only_what_is_durable_is_a_commit() {
         }
         engine.checkpoint(Wanted::Everything).await.unwrap();
         assert_eq!(engine.commits().end().offset, end.offset, "what the store has was a commit before");
+    });
+}
+
+/// Adds to many counters with long ids, so that their deltas fill a disk.
+fn wide(engine: &Engine, counters: usize, id_bytes: usize) -> Submission {
+    one_each(engine, (0..counters).map(|n| format!("{n:0id_bytes$}")))
+}
+
+/// Schedule 17: a follower that connects and never reads. With the time from its first commit until that is gone.
+fn nobody_reads(bounds: CommitsOptions) -> Duration {
+    let mut ground = Ground::new(4 << 20);
+    ground.options.commits = bounds;
+    let took = std::cell::Cell::new(Duration::ZERO);
+    simulated(&mut ground, async |engine, time| {
+        let from = engine.follow_commits().await.unwrap();
+        let began_ms = engine.clock().now_ms();
+        engine.submit(wide(&engine, 100, 400)).await.unwrap();
+        time.until(|| engine.commits().end().offset > from.offset).await;
+        let (first, mut reader) = engine.commits().find(from.offset).unwrap().expect("it is there");
+        assert_eq!(first.from, from);
+        // Others write on. Nothing waits for the one who does not read.
+        let oldest = || engine.commits().oldest().unwrap().expect("the newest stay").from.offset;
+        while oldest() <= from.offset {
+            engine.submit(wide(&engine, 100, 400)).await.unwrap();
+            time.pass(5_000).await;
+            engine.checkpoint(Wanted::Everything).await.unwrap();
+        }
+        took.set(Duration::from_millis(engine.clock().now_ms() - began_ms));
+        assert!(engine.log_needed_from() > from.offset, "the log is kept for the checkpoint alone");
+        // When it reads on, or comes back, it is told.
+        let told = reader.read();
+        assert!(matches!(told, Err(CommitsError::Log(LogError::Trimmed { .. }))), "{told:?}");
+        let (first, _) = engine.commits().find(from.offset).unwrap().expect("the newest stay");
+        assert!(first.from.offset > from.offset, "there is a gap before {:?}", first.from);
+        let is_lapsed = took.get() > bounds.keep;
+        time.until(|| engine.commits().is_followed() != is_lapsed).await;
+    });
+    took.get()
+}
+
+#[test]
+fn a_follower_that_never_reads_holds_neither_the_log_nor_commits_beyond_a_bound_of_time() {
+    let keep = Duration::from_secs(60);
+    let took = nobody_reads(CommitsOptions { keep, ..CommitsOptions::default() });
+    // Commits go by the segment, so the last one may stay until the next is full.
+    assert!((keep..keep + Duration::from_secs(30)).contains(&took), "{took:?}");
+}
+
+#[test]
+fn a_follower_that_never_reads_holds_neither_the_log_nor_commits_beyond_a_bound_of_bytes() {
+    let took = nobody_reads(CommitsOptions { bytes_max: 4 * (64 << 10), ..CommitsOptions::default() });
+    // Each of them has 40 KB, and comes every five seconds.
+    assert!(took <= Duration::from_secs(60), "{took:?}");
+}
+
+#[test]
+fn while_there_is_no_room_for_commits_their_deltas_go_and_counting_goes_on() {
+    let (ground, hands) = ground();
+    ground.live(async |engine| {
+        let from = engine.follow_commits().await.unwrap();
+        engine.submit(wide(&engine, 10, 4_000)).await.unwrap();
+        // None of them can go: all are behind the last checkpoint.
+        ground.commits.set_bytes_max(Some(0));
+        // Half of what may wait, and more: a MiB each.
+        for _ in 0..40 {
+            hands.pass(100);
+            engine.submit(wide(&engine, 260, 4_000)).await.unwrap();
+        }
+        assert!(engine.checkpoint(Wanted::Everything).await.is_err(), "commits come before the cut");
+        engine.health().expect("writes are taken");
+        ground.commits.set_bytes_max(None);
+        hands.pass(100);
+        let end = submit(&engine, &[Step::Add(1, 1)]).await;
+        engine.checkpoint(Wanted::Everything).await.unwrap();
+
+        let commits = commits_to(&engine, from.offset, end.offset).await;
+        assert!(commits.windows(2).all(|pair| pair[0].to == pair[1].from), "every commit is there");
+        assert_eq!(commits.first().map(|commit| commit.from), Some(from));
+        let without = commits.iter().filter(|commit| commit.deltas.is_none()).count();
+        assert!((30..=41).contains(&without), "{without} of {}", commits.len());
+        assert!(commits.last().unwrap().deltas.is_some(), "from here on somebody can follow again");
+        let value = engine.get(engine.hasher().key(format!("{:04000}", 7).as_bytes())).await.unwrap();
+        assert_eq!(value.map(|reading| reading.value), Some(41));
     });
 }

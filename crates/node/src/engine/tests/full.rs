@@ -28,8 +28,17 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 pub struct Stubborn {
     store: MemoryStore,
     pub refuses: Arc<AtomicBool>,
-    /// Nor can its ledger be read.
+    /// Nor can it be read.
     pub is_unreadable: Arc<AtomicBool>,
+}
+
+impl Stubborn {
+    fn readable(&self) -> Result<&MemoryStore, Error> {
+        match self.is_unreadable.load(Ordering::Acquire) {
+            true => Err(Error::Retry("it cannot be read".into())),
+            false => Ok(&self.store),
+        }
+    }
 }
 
 impl Reads for Stubborn {
@@ -38,7 +47,7 @@ impl Reads for Stubborn {
     }
 
     fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        self.store.read(keys)
+        self.readable()?.read(keys)
     }
 
     fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
@@ -50,10 +59,7 @@ impl Reads for Stubborn {
     }
 
     fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
-        match self.is_unreadable.load(Ordering::Acquire) {
-            true => Err(Error::Retry("it cannot be read".into())),
-            false => self.store.ledger_rows(from, to, visit),
-        }
+        self.readable()?.ledger_rows(from, to, visit)
     }
 
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
