@@ -26,8 +26,6 @@ pub struct FatesHead {
     pub control: u64,
     /// Of the last commit.
     pub digest: Digest,
-    /// The log time before the first batch that has to be read again: no log but this one knows it.
-    pub read_after_ms: u64,
 }
 
 pub struct FatesOwner {
@@ -40,7 +38,8 @@ pub struct FatesOwner {
     digest: Digest,
     /// What the slot that is open did to each key.
     open: BTreeMap<Box<[u8]>, KeyChange>,
-    times: LogTimes,
+    /// Of the last batch. What is read again begins at 0: with every batch that matters comes the one that set its time.
+    log_time_ms: u64,
     /// Behind the last batch that was read.
     next: u64,
     /// Where the cut that is in the chain ends.
@@ -74,7 +73,7 @@ impl FatesOwner {
             slots: Slots::new(position(partition, rows.to)),
             digest: Digest::default(),
             open: BTreeMap::new(),
-            times: LogTimes::default(),
+            log_time_ms: 0,
             next: rows.to,
             cut_at: rows.to,
             remember_to: rows.to,
@@ -90,7 +89,6 @@ impl FatesOwner {
         if let Some(last) = &rows.last {
             owner.next = state.resume(&last.state).expect("a cut has a state that can be read");
             (owner.control, owner.digest) = (last.head.control, last.head.digest);
-            owner.times = LogTimes::new(last.head.read_after_ms);
             if owner.next == rows.to {
                 state.resumed().expect("a cut has declarations that can be read");
             }
@@ -145,7 +143,8 @@ impl FatesOwner {
         if self.state.declarations().version() != control.version(head.control) {
             self.state.redeclare(control.copy_of_declarations(head.control));
         }
-        let log_time_ms = self.times.pass(logged.offset, logged.appended_ms, head.clock_ms);
+        let log_time_ms = log_time_ms(self.log_time_ms, logged.appended_ms, head.clock_ms);
+        self.log_time_ms = log_time_ms;
         let first = self.stage(logged.message);
         let Submission { ops, stamps, .. } = &self.staged;
         let (records, offset) = (logged.message.bytes.as_slice(), logged.offset);
@@ -163,7 +162,9 @@ impl FatesOwner {
         rows: &Rows<FatesHead>,
         wants_cut: bool,
     ) {
-        let log_time_ms = self.times.pass(logged.offset, logged.appended_ms, head.clock_ms);
+        let before_ms = self.log_time_ms.max(self.state.log_time_ms());
+        let log_time_ms = log_time_ms(before_ms, logged.appended_ms, head.clock_ms);
+        self.log_time_ms = log_time_ms;
         let to = logged.offset + logged.message.span();
         self.declare(head.control, control);
         let declarations = self.state.declarations().clone();
@@ -278,9 +279,7 @@ impl FatesOwner {
     }
 
     fn begin_cut(&mut self, to: u64) {
-        let read_from = self.state.read_from(to);
-        let read_after_ms = self.times.before(read_from);
-        let head = FatesHead { control: self.control, digest: self.digest, read_after_ms };
+        let head = FatesHead { control: self.control, digest: self.digest };
         self.cut = Some(Cut::begin(&mut self.state, self.cut_at, to, head));
     }
 
@@ -304,34 +303,6 @@ impl FatesOwner {
 
 fn position(partition: u32, offset: u64) -> Position {
     Position { epoch: 0, log: partition, offset }
-}
-
-/// The log times of batches that may have to be read again.
-#[derive(Clone, Debug, Default)]
-struct LogTimes {
-    last_ms: u64,
-    /// By the offsets of their batches.
-    passed: VecDeque<(u64, u64)>,
-}
-
-impl LogTimes {
-    fn new(last_ms: u64) -> LogTimes {
-        LogTimes { last_ms, passed: VecDeque::new() }
-    }
-
-    fn pass(&mut self, offset: u64, appended_ms: u64, clock_ms: u64) -> u64 {
-        self.passed.push_back((offset, self.last_ms));
-        self.last_ms = log_time_ms(self.last_ms, appended_ms, clock_ms);
-        self.last_ms
-    }
-
-    /// The log time before the batch at an offset. Nobody will ask for earlier ones.
-    fn before(&mut self, offset: u64) -> u64 {
-        while self.passed.front().is_some_and(|(at, _)| *at < offset) {
-            self.passed.pop_front();
-        }
-        self.passed.front().map_or(self.last_ms, |(_, before_ms)| *before_ms)
-    }
 }
 
 /// What entries do to values, by key.
