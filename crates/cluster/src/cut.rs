@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tally_core::aggregate::{Need, State, Stored};
 use tally_core::id::CellKey;
 use tally_core::ledger::{self, Change, LedgerRow};
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_core::record::DecodeError;
 
 /// What changed between two positions of a partition.
@@ -22,7 +22,7 @@ pub struct Cut<H> {
     /// A [`State::checkpoint`].
     pub state: Vec<u8>,
     pub counters: u64,
-    pub cells: Vec<(CellKey, Option<Row>)>,
+    pub cells: Vec<(CellKey, Option<CellRow>)>,
     pub facts: Vec<LedgerRow>,
 }
 
@@ -60,7 +60,7 @@ pub struct Rows<H> {
     pub to: u64,
     /// Of the last cut; `None` before the first.
     pub last: Option<LastCut<H>>,
-    cells: BTreeMap<CellKey, Row>,
+    cells: BTreeMap<CellKey, CellRow>,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
 pub use checkpoint::balance_at;
-pub use correct::{CorrectionRequest, Outcome, Unfit};
+pub use correct::{CorrectionRequest, RemedyOutcome, Unfit};
 pub use entrance::Improper;
 pub use need::{Need, Stored};
 pub use replay::{Decoded, ReplayError, Replayed};
@@ -44,7 +44,7 @@ pub struct State {
     hasher: CellHasher,
     timeline: Timeline,
     /// What became of the last request about the past.
-    outcome: Option<Result<Outcome, Unfit>>,
+    outcome: Option<Result<RemedyOutcome, Unfit>>,
 }
 
 impl State {

@@ -2,7 +2,7 @@
 //!
 //! Each of them is answered as if it stood by itself: with the value after it, or with a refusal if the sum would not fit, after
 //! which the next one is tried. That is a function of the value before the first, so the state answers for all of them with
-//! that value ([`Answer::Many`]), and whoever combined them hands out the answers in order ([`Deltas::answers`]).
+//! that value ([`Answer::Many`]), and whoever combined them hands out the answers in order ([`Additions::answers`]).
 
 use crate::limits::{COMBINED_MAX, DECLARED_MAX};
 use crate::op::{Answer, Op};
@@ -10,7 +10,7 @@ use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_bytes, 
 
 /// What is added, one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deltas<'a> {
+pub enum Additions<'a> {
     /// The same again and again.
     Same { delta: i64, times: u32 },
     /// Signed numbers of the log's format.
@@ -29,11 +29,11 @@ pub(crate) fn sum_within(value: i64, delta: i64, bound: Option<i64>) -> Option<i
     bound.is_none_or(|bound| sum.unsigned_abs() <= bound.unsigned_abs()).then_some(sum)
 }
 
-impl<'a> Deltas<'a> {
+impl<'a> Additions<'a> {
     pub fn iter(self) -> impl Iterator<Item = i64> + use<'a> {
         let (same, mut each) = match self {
-            Deltas::Same { delta, times } => (std::iter::repeat_n(delta, times as usize), &[][..]),
-            Deltas::Each(bytes) => (std::iter::repeat_n(0, 0), bytes),
+            Additions::Same { delta, times } => (std::iter::repeat_n(delta, times as usize), &[][..]),
+            Additions::Each(bytes) => (std::iter::repeat_n(0, 0), bytes),
         };
         same.chain(std::iter::from_fn(move || take_signed(&mut each).ok()))
     }
@@ -53,13 +53,13 @@ impl<'a> Deltas<'a> {
     /// How many of them fit, and what those add up to.
     pub(crate) fn fitting(self, before: i64, bound: Option<i64>) -> (u32, i128) {
         match self {
-            Deltas::Same { delta, times } => {
+            Additions::Same { delta, times } => {
                 let fitting =
                     if sum_within(before, delta, bound).is_some() { room_for(before, delta, bound) } else { 0 };
                 let fitting = times.min(u32::try_from(fitting).unwrap_or(u32::MAX));
                 (fitting, i128::from(delta) * i128::from(fitting))
             }
-            Deltas::Each(_) => {
+            Additions::Each(_) => {
                 let (mut fitting, mut value) = (0, before);
                 for delta in self.iter() {
                     if let Some(sum) = sum_within(value, delta, bound) {
@@ -73,22 +73,22 @@ impl<'a> Deltas<'a> {
 
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         match self {
-            Deltas::Same { delta, times } => {
+            Additions::Same { delta, times } => {
                 put_varint(out, times.into());
                 put_signed(out, delta);
             }
-            Deltas::Each(bytes) => put_bytes(out, bytes),
+            Additions::Each(bytes) => put_bytes(out, bytes),
         }
     }
 
-    pub(crate) fn take_same(bytes: &mut &'a [u8]) -> Result<Deltas<'a>, DecodeError> {
+    pub(crate) fn take_same(bytes: &mut &'a [u8]) -> Result<Additions<'a>, DecodeError> {
         let times = take_varint(bytes)?;
         let known = u32::try_from(times).ok().filter(|times| (1..=COMBINED_MAX).contains(times));
         let times = known.ok_or(DecodeError::BadValue { field: "times", value: times })?;
-        Ok(Deltas::Same { delta: take_signed(bytes)?, times })
+        Ok(Additions::Same { delta: take_signed(bytes)?, times })
     }
 
-    pub(crate) fn take_each(bytes: &mut &'a [u8]) -> Result<Deltas<'a>, DecodeError> {
+    pub(crate) fn take_each(bytes: &mut &'a [u8]) -> Result<Additions<'a>, DecodeError> {
         let each = take_bytes(bytes)?;
         let (mut rest, mut count) = (each, 0u64);
         while !rest.is_empty() {
@@ -96,7 +96,7 @@ impl<'a> Deltas<'a> {
             count += 1;
         }
         match (1..=u64::from(COMBINED_MAX)).contains(&count) {
-            true => Ok(Deltas::Each(each)),
+            true => Ok(Additions::Each(each)),
             false => Err(DecodeError::BadValue { field: "how many are combined", value: count }),
         }
     }
@@ -113,7 +113,7 @@ fn room_for(before: i64, delta: i64, bound: Option<i64>) -> i128 {
     if delta == 0 { i128::MAX } else { (end - i128::from(before)) / i128::from(delta) }
 }
 
-/// The bytes of [`Deltas::Each`].
+/// The bytes of [`Additions::Each`].
 pub fn encode_each(deltas: &[i64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(deltas.len());
     deltas.iter().for_each(|delta| put_signed(&mut out, *delta));
@@ -138,7 +138,7 @@ mod tests {
         ) {
             let bound = declared.then_some(DECLARED_MAX);
             let bytes = encode_each(&each);
-            for deltas in [Deltas::Same { delta, times }, Deltas::Each(&bytes)] {
+            for deltas in [Additions::Same { delta, times }, Additions::Each(&bytes)] {
                 let (mut fit, mut value) = (0, i128::from(before));
                 let range = bound.map_or(i64::MIN..=i64::MAX, |bound| -bound..=bound);
                 for delta in deltas.iter() {

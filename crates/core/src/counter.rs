@@ -22,12 +22,12 @@ use crate::head::Group;
 use hashbrown::HashMap;
 use resolve::Beginnings;
 
-pub use change::{Changes, listed};
+pub use change::{DeclaredChanges, listed};
 pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
 pub use resolve::{IdError, Target};
 pub use schema::schema;
-pub use settings::{Clocks, Dedup, Durability, Field, Idempotency, Lateness};
+pub use settings::{Clocks, DedupSettings, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
 
 /// What a counter promises. The numbers stand in [`Meaning`]s on disk.
@@ -103,7 +103,7 @@ pub struct Counter {
     pub rules: Vec<Rule>,
     pub description: Option<Box<str>>,
     /// `display` only, where `None` means that every event counts.
-    pub dedup: Option<Dedup>,
+    pub dedup: Option<DedupSettings>,
     /// What has a state, in `transition` only; without any, every event counts as it comes.
     pub entity: Box<[Field]>,
     /// Whether reads show 0 for a sum below it. The sum itself is kept.

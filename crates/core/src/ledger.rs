@@ -31,5 +31,5 @@ pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use key::{LedgerKey, LedgerKind};
 pub use proposals::{Proposals, read as read_proposal};
-pub use remedy::{Grounds, Remedy, Run};
+pub use remedy::{Grounds, LateRun, Remedy};
 pub use row::{Answered, Claim, Entity, Row};

@@ -4,7 +4,7 @@
 //! whole to the one writer. The records go to the log; the operations, which already carry the hashed cell, go to
 //! [`crate::aggregate::State::apply`], which answers each of them.
 
-use crate::combined::{Deltas, encode_each};
+use crate::combined::{Additions, encode_each};
 use crate::counter::{Durability, Mode};
 use crate::database::Space;
 use crate::event::Event;
@@ -198,7 +198,7 @@ pub enum Answer {
     /// since 1970 of a `Deadline`, the `Size` of a database, or the number of a proposal or correction.
     Value(i64),
     /// The answer to `AddMany`: the value before the first, from which follows what each is answered
-    /// ([`Deltas::answers`]), and how many of them fit.
+    /// ([`Additions::answers`]), and how many of them fit.
     Many { before: i64, counted: u32 },
     /// There was no such counter.
     Absent,
@@ -406,7 +406,7 @@ impl Submission {
         assert!((1..=COMBINED_MAX).contains(&times), "so many additions are not combined");
         let each = encode_each(deltas);
         let same = deltas.iter().all(|delta| *delta == deltas[0]);
-        let deltas = if same { Deltas::Same { delta: deltas[0], times } } else { Deltas::Each(&each) };
+        let deltas = if same { Additions::Same { delta: deltas[0], times } } else { Additions::Each(&each) };
         let record = self.record(&Record::AddMany { name: to.name, deltas });
         self.direct(OpKind::AddMany, to, 0, record);
     }

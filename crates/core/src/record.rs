@@ -3,7 +3,7 @@
 //! A record is a tag byte and its fields. Numbers are LEB128 varints, signed ones zigzagged; texts are a varint length
 //! and their bytes. A record says nothing about the batch it stands in: the log knows its position and time.
 
-use crate::combined::Deltas;
+use crate::combined::Additions;
 use crate::database::{DATABASES, Space};
 use crate::event::Event;
 use std::borrow::Cow;
@@ -140,7 +140,7 @@ pub enum Record<'a> {
     /// Additions to one counter, each of which is answered for itself.
     AddMany {
         name: &'a [u8],
-        deltas: Deltas<'a>,
+        deltas: Additions<'a>,
     },
 }
 
@@ -270,7 +270,7 @@ impl<'a> Record<'a> {
                 put_bytes(out, pairs);
             }
             Record::AddMany { name, deltas } => {
-                out.push(if matches!(deltas, Deltas::Same { .. }) { tag::ADD_SAME } else { tag::ADD_EACH });
+                out.push(if matches!(deltas, Additions::Same { .. }) { tag::ADD_SAME } else { tag::ADD_EACH });
                 put_bytes(out, name);
                 deltas.encode(out);
             }
@@ -338,8 +338,8 @@ impl<'a> Record<'a> {
                 Record::Copy { from: take_bytes(bytes)?, to: take_bytes(bytes)?, manner: take_copy_manner(bytes)? }
             }
             tag::SET_NEW => Record::SetNew(take_pairs(bytes)?),
-            tag::ADD_SAME => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_same(bytes)? },
-            tag::ADD_EACH => Record::AddMany { name: take_bytes(bytes)?, deltas: Deltas::take_each(bytes)? },
+            tag::ADD_SAME => Record::AddMany { name: take_bytes(bytes)?, deltas: Additions::take_same(bytes)? },
+            tag::ADD_EACH => Record::AddMany { name: take_bytes(bytes)?, deltas: Additions::take_each(bytes)? },
             tag::REMEDY => Record::Remedy(take_bytes(bytes)?),
             tag::PART => Record::Part(take_bytes(bytes)?),
             unknown => return Err(DecodeError::UnknownTag(unknown)),
@@ -611,8 +611,8 @@ mod tests {
             check(Record::Persist { name });
             check(Record::Config { version, yaml: name });
             check(Record::AddOnce { name, id: b"once", delta: n });
-            check(Record::AddMany { name, deltas: Deltas::Same { delta: n, times: 1 + (version % 1_000) as u32 } });
-            check(Record::AddMany { name, deltas: Deltas::Each(&crate::combined::encode_each(&[n, 1, -n.max(-7)])) });
+            check(Record::AddMany { name, deltas: Additions::Same { delta: n, times: 1 + (version % 1_000) as u32 } });
+            check(Record::AddMany { name, deltas: Additions::Each(&crate::combined::encode_each(&[n, 1, -n.max(-7)])) });
             check(Record::Propose(name));
             check(Record::Withdraw { number: version });
             check(Record::Correct(name));
@@ -669,8 +669,8 @@ mod tests {
         Record::FlushDatabase { database: 3, space: 300 }.encode(&mut bytes);
         Record::Copy { from: b"a", to: b"b", manner: CopyManner::MoveReplace }.encode(&mut bytes);
         Record::SetNew(b"\x01a\x02").encode(&mut bytes);
-        Record::AddMany { name: b"a", deltas: Deltas::Same { delta: -2, times: 300 } }.encode(&mut bytes);
-        Record::AddMany { name: b"a", deltas: Deltas::Each(b"\x02\x03") }.encode(&mut bytes);
+        Record::AddMany { name: b"a", deltas: Additions::Same { delta: -2, times: 300 } }.encode(&mut bytes);
+        Record::AddMany { name: b"a", deltas: Additions::Each(b"\x02\x03") }.encode(&mut bytes);
         Record::Part(b"\x07").encode(&mut bytes);
         Record::Remedy(b"\x00").encode(&mut bytes);
         assert_eq!(

@@ -222,7 +222,7 @@ impl Values {
     }
 
     /// Takes in what the store has of a cell, unless memory knows better.
-    pub fn load(&mut self, cell: CellKey, row: Option<cell::Row>) {
+    pub fn load(&mut self, cell: CellKey, row: Option<cell::CellRow>) {
         if let Some(id) = self.table.load(cell, row) {
             self.note_created(&id);
         }

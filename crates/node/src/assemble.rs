@@ -54,9 +54,9 @@ pub struct Options {
     pub checkpoint_log_bytes: u64,
     /// How long commits are kept, and how many.
     pub commits: CommitsOptions,
-    pub log: local::Options,
+    pub log: local::LogOptions,
     pub resp_options: resp::RespOptions,
-    pub http_options: http::Options,
+    pub http_options: http::HttpOptions,
     /// What log time is taken from.
     pub clock: Clock,
     /// Start whatever the clock says: somebody has looked at it.
@@ -82,9 +82,9 @@ impl Options {
             durability: Durability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
             commits: CommitsOptions::default(),
-            log: local::Options::default(),
+            log: local::LogOptions::default(),
             resp_options: resp::RespOptions::default(),
-            http_options: http::Options::default(),
+            http_options: http::HttpOptions::default(),
             clock: Clock::system(),
             accept_clock: false,
             remove: Vec::new(),
@@ -121,8 +121,8 @@ pub struct Bounds {
 pub struct Node {
     engine: Engine,
     recovered: Recovered,
-    http: Option<http::Server>,
-    watch: Option<http::Server>,
+    http: Option<http::HttpServer>,
+    watch: Option<http::HttpServer>,
     resp_addr: Option<SocketAddr>,
     bounds: Bounds,
     shutdown: watch::Sender<bool>,
@@ -151,9 +151,10 @@ impl Node {
             let listening = http::serve(address, threads, engine, http_options, budget, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
         };
-        let everything = || http::Options { connections_max: bounds.connections.http, ..options.http_options.clone() };
+        let everything =
+            || http::HttpOptions { connections_max: bounds.connections.http, ..options.http_options.clone() };
         let http = options.http.map(|address| serve(address, options.http_threads, everything())).transpose()?;
-        let only_watch = || http::Options {
+        let only_watch = || http::HttpOptions {
             surface: http::Surface::Watch,
             access: options.watch_access.clone(),
             connections_max: WATCH_CONNECTIONS_MAX,
@@ -193,7 +194,7 @@ impl Node {
     }
 
     pub fn http_addr(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(http::Server::address)
+        self.http.as_ref().map(http::HttpServer::address)
     }
 
     pub fn resp_addr(&self) -> Option<SocketAddr> {
@@ -202,7 +203,7 @@ impl Node {
 
     /// Where health and metrics are served apart.
     pub fn watch_addr(&self) -> Option<SocketAddr> {
-        self.watch.as_ref().map(http::Server::address)
+        self.watch.as_ref().map(http::HttpServer::address)
     }
 
     pub fn bounds(&self) -> Bounds {
@@ -290,7 +291,7 @@ fn open_engine(
         // What one checkpoint frees is what the log fills until the next.
         let spares_max = (options.checkpoint_log_bytes / options.log.segment_bytes) as usize + options.log.spares_ahead;
         let log_id = data_dir.identity.id;
-        let log_options = local::Options { from_offset, log_id, spares_max, ..options.log.clone() };
+        let log_options = local::LogOptions { from_offset, log_id, spares_max, ..options.log.clone() };
         let (log, recovered) = LocalLog::open(&data_dir.log(), log_options)?;
         if let Some(cut) = &recovered.cut {
             tracing::warn!(
@@ -336,13 +337,13 @@ fn open_commits(data_dir: &DataDir, anew: bool) -> Result<LocalLog, LogError> {
         moved.map_err(|error| LogError::Failed(format!("cannot set {} aside: {error}", path.display())))?;
     }
     let (log_id, segment_bytes) = (data_dir.identity.id, COMMITS_SEGMENT_BYTES);
-    let options = local::Options {
+    let options = local::LogOptions {
         log_id,
         segment_bytes,
         tail_only: true,
         spares_ahead: 1,
         spares_max: 2,
-        ..local::Options::default()
+        ..local::LogOptions::default()
     };
     Ok(LocalLog::open(&path, options)?.0)
 }

@@ -2,7 +2,7 @@
 //!
 //! A machine's clock is set by people and programs, and may be wrong for a second or a day. What a node decides by is
 //! therefore a time of its own, from which log time is taken ([`Clock::now_ms`]): it goes on from where the log ended, passes as
-//! the monotonic clock does, and is *steered* to the wall clock ([`Line::steered`]). It never stands still and never runs
+//! the monotonic clock does, and is *steered* to the wall clock ([`ClockLine::steered`]). It never stands still and never runs
 //! backwards; a wall clock that is behind makes it slower, and one that leaps ahead is followed only when it has stayed
 //! there ([ADR 9](../../../docs/adr/0009-a-clock-of-its-own.md)).
 
@@ -12,7 +12,7 @@ mod source;
 pub use source::{Hands, Stopwatch, wall_ms};
 
 use arc_swap::ArcSwap;
-use source::Source;
+use source::TimeSource;
 use std::sync::Arc;
 use std::time::Duration;
 use tally_core::counter::duration::rough;
@@ -27,26 +27,26 @@ const SLOWED_BY: u64 = 16;
 /// The time of a node. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    source: Source,
-    line: Arc<ArcSwap<Line>>,
+    source: TimeSource,
+    line: Arc<ArcSwap<ClockLine>>,
     /// What waits and durations are measured by.
-    timer: Source,
+    timer: TimeSource,
 }
 
 /// How time passes until the next look at the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
+struct ClockLine {
     /// On the monotonic clock.
     since_ms: u64,
     /// What the time was then.
     at_ms: u64,
     is_slowed: bool,
-    held: Option<Held>,
+    held: Option<HeldTime>,
 }
 
 /// The wall clock is far ahead, and has to stay there before it is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldTime {
     /// How far ahead.
     leap_ms: u64,
     /// The time at which it is followed.
@@ -80,25 +80,25 @@ pub enum ClockError {
 impl Clock {
     /// The machine's.
     pub fn system() -> Clock {
-        let source = Source::system();
+        let source = TimeSource::system();
         Clock::of(source.clone(), source)
     }
 
     /// One that says what its hands say, while waits take the time that they take: for a node that is looked at from outside.
     pub fn settable(wall_ms: u64) -> (Clock, Arc<Hands>) {
         let hands = Arc::new(Hands::at(wall_ms));
-        (Clock::of(Source::Hands(hands.clone()), Source::system()), hands)
+        (Clock::of(TimeSource::Hands(hands.clone()), TimeSource::system()), hands)
     }
 
     /// One on which waits, too, end only when its hands are moved: a node that is simulated takes no time.
     pub fn simulated(wall_ms: u64) -> (Clock, Arc<Hands>) {
         let hands = Arc::new(Hands::at(wall_ms));
-        let source = Source::Hands(hands.clone());
+        let source = TimeSource::Hands(hands.clone());
         (Clock::of(source.clone(), source), hands)
     }
 
-    fn of(source: Source, timer: Source) -> Clock {
-        let line = Line::from(source.monotonic_ms(), source.wall_ms());
+    fn of(source: TimeSource, timer: TimeSource) -> Clock {
+        let line = ClockLine::from(source.monotonic_ms(), source.wall_ms());
         Clock { source, line: Arc::new(ArcSwap::from_pointee(line)), timer }
     }
 
@@ -139,7 +139,7 @@ impl Clock {
             }
         }
         let from_ms = if is_new || is_accepted { log_ms.max(wall_ms) } else { log_ms };
-        self.line.store(Arc::new(Line::from(monotonic_ms, from_ms).steered(monotonic_ms, wall_ms)));
+        self.line.store(Arc::new(ClockLine::from(monotonic_ms, from_ms).steered(monotonic_ms, wall_ms)));
         Ok(())
     }
 
@@ -185,9 +185,9 @@ impl Clock {
     }
 }
 
-impl Line {
-    fn from(since_ms: u64, at_ms: u64) -> Line {
-        Line { since_ms, at_ms, is_slowed: false, held: None }
+impl ClockLine {
+    fn from(since_ms: u64, at_ms: u64) -> ClockLine {
+        ClockLine { since_ms, at_ms, is_slowed: false, held: None }
     }
 
     fn at(&self, monotonic_ms: u64) -> u64 {
@@ -195,25 +195,25 @@ impl Line {
         self.at_ms + if self.is_slowed { passed_ms - passed_ms / SLOWED_BY } else { passed_ms }
     }
 
-    fn steered(self, monotonic_ms: u64, wall_ms: u64) -> Line {
+    fn steered(self, monotonic_ms: u64, wall_ms: u64) -> ClockLine {
         let now_ms = self.at(monotonic_ms);
-        let on = Line::from(monotonic_ms, now_ms);
+        let on = ClockLine::from(monotonic_ms, now_ms);
         let Some(ahead_ms) = wall_ms.checked_sub(now_ms) else {
-            return if self.is_slowed { self } else { Line { is_slowed: true, ..on } };
+            return if self.is_slowed { self } else { ClockLine { is_slowed: true, ..on } };
         };
         match self.held {
             None if ahead_ms == 0 && !self.is_slowed => self,
-            _ if ahead_ms <= CLOCK_STEP_MS_MAX => Line::from(monotonic_ms, wall_ms),
+            _ if ahead_ms <= CLOCK_STEP_MS_MAX => ClockLine::from(monotonic_ms, wall_ms),
             _ if ahead_ms > CLOCK_LEAP_MS_MAX => on,
             Some(held) if held.leap_ms.abs_diff(ahead_ms) > WANDER_MS => on.holding(ahead_ms),
-            Some(held) if now_ms >= held.until_ms => Line::from(monotonic_ms, wall_ms),
+            Some(held) if now_ms >= held.until_ms => ClockLine::from(monotonic_ms, wall_ms),
             Some(_) => self,
             None => on.holding(ahead_ms),
         }
     }
 
-    fn holding(self, leap_ms: u64) -> Line {
-        Line { held: Some(Held { leap_ms, until_ms: self.at_ms + CLOCK_SETTLE_MS }), ..self }
+    fn holding(self, leap_ms: u64) -> ClockLine {
+        ClockLine { held: Some(HeldTime { leap_ms, until_ms: self.at_ms + CLOCK_SETTLE_MS }), ..self }
     }
 
     fn deadline_ms(&self, monotonic_ms: u64, ttl_ms: i64) -> Option<i64> {

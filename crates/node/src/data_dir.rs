@@ -28,28 +28,28 @@ const STORE: &str = "store";
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    pub identity: Identity,
+    pub identity: DirIdentity,
     /// There is none in a directory that is only looked at and was never used.
     _lock: Option<File>,
 }
 
 /// Drawn at random when the directory is made, and never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct DirIdentity {
     /// Of the directory; each of its parts has it.
     pub id: u64,
     /// Of the hash by which counters are found on disk.
     pub hash_seed: u64,
 }
 
-impl Identity {
+impl DirIdentity {
     pub fn hasher(&self) -> CellHasher {
         CellHasher::new(self.hash_seed)
     }
 
     /// What the store keeps of it.
-    pub fn of_store(&self) -> local::Identity {
-        local::Identity { id: self.id, seed_check: self.hasher().key(b"tally").to_bytes() }
+    pub fn of_store(&self) -> local::StoreIdentity {
+        local::StoreIdentity { id: self.id, seed_check: self.hasher().key(b"tally").to_bytes() }
     }
 }
 
@@ -157,20 +157,20 @@ fn create_durably(path: &Path, mode: u32) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Result<Identity> {
-    let identity = Identity { id: random()?, hash_seed: random()? };
+fn create(path: &Path, mut random: impl FnMut() -> io::Result<u64>) -> io::Result<DirIdentity> {
+    let identity = DirIdentity { id: random()?, hash_seed: random()? };
     write(path, identity)?;
     Ok(identity)
 }
 
-fn write(path: &Path, identity: Identity) -> io::Result<()> {
-    let Identity { id, hash_seed } = identity;
+fn write(path: &Path, identity: DirIdentity) -> io::Result<()> {
+    let DirIdentity { id, hash_seed } = identity;
     let text = format!("format {FORMAT}\nread-by {READ_BY}\nid {id}\nhash-seed {hash_seed}\n");
     label::write(&path.join(IDENTITY), &text)
 }
 
 /// What the identity file says, and in which format; `None` if the directory is new.
-fn read(path: &Path) -> Result<Option<(u64, Identity)>, DataDirError> {
+fn read(path: &Path) -> Result<Option<(u64, DirIdentity)>, DataDirError> {
     match fs::read(path.join(IDENTITY)) {
         Ok(bytes) => parse(path, &String::from_utf8_lossy(&bytes)).map(Some),
         // Everything else comes later, so whoever has data has had an identity. A new one would not find the counters.
@@ -182,7 +182,7 @@ fn read(path: &Path) -> Result<Option<(u64, Identity)>, DataDirError> {
     }
 }
 
-fn parse(path: &Path, text: &str) -> Result<(u64, Identity), DataDirError> {
+fn parse(path: &Path, text: &str) -> Result<(u64, DirIdentity), DataDirError> {
     if let Some(identity) = of_format_2(text) {
         return Ok((2, identity));
     }
@@ -199,20 +199,20 @@ fn parse(path: &Path, text: &str) -> Result<(u64, Identity), DataDirError> {
     }
     let number = |name| label::field(text, name)?.parse().ok();
     match (number("id"), number("hash-seed")) {
-        (Some(id), Some(hash_seed)) => Ok((format, Identity { id, hash_seed })),
+        (Some(id), Some(hash_seed)) => Ok((format, DirIdentity { id, hash_seed })),
         _ => Err(DataDirError::Unknown { path, found: text.to_owned() }),
     }
 }
 
 /// Three lines, without a checksum.
-fn of_format_2(text: &str) -> Option<Identity> {
+fn of_format_2(text: &str) -> Option<DirIdentity> {
     let rest = text.strip_prefix("format 2\nhash-seed ")?;
     let (hash_seed, rest) = rest.split_once("\nlog-id ")?;
-    Some(Identity { id: rest.strip_suffix('\n')?.parse().ok()?, hash_seed: hash_seed.parse().ok()? })
+    Some(DirIdentity { id: rest.strip_suffix('\n')?.parse().ok()?, hash_seed: hash_seed.parse().ok()? })
 }
 
 /// Refuses a directory that was put together from several.
-fn check_parts(path: &Path, identity: Identity) -> Result<(), DataDirError> {
+fn check_parts(path: &Path, identity: DirIdentity) -> Result<(), DataDirError> {
     // What cannot be read now is refused, with all that can be said about it, when it is opened.
     let log = LocalLog::belongs_to(&path.join(LOG)).unwrap_or_default().map(|id| id == identity.id);
     let store = LocalStore::belongs_to(&path.join(STORE)).unwrap_or_default().map(|id| id == identity.id);
@@ -229,7 +229,7 @@ fn check_parts(path: &Path, identity: Identity) -> Result<(), DataDirError> {
 
 /// The identity file changes last: until then everything is done again after a crash. In format 3 batches had no heads, and are
 /// read without; so there is nothing to do but to keep older programs, which would not read a head, from what comes next.
-fn carry_over(path: &Path, format: u64, identity: Identity) -> Result<(), DataDirError> {
+fn carry_over(path: &Path, format: u64, identity: DirIdentity) -> Result<(), DataDirError> {
     if format == 2 {
         let hasher = identity.hasher();
         local::carry_over(&path.join(STORE), identity.of_store(), |id| hasher.key(id))

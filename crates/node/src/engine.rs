@@ -36,10 +36,10 @@ pub use audit::AUDIT_TURN_ROWS;
 pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
 use correction::decode_row;
 pub use correction::{
-    CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, Effects, FoundCorrection, ListedCorrection,
-    Outcome, PreviewPart,
+    CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, FoundCorrection,
+    ListedCorrection, PreviewPart, RemedyOutcome,
 };
-pub use explain::{Facts, History, KeysOf, Standing, Total, Why};
+pub use explain::{CounterFacts, CounterHistory, KeysOf, Total, ValuesStanding, Why};
 pub use firsts::FirstContents;
 pub use options::{Durability, EngineOptions};
 pub use recovery::{Recovered, RecoveryError, open, restore};

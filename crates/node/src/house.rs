@@ -2,7 +2,7 @@
 //! those behind it.
 
 use crate::engine::{Engine, Trouble};
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::time::Duration;
 use tally_core::position::Position;
 use tally_storage::log::{LogError, LogHandle};
@@ -42,7 +42,7 @@ impl<H: LogHandle> House<H> {
 }
 
 impl<H: LogHandle> Work for House<H> {
-    async fn work(&mut self, _: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, _: &Context) -> Result<Next, WorkFailure> {
         Ok(if self.look_after()? { Next::Again } else { Next::After(EVERY) })
     }
 }

@@ -14,8 +14,8 @@ mod timings;
 mod unmatched;
 mod workers;
 
-pub use balance::{Balances, Sum, Sums};
-pub use cut::{Cut, Cuts};
+pub use balance::{BalanceMetrics, BoxSum, BoxSums};
+pub use cut::{CutOff, Cuts};
 pub use lag::Lag;
 pub use timings::Timings;
 pub use unmatched::Unmatched;
@@ -23,7 +23,7 @@ pub use unmatched::Unmatched;
 use crate::clock::Clock;
 use crate::engine::Trouble;
 use crate::worker::Board;
-use disk::Disk;
+use disk::DiskSpace;
 pub use process::CpuSeconds;
 use process::Process;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -61,7 +61,7 @@ pub struct Metrics {
     pub events_unmatched: Counter,
     pub unmatched: Unmatched,
     /// Where entries ended, as of the last scrape.
-    pub balances: Arc<Balances>,
+    pub balances: Arc<BalanceMetrics>,
     /// What goes on in the background.
     pub workers: Arc<Board>,
     pub resp_commands: Counter,
@@ -101,7 +101,7 @@ pub struct Metrics {
     projection_lag_seconds: Gauge<f64, AtomicU64>,
     /// The same number as `lookup_retries`, under a name that people know; it is not that of a counter, so a gauge shows it.
     conflict_retries: Gauge,
-    pub disk: Disk,
+    pub disk: DiskSpace,
 }
 
 /// A route, by its pattern and method.
@@ -155,7 +155,7 @@ impl Metrics {
     /// With the lag of queues that are there already.
     pub fn with_lag(lag: Arc<Lag>) -> Metrics {
         let mut registry = Registry::default();
-        let balances = Arc::new(Balances::default());
+        let balances = Arc::new(BalanceMetrics::default());
         registry.register_collector(Box::new(Arc::clone(&balances)));
         let workers = Arc::new(Board::default());
         registry.register_collector(Box::new(Arc::clone(&workers)));
@@ -229,7 +229,7 @@ impl Metrics {
             dedup_sessions: gauge(r, "dedup_sessions", "Sessions or other groups remembered against repeats"),
             dedup_bytes: gauge(r, "dedup_bytes", "Bytes of the memory of repeats"),
             ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
-            disk: Disk::new(r),
+            disk: DiskSpace::new(r),
             conflict_retries,
             lag,
             projection_lag_seconds,

@@ -13,7 +13,7 @@ mod status;
 mod tests;
 
 pub use spawn::{Spawner, Workers};
-pub use status::{Board, LastError, Shown, Status, WorkerState};
+pub use status::{Board, LastError, ShownStatus, Status, WorkerState};
 
 use crate::clock::Clock;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 /// Something that is done in the background, a unit at a time.
 pub trait Work {
     /// One unit. It is not interrupted: a stop waits for its end, so a long one is told in parts.
-    fn work(&mut self, context: &Context) -> impl Future<Output = Result<Next, Failure>>;
+    fn work(&mut self, context: &Context) -> impl Future<Output = Result<Next, WorkFailure>>;
 
     /// Ends when there is something to do, beside being woken and beside the time that the last unit named; breaks if there will
     /// never be anything again. It may be dropped at any point and begun anew.
@@ -46,11 +46,11 @@ pub enum Next {
 
 /// Why a unit of work was not done, in words for people.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct WorkFailure(String);
 
-impl<E: std::fmt::Display> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure(error.to_string())
+impl<E: std::fmt::Display> From<E> for WorkFailure {
+    fn from(error: E) -> WorkFailure {
+        WorkFailure(error.to_string())
     }
 }
 

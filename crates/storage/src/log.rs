@@ -71,7 +71,7 @@ pub trait LogHandle: Clone + Send + Sync + 'static {
 /// Follows a log.
 pub trait LogReader: Send {
     /// The next batch up to the synced end, or `None` there; ask again when the end has moved.
-    fn next(&mut self) -> Result<Option<Batch<'_>>, LogError>;
+    fn next(&mut self) -> Result<Option<LogBatch<'_>>, LogError>;
 
     /// Gives back the memory that the last batches took, and keeps its place: whoever is not going to read for a while may
     /// have a lot of it.
@@ -88,7 +88,7 @@ pub struct Appended {
 
 /// A batch as it was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch<'a> {
+pub struct LogBatch<'a> {
     /// The position of its first record, with the epoch in which it was appended.
     pub position: Position,
     pub count: u32,
@@ -96,7 +96,7 @@ pub struct Batch<'a> {
     pub records: &'a [u8],
 }
 
-impl Batch<'_> {
+impl LogBatch<'_> {
     /// The offset behind its last record.
     pub fn end_offset(&self) -> u64 {
         self.position.offset + u64::from(self.count)

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tally_core::id::CellKey;
 use tally_core::ledger;
 pub use tally_core::ledger::{Change, LedgerRow};
-use tally_core::memory::cell::{Collected, Row};
+use tally_core::memory::cell::{CellRow, Collected};
 use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
@@ -90,7 +90,7 @@ pub trait Reads: Send + Sync {
     fn read(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Vec<u8>>>, Error>;
 
     /// Visits rows of cells in ascending order, from a key on.
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error>;
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error>;
 
     /// Up to `limit` ids that start with `prefix` and come behind `after`, in ascending order.
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
@@ -102,7 +102,7 @@ pub trait Reads: Send + Sync {
     fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
 
     /// One cell.
-    fn get(&self, key: CellKey) -> Result<Option<Row>, Error> {
+    fn get(&self, key: CellKey) -> Result<Option<CellRow>, Error> {
         let row = self.read(&[Key::Cell(key)])?.pop().flatten();
         row.map(|bytes| decode_row(&bytes)).transpose()
     }
@@ -136,7 +136,7 @@ impl<S: Store + ?Sized> Reads for Arc<S> {
         (**self).read(keys)
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         (**self).rows(from, visit)
     }
 
@@ -179,14 +179,14 @@ pub fn certain(store: &dyn Store, to: Position, result: Result<(), Error>) -> Re
 }
 
 /// Rows of cells, in the order of their keys, all as of one commit.
-pub fn cells(reads: &dyn Reads, keys: &[CellKey]) -> Result<Vec<Option<Row>>, Error> {
+pub fn cells(reads: &dyn Reads, keys: &[CellKey]) -> Result<Vec<Option<CellRow>>, Error> {
     let keys: Vec<Key<'_>> = keys.iter().map(|key| Key::Cell(*key)).collect();
     let rows = reads.read(&keys)?.into_iter();
     rows.map(|row| row.map(|bytes| decode_row(&bytes)).transpose()).collect()
 }
 
-fn decode_row(bytes: &[u8]) -> Result<Row, Error> {
-    Row::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
+fn decode_row(bytes: &[u8]) -> Result<CellRow, Error> {
+    CellRow::decode(bytes).map_err(|error| Error::Damaged(format!("a row: {error}")))
 }
 
 /// What a change leaves of a ledger row. `before` tells the row as of before the cut, and is asked only if something is added to it.

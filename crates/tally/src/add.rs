@@ -1,6 +1,6 @@
 //! `tally add`: adds to a counter of a running server.
 
-use crate::client::{Answer, Client, ServerArgs};
+use crate::client::{RespClient, ServerAnswer, ServerArgs};
 use crate::failure::Result;
 use crate::output::Output;
 use clap::Args;
@@ -26,10 +26,10 @@ pub struct AddArgs {
 }
 
 pub fn run(args: AddArgs, out: &mut Output) -> Result<()> {
-    let answer = Client::connect(&args.server)?.call(&["INCRBY", &args.id, &args.delta.to_string()])?;
+    let answer = RespClient::connect(&args.server)?.call(&["INCRBY", &args.id, &args.delta.to_string()])?;
     match answer {
-        Answer::Integer(value) if args.json => out.json(&serde_json::json!({"id": args.id, "value": value})),
-        Answer::Integer(value) => out.line(value),
+        ServerAnswer::Integer(value) if args.json => out.json(&serde_json::json!({"id": args.id, "value": value})),
+        ServerAnswer::Integer(value) => out.line(value),
         other => Err(other.strange()),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
 use tally_core::counter::{
-    ConfigError, ConfigErrors, Counter, Declarations, Dedup, Direction, Field, Lateness, Mode, Rule, schema,
+    ConfigError, ConfigErrors, Counter, Declarations, DedupSettings, Direction, Field, Lateness, Mode, Rule, schema,
 };
 use tally_core::limits::CONFIG_BYTES_MAX;
 
@@ -182,7 +182,7 @@ fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
     settings
 }
 
-fn dedup(dedup: &Dedup) -> String {
+fn dedup(dedup: &DedupSettings) -> String {
     let seq = dedup.seq.then_some("seq");
     let by: Vec<&str> = dedup.by.iter().map(Field::name).chain(seq).collect();
     let without = if dedup.required { "events need them" } else { "events without them count (default)" };

@@ -45,16 +45,16 @@ impl SecretArgs {
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Answer {
+pub enum ServerAnswer {
     Integer(i64),
     Text(Vec<u8>),
     Nothing,
-    List(Vec<Answer>),
+    List(Vec<ServerAnswer>),
 }
 
-impl Answer {
+impl ServerAnswer {
     pub fn bytes(self) -> Option<Vec<u8>> {
-        if let Answer::Text(bytes) = self { Some(bytes) } else { None }
+        if let ServerAnswer::Text(bytes) = self { Some(bytes) } else { None }
     }
 
     pub fn text(self) -> Option<String> {
@@ -67,24 +67,24 @@ impl Answer {
     }
 }
 
-pub struct Client {
+pub struct RespClient {
     server: String,
     stream: BufReader<TcpStream>,
 }
 
-impl Client {
-    pub fn connect(args: &ServerArgs) -> Result<Client> {
-        Client::connect_to(&args.server, args.secret.password()?.as_deref())
+impl RespClient {
+    pub fn connect(args: &ServerArgs) -> Result<RespClient> {
+        RespClient::connect_to(&args.server, args.secret.password()?.as_deref())
     }
 
-    pub fn connect_to(server: &str, password: Option<&str>) -> Result<Client> {
+    pub fn connect_to(server: &str, password: Option<&str>) -> Result<RespClient> {
         let server = server.to_owned();
         let stream = connect(&server).map_err(|error| {
             Failure::new(format!("no server answers at {server}"))
                 .why(error)
                 .remedy("Start one with: tally serve, or name another with --server.")
         })?;
-        let mut client = Client { server, stream: BufReader::new(stream) };
+        let mut client = RespClient { server, stream: BufReader::new(stream) };
         if let Some(password) = password {
             client.call(&["AUTH", password])?;
         }
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Sends one command and waits for its answer; an error answer is a failure.
-    pub fn call(&mut self, command: &[impl AsRef<[u8]>]) -> Result<Answer> {
+    pub fn call(&mut self, command: &[impl AsRef<[u8]>]) -> Result<ServerAnswer> {
         let answer = self.send(command).and_then(|()| read_answer(&mut self.stream));
         match answer {
             Ok(Ok(answer)) => Ok(answer),
@@ -140,18 +140,18 @@ fn refused(command: &str, text: &str) -> Failure {
 }
 
 /// Reads one answer; the inner error is the server's own.
-fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<Answer, String>> {
+fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<ServerAnswer, String>> {
     let line = read_line(stream)?;
     let Some(kind) = line.chars().next() else { return Err(nonsense("an empty line")) };
     let rest = &line[kind.len_utf8()..];
     let number = || rest.parse::<i64>().map_err(|_| nonsense(&line));
     Ok(Ok(match kind {
         '-' => return Ok(Err(rest.to_owned())),
-        '+' => Answer::Text(rest.as_bytes().to_vec()),
-        ':' => Answer::Integer(number()?),
-        '$' if number()? < 0 => Answer::Nothing,
-        '$' => Answer::Text(read_bulk(stream, number()?)?),
-        '*' => Answer::List(read_list(stream, number()?)?),
+        '+' => ServerAnswer::Text(rest.as_bytes().to_vec()),
+        ':' => ServerAnswer::Integer(number()?),
+        '$' if number()? < 0 => ServerAnswer::Nothing,
+        '$' => ServerAnswer::Text(read_bulk(stream, number()?)?),
+        '*' => ServerAnswer::List(read_list(stream, number()?)?),
         _ => return Err(nonsense(&line)),
     }))
 }
@@ -174,7 +174,7 @@ fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read_list(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<Answer>> {
+fn read_list(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<ServerAnswer>> {
     let length = usize::try_from(length).ok().filter(|n| *n <= ELEMENTS_MAX).ok_or_else(|| nonsense("a huge list"))?;
     (0..length).map(|_| read_answer(stream)?.map_err(|text| nonsense(&text))).collect()
 }
@@ -187,18 +187,18 @@ fn nonsense(text: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    fn read(bytes: &str) -> io::Result<std::result::Result<Answer, String>> {
+    fn read(bytes: &str) -> io::Result<std::result::Result<ServerAnswer, String>> {
         read_answer(&mut bytes.as_bytes())
     }
 
     #[test]
     fn every_kind_of_answer_is_read() {
-        assert_eq!(read(":-7\r\n").unwrap(), Ok(Answer::Integer(-7)));
-        assert_eq!(read("+OK\r\n").unwrap(), Ok(Answer::Text("OK".into())));
-        assert_eq!(read("$-1\r\n").unwrap(), Ok(Answer::Nothing));
+        assert_eq!(read(":-7\r\n").unwrap(), Ok(ServerAnswer::Integer(-7)));
+        assert_eq!(read("+OK\r\n").unwrap(), Ok(ServerAnswer::Text("OK".into())));
+        assert_eq!(read("$-1\r\n").unwrap(), Ok(ServerAnswer::Nothing));
         assert_eq!(read("-BUSY later\r\n").unwrap(), Err("BUSY later".into()));
-        let list = vec![Answer::Text("42".into()), Answer::Nothing];
-        assert_eq!(read("*2\r\n$2\r\n42\r\n$-1\r\n").unwrap(), Ok(Answer::List(list)));
+        let list = vec![ServerAnswer::Text("42".into()), ServerAnswer::Nothing];
+        assert_eq!(read("*2\r\n$2\r\n42\r\n$-1\r\n").unwrap(), Ok(ServerAnswer::List(list)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `tally get`: reads counters of a running server, by id or by pattern.
 
-use crate::client::{Answer, Client, ServerArgs};
+use crate::client::{RespClient, ServerAnswer, ServerArgs};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, readable, remark};
 use clap::Args;
@@ -34,10 +34,10 @@ pub struct GetArgs {
 }
 
 /// An id and its value, if it has one.
-type Reading = (Vec<u8>, Option<String>);
+type ReadValue = (Vec<u8>, Option<String>);
 
 pub fn run(args: GetArgs, out: &mut Output) -> Result<()> {
-    let mut client = Client::connect(&args.server)?;
+    let mut client = RespClient::connect(&args.server)?;
     let mut readings = Vec::new();
     let mut missing = Vec::new();
     for id in &args.ids {
@@ -55,7 +55,7 @@ pub fn run(args: GetArgs, out: &mut Output) -> Result<()> {
 }
 
 /// One counter by its id is a bare value, so that a script can use it; everything else is a table.
-fn print(readings: &[Reading], is_plain: bool, json: bool, out: &mut Output) -> Result<()> {
+fn print(readings: &[ReadValue], is_plain: bool, json: bool, out: &mut Output) -> Result<()> {
     let width = readings.iter().map(|(id, _)| readable(id).chars().count()).max().unwrap_or(0);
     for (id, value) in readings {
         match value {
@@ -73,12 +73,12 @@ fn number(value: &str) -> serde_json::Value {
     value.parse::<i64>().map_or_else(|_| value.into(), Into::into)
 }
 
-fn read(client: &mut Client, ids: &[Vec<u8>]) -> Result<Vec<Reading>> {
+fn read(client: &mut RespClient, ids: &[Vec<u8>]) -> Result<Vec<ReadValue>> {
     let mut readings = Vec::with_capacity(ids.len());
     for ids in ids.chunks(IDS_PER_CALL) {
         let command: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(ids.iter().map(Vec::as_slice)).collect();
         let values = match client.call(&command)? {
-            Answer::List(values) if values.len() == ids.len() => values,
+            ServerAnswer::List(values) if values.len() == ids.len() => values,
             other => return Err(other.strange()),
         };
         readings.extend(ids.iter().cloned().zip(values.into_iter().map(|value| value.text())));
@@ -87,17 +87,17 @@ fn read(client: &mut Client, ids: &[Vec<u8>]) -> Result<Vec<Reading>> {
 }
 
 /// The ids that match, in order; the first `limit` of them.
-fn matching(client: &mut Client, pattern: &str, limit: usize) -> Result<Vec<Vec<u8>>> {
+fn matching(client: &mut RespClient, pattern: &str, limit: usize) -> Result<Vec<Vec<u8>>> {
     let pattern = glob(pattern);
     let (mut ids, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
-        let Answer::List(parts) = client.call(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])? else {
+        let ServerAnswer::List(parts) = client.call(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])? else {
             return Err(Failure::new("the server gave a strange answer to SCAN"));
         };
         let mut parts = parts.into_iter();
-        cursor = parts.next().and_then(Answer::text).unwrap_or_default();
-        if let Some(Answer::List(found)) = parts.next() {
-            ids.extend(found.into_iter().filter_map(Answer::bytes));
+        cursor = parts.next().and_then(ServerAnswer::text).unwrap_or_default();
+        if let Some(ServerAnswer::List(found)) = parts.next() {
+            ids.extend(found.into_iter().filter_map(ServerAnswer::bytes));
         }
         if ids.len() > limit || cursor == "0" || cursor.is_empty() {
             break;

@@ -38,11 +38,11 @@ Try it:
 TALLY_LOG=debug shows more of what a command does.")]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     Check(check::CheckArgs),
@@ -68,23 +68,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn log_format(command: &Command) -> LogFormat {
+fn log_format(command: &CliCommand) -> LogFormat {
     match command {
-        Command::Serve(args) => args.log_format,
-        Command::Demo(args) => args.log_format,
+        CliCommand::Serve(args) => args.log_format,
+        CliCommand::Demo(args) => args.log_format,
         _ => LogFormat::Text,
     }
 }
 
-fn run(command: Command, out: &mut Output) -> failure::Result<()> {
+fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Check(args) => check::run(args, out),
-        Command::Add(args) => add::run(args, out),
-        Command::Get(args) => get::run(args, out),
-        Command::Bench(args) => bench::run(args, out),
-        Command::Inspect(args) => inspect::run(args, out),
-        Command::Completions(args) => completions::run(args, out),
+        CliCommand::Serve(args) => serve::run(args),
+        CliCommand::Demo(args) => demo::run(args),
+        CliCommand::Check(args) => check::run(args, out),
+        CliCommand::Add(args) => add::run(args, out),
+        CliCommand::Get(args) => get::run(args, out),
+        CliCommand::Bench(args) => bench::run(args, out),
+        CliCommand::Inspect(args) => inspect::run(args, out),
+        CliCommand::Completions(args) => completions::run(args, out),
     }
 }

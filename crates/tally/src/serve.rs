@@ -148,9 +148,9 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
-        http_options: http::Options { access: args.access.http(args.http)?, ..http::Options::default() },
+        http_options: http::HttpOptions { access: args.access.http(args.http)?, ..http::HttpOptions::default() },
         watch_access: args.metrics.map(access::watch).unwrap_or_default(),
-        log: tally_storage::log::local::Options { discard_from: args.discard_from, ..defaults.log.clone() },
+        log: tally_storage::log::local::LogOptions { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
     })
 }

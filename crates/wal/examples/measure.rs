@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tally_wal::{Error, Log, Options, RealDisk};
+use tally_wal::{Error, LogOptions, RealDisk, WalWriter};
 
 const RECORD: &[u8; 13] = b"\x02\x0bv:000000042";
 
@@ -18,9 +18,9 @@ fn main() -> Result<(), Error> {
     std::fs::remove_dir_all(&directory).map_err(|error| Error::BadOption(error.to_string()))
 }
 
-fn open(directory: &PathBuf) -> Result<Log<RealDisk>, Error> {
+fn open(directory: &PathBuf) -> Result<WalWriter<RealDisk>, Error> {
     let disk = RealDisk::open(directory).map_err(|error| Error::BadOption(error.to_string()))?;
-    let (log, _) = Log::open(disk, Options { log_id: 1, spares_max: 16, ..Options::default() })?;
+    let (log, _) = WalWriter::open(disk, LogOptions { log_id: 1, spares_max: 16, ..LogOptions::default() })?;
     Ok(log)
 }
 

@@ -12,7 +12,7 @@ pub const MAGIC: [u8; 4] = *b"TBAT";
 pub const ALIGN: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct BatchHeader {
     pub payload_crc: u32,
     pub payload_bytes: u32,
     pub epoch: u32,
@@ -24,7 +24,7 @@ pub struct Header {
     pub synced: u64,
 }
 
-impl Header {
+impl BatchHeader {
     pub fn encode(&self, log_id: u64) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
@@ -43,12 +43,12 @@ impl Header {
     }
 
     /// The header at the front of `bytes`; `None` if there is none of this log.
-    pub fn decode(log_id: u64, bytes: &[u8]) -> Option<Header> {
+    pub fn decode(log_id: u64, bytes: &[u8]) -> Option<BatchHeader> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         if bytes[0..4] != MAGIC || u32_at(bytes, 4) != header_crc(log_id, bytes) {
             return None;
         }
-        let header = Header {
+        let header = BatchHeader {
             payload_crc: u32_at(bytes, 8),
             payload_bytes: u32_at(bytes, 12),
             epoch: u32_at(bytes, 24),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_header_are_pinned() {
-        let header = Header {
+        let header = BatchHeader {
             payload_crc: payload_crc(b"tally"),
             payload_bytes: 5,
             epoch: 3,
@@ -132,14 +132,21 @@ mod tests {
     }
 
     /// With its checksum mended, as a later version would have written it.
-    fn with(at: usize, byte: u8) -> Option<Header> {
-        let mut bytes =
-            Header { payload_crc: 0, payload_bytes: 5, epoch: 1, count: 1, base_offset: 0, log_time_ms: 0, synced: 0 }
-                .encode(9);
+    fn with(at: usize, byte: u8) -> Option<BatchHeader> {
+        let mut bytes = BatchHeader {
+            payload_crc: 0,
+            payload_bytes: 5,
+            epoch: 1,
+            count: 1,
+            base_offset: 0,
+            log_time_ms: 0,
+            synced: 0,
+        }
+        .encode(9);
         bytes[at] = byte;
         let crc = header_crc(9, &bytes);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-        Header::decode(9, &bytes)
+        BatchHeader::decode(9, &bytes)
     }
 
     #[test]
@@ -148,11 +155,11 @@ mod tests {
         assert_eq!((with(20, 1), with(23, 128), with(16, 6)), (None, None, None));
     }
 
-    fn header() -> impl Strategy<Value = Header> {
+    fn header() -> impl Strategy<Value = BatchHeader> {
         let sizes = (any::<u32>(), any::<u32>(), any::<u32>(), 1..=u32::MAX);
         let places = (0..=u64::MAX - u64::from(u32::MAX), any::<u64>(), any::<u64>());
         (sizes, places).prop_map(|((payload_crc, payload_bytes, epoch, count), (base_offset, log_time_ms, synced))| {
-            Header { payload_crc, payload_bytes, epoch, count, base_offset, log_time_ms, synced }
+            BatchHeader { payload_crc, payload_bytes, epoch, count, base_offset, log_time_ms, synced }
         })
     }
 
@@ -160,16 +167,16 @@ mod tests {
         #[test]
         fn a_header_survives_its_bytes_and_no_flipped_bit_does(header in header(), log_id: u64, bit in 0..HEADER_BYTES * 8) {
             let mut bytes = header.encode(log_id);
-            prop_assert_eq!(Header::decode(log_id, &bytes), Some(header));
-            prop_assert_eq!(Header::decode(log_id ^ 1, &bytes), None);
-            prop_assert_eq!(Header::decode(log_id, &bytes[..HEADER_BYTES - 1]), None);
+            prop_assert_eq!(BatchHeader::decode(log_id, &bytes), Some(header));
+            prop_assert_eq!(BatchHeader::decode(log_id ^ 1, &bytes), None);
+            prop_assert_eq!(BatchHeader::decode(log_id, &bytes[..HEADER_BYTES - 1]), None);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Header::decode(log_id, &bytes), None);
+            prop_assert_eq!(BatchHeader::decode(log_id, &bytes), None);
         }
 
         #[test]
         fn strange_bytes_are_no_batch_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert_eq!(Header::decode(0, &bytes), None);
+            prop_assert_eq!(BatchHeader::decode(0, &bytes), None);
         }
     }
 }

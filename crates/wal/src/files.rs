@@ -2,8 +2,8 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::retention::{SPARE_SUFFIX, TEMPORARY_SUFFIX};
-use crate::segment::{self, HEADER_BYTES, file_name};
-use crate::{Error, Options};
+use crate::segment::{self, HEADER_BYTES, SegmentHeader, file_name};
+use crate::{Error, LogOptions};
 use std::collections::VecDeque;
 
 const DISCARDED_SUFFIX: &str = ".discarded";
@@ -38,12 +38,12 @@ impl Files {
     }
 
     /// The headers of segments that were set aside, as far as they can be read: no position in them may be given again.
-    pub fn discarded<D: Disk>(&self, disk: &D) -> Vec<segment::Header> {
+    pub fn discarded<D: Disk>(&self, disk: &D) -> Vec<SegmentHeader> {
         self.discarded.iter().filter_map(|name| read_header_of(disk, name)).collect()
     }
 
     /// Spares of the size that new segments have; the others are removed.
-    pub fn usable_spares<D: Disk>(&self, disk: &D, options: &Options) -> Result<Vec<String>, Error> {
+    pub fn usable_spares<D: Disk>(&self, disk: &D, options: &LogOptions) -> Result<Vec<String>, Error> {
         let mut usable = Vec::new();
         for name in &self.spares {
             let bytes =
@@ -59,15 +59,15 @@ impl Files {
 }
 
 /// The header of a file, if it can be read.
-fn read_header_of<D: Disk>(disk: &D, name: &str) -> Option<segment::Header> {
+fn read_header_of<D: Disk>(disk: &D, name: &str) -> Option<SegmentHeader> {
     let mut block = [0; HEADER_BYTES];
     disk.open_to_read(name).and_then(|file| file.read_at(&mut block, 0)).ok()?;
-    segment::Header::decode(&block).ok()
+    SegmentHeader::decode(&block).ok()
 }
 
 /// The segments that follow each other up to the newest, and what is wrong with those before, which nobody needs.
-pub(crate) struct Found {
-    pub headers: Vec<segment::Header>,
+pub(crate) struct FoundFiles {
+    pub headers: Vec<SegmentHeader>,
     /// Oldest first.
     pub unneeded: Vec<String>,
     pub passed_over: Vec<String>,
@@ -75,23 +75,23 @@ pub(crate) struct Found {
 
 /// Reads the headers from the newest back. Where one is wrong, that is damage, unless nobody needs it: then it and those
 /// before it are passed over.
-pub(crate) fn read_headers<D: Disk>(disk: &D, sequences: &[u64], from_offset: u64) -> Result<Found, Error> {
-    let mut headers: VecDeque<segment::Header> = VecDeque::new();
+pub(crate) fn read_headers<D: Disk>(disk: &D, sequences: &[u64], from_offset: u64) -> Result<FoundFiles, Error> {
+    let mut headers: VecDeque<SegmentHeader> = VecDeque::new();
     for (number, sequence) in sequences.iter().enumerate().rev() {
         let read = read_header(disk, *sequence).and_then(|header| follow(header, headers.front()));
         match read {
             Ok(header) => headers.push_front(header),
             Err(error) if headers.front().is_some_and(|first| first.base_offset <= from_offset) => {
                 let unneeded = sequences[..=number].iter().map(|sequence| file_name(*sequence)).collect();
-                return Ok(Found { headers: headers.into(), unneeded, passed_over: vec![error.to_string()] });
+                return Ok(FoundFiles { headers: headers.into(), unneeded, passed_over: vec![error.to_string()] });
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(Found { headers: headers.into(), unneeded: Vec::new(), passed_over: Vec::new() })
+    Ok(FoundFiles { headers: headers.into(), unneeded: Vec::new(), passed_over: Vec::new() })
 }
 
-fn read_header<D: Disk>(disk: &D, sequence: u64) -> Result<segment::Header, Error> {
+fn read_header<D: Disk>(disk: &D, sequence: u64) -> Result<SegmentHeader, Error> {
     let name = file_name(sequence);
     let file = disk.open_to_read(&name).map_err(Error::io(format!("open log file {name}")))?;
     let bytes = file.bytes().map_err(Error::io(format!("open log file {name}")))?;
@@ -100,7 +100,7 @@ fn read_header<D: Disk>(disk: &D, sequence: u64) -> Result<segment::Header, Erro
     }
     let mut block = [0; HEADER_BYTES];
     file.read_at(&mut block, 0).map_err(Error::io(format!("read log file {name}")))?;
-    let header = segment::Header::decode(&block).map_err(|what| misplaced(sequence, 0, 0, what))?;
+    let header = SegmentHeader::decode(&block).map_err(|what| misplaced(sequence, 0, 0, what))?;
     if header.segment_bytes != bytes {
         let what = format!("it has {bytes} bytes, but was made with {}", header.segment_bytes);
         return Err(misplaced(sequence, bytes.min(header.segment_bytes), header.base_offset, what));
@@ -113,7 +113,7 @@ fn read_header<D: Disk>(disk: &D, sequence: u64) -> Result<segment::Header, Erro
 }
 
 /// The header, if the segment `next` can follow it.
-fn follow(header: segment::Header, next: Option<&segment::Header>) -> Result<segment::Header, Error> {
+fn follow(header: SegmentHeader, next: Option<&SegmentHeader>) -> Result<SegmentHeader, Error> {
     let Some(next) = next else { return Ok(header) };
     let refuse = |what: String| Err(misplaced(next.sequence, 0, header.base_offset, what));
     let expected = header.sequence + 1;

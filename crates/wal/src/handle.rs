@@ -5,11 +5,11 @@
 //! so who still sees the old one after reading has read what was meant.
 
 use crate::disk::Disk;
-use crate::index::{Entry, Index};
-use crate::reader::Reader;
+use crate::index::{Index, IndexEntry};
+use crate::reader::WalReader;
 use crate::retention::Spares;
-use crate::segment::{self, HEADER_BYTES};
-use crate::{Error, Options};
+use crate::segment::{HEADER_BYTES, SegmentHeader};
+use crate::{Error, LogOptions};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Everything but writing, from any thread: reading, trimming, and preparing files ahead of the writer.
 pub struct Handle<D: Disk> {
-    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) shared: Arc<SharedLog<D>>,
 }
 
 impl<D: Disk> Clone for Handle<D> {
@@ -28,8 +28,8 @@ impl<D: Disk> Clone for Handle<D> {
 
 impl<D: Disk> Handle<D> {
     /// Reads from the batch that contains record `from` on. Its first batch may begin before `from`.
-    pub fn reader(&self, from: u64) -> Result<Reader<D>, Error> {
-        Reader::open(self.shared.clone(), from)
+    pub fn reader(&self, from: u64) -> Result<WalReader<D>, Error> {
+        WalReader::open(self.shared.clone(), from)
     }
 
     /// The epoch in which the log was opened.
@@ -53,15 +53,15 @@ impl<D: Disk> Handle<D> {
     }
 }
 
-pub(crate) struct Shared<D: Disk> {
+pub(crate) struct SharedLog<D: Disk> {
     pub disk: D,
-    pub options: Options,
+    pub options: LogOptions,
     pub log_id: u64,
     pub epoch: u32,
     pub spares: Spares,
     /// Held while segments are freed, so that they go oldest first.
     pub trimming: Mutex<()>,
-    segments: Mutex<VecDeque<Segment>>,
+    segments: Mutex<VecDeque<KnownSegment>>,
     first: AtomicU64,
     synced: AtomicU64,
     /// How often a segment's file was replaced by a copy: who has it open has the old one.
@@ -70,21 +70,28 @@ pub(crate) struct Shared<D: Disk> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Segment {
-    pub header: segment::Header,
+pub(crate) struct KnownSegment {
+    pub header: SegmentHeader,
     pub index: Index,
 }
 
 /// Where a reader goes on.
-pub(crate) struct Place {
-    pub header: segment::Header,
-    pub entry: Entry,
+pub(crate) struct ReadFrom {
+    pub header: SegmentHeader,
+    pub entry: IndexEntry,
 }
 
-impl<D: Disk> Shared<D> {
-    pub fn new(disk: D, options: Options, epoch: u32, spares: Spares, segments: Vec<Segment>, end: u64) -> Shared<D> {
+impl<D: Disk> SharedLog<D> {
+    pub fn new(
+        disk: D,
+        options: LogOptions,
+        epoch: u32,
+        spares: Spares,
+        segments: Vec<KnownSegment>,
+        end: u64,
+    ) -> SharedLog<D> {
         let oldest = segments.first().expect("a log has at least one segment").header;
-        Shared {
+        SharedLog {
             disk,
             options,
             log_id: oldest.log_id,
@@ -133,25 +140,25 @@ impl<D: Disk> Shared<D> {
         Error::Poisoned { cause: cause.clone() }
     }
 
-    pub fn push_segment(&self, header: segment::Header) {
-        lock(&self.segments).push_back(Segment { header, index: Index::default() });
+    pub fn push_segment(&self, header: SegmentHeader) {
+        lock(&self.segments).push_back(KnownSegment { header, index: Index::default() });
     }
 
     /// Notes a batch of the newest segment in its index.
-    pub fn note_batch(&self, entry: Entry) {
+    pub fn note_batch(&self, entry: IndexEntry) {
         let mut segments = lock(&self.segments);
         segments.back_mut().expect("a log has at least one segment").index.note(entry.offset, entry.at);
     }
 
     /// The segment with record `offset`, and the nearest known batch at or before it.
-    pub fn find(&self, offset: u64) -> Result<Place, Error> {
+    pub fn find(&self, offset: u64) -> Result<ReadFrom, Error> {
         let segments = lock(&self.segments);
         let behind = segments.partition_point(|segment| segment.header.base_offset <= offset);
         let Some(segment) = behind.checked_sub(1).map(|last| &segments[last]) else {
             return Err(Error::Trimmed { wanted: offset, first: self.first() });
         };
-        let start = Entry { offset: segment.header.base_offset, at: HEADER_BYTES as u64 };
-        Ok(Place { header: segment.header, entry: segment.index.find(offset).unwrap_or(start) })
+        let start = IndexEntry { offset: segment.header.base_offset, at: HEADER_BYTES as u64 };
+        Ok(ReadFrom { header: segment.header, entry: segment.index.find(offset).unwrap_or(start) })
     }
 
     /// The offset behind a segment's last record; `None` while it is the newest.
@@ -163,7 +170,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Takes the oldest segment off the list if all of it lies before `offset`.
-    pub fn pop_segment_before(&self, offset: u64) -> Option<segment::Header> {
+    pub fn pop_segment_before(&self, offset: u64) -> Option<SegmentHeader> {
         let mut segments = lock(&self.segments);
         let next = segments.get(1)?.header.base_offset;
         if next > offset {

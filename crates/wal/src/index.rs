@@ -6,25 +6,25 @@ const INTERVAL_BYTES: u64 = 1 << 20;
 
 /// A batch's first record and its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     pub offset: u64,
     pub at: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Index(Vec<Entry>);
+pub(crate) struct Index(Vec<IndexEntry>);
 
 impl Index {
     /// Remembers a batch if the last one remembered is far enough behind it.
     pub fn note(&mut self, offset: u64, at: u64) {
         if self.wants(at) {
-            self.0.push(Entry { offset, at });
+            self.0.push(IndexEntry { offset, at });
         }
     }
 
     /// Remembers a batch before which nothing can be read.
     pub fn resume_at(&mut self, offset: u64, at: u64) {
-        self.0.push(Entry { offset, at });
+        self.0.push(IndexEntry { offset, at });
     }
 
     pub fn wants(&self, at: u64) -> bool {
@@ -32,7 +32,7 @@ impl Index {
     }
 
     /// The last remembered batch that begins at or before `offset`.
-    pub fn find(&self, offset: u64) -> Option<Entry> {
+    pub fn find(&self, offset: u64) -> Option<IndexEntry> {
         let behind = self.0.partition_point(|entry| entry.offset <= offset);
         behind.checked_sub(1).map(|last| self.0[last])
     }
@@ -51,8 +51,8 @@ mod tests {
         assert_eq!(index.0.len(), 9);
         assert_eq!(index.find(1000), None);
         assert_eq!(index.find(1010), None);
-        assert_eq!(index.find(1011), Some(Entry { offset: 1011, at: 4096 + 1_100_000 }));
-        assert_eq!(index.find(1021), Some(Entry { offset: 1011, at: 4096 + 1_100_000 }));
+        assert_eq!(index.find(1011), Some(IndexEntry { offset: 1011, at: 4096 + 1_100_000 }));
+        assert_eq!(index.find(1021), Some(IndexEntry { offset: 1011, at: 4096 + 1_100_000 }));
         assert_eq!(index.find(5000).map(|entry| entry.offset), Some(1099));
     }
 }

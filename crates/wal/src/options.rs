@@ -7,7 +7,7 @@ const SEGMENT_BYTES_MIN: u64 = 2 * PAGE_BYTES as u64;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LogOptions {
     /// Size of a new segment file: a multiple of 4 KiB from 8 KiB to 1 GiB. Segments that are there keep their size.
     pub segment_bytes: u64,
     /// Freed segments kept for reuse.
@@ -25,9 +25,9 @@ pub struct Options {
     pub tail_only: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
             segment_bytes: 64 << 20,
             spares_max: 4,
             spares_ahead: 2,
@@ -39,7 +39,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl LogOptions {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let bytes = self.segment_bytes;
         if !bytes.is_multiple_of(PAGE_BYTES as u64) || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {

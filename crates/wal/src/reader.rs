@@ -3,9 +3,10 @@
 //! Invariant: what is handed out was synced when it was read from the disk, passed its checksum, and stood at the offset
 //! expected. Bytes beyond the synced end may be read along, but are read anew once they are synced.
 
-use crate::batch::{HEADER_BYTES, Header};
+use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::disk::{Disk, DiskFile};
-use crate::handle::{Place, Shared};
+use crate::handle::{ReadFrom, SharedLog};
+use crate::segment::SegmentHeader;
 use crate::{Error, segment};
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// A batch as it was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch<'a> {
+pub struct ReadBatch<'a> {
     /// Ordinal of the first record.
     pub base_offset: u64,
     pub epoch: u32,
@@ -25,10 +26,10 @@ pub struct Batch<'a> {
     pub records: &'a [u8],
 }
 
-pub struct Reader<D: Disk> {
-    shared: Arc<Shared<D>>,
+pub struct WalReader<D: Disk> {
+    shared: Arc<SharedLog<D>>,
     file: D::File,
-    segment: segment::Header,
+    segment: SegmentHeader,
     /// The record at which the caller wants to start.
     from: u64,
     /// The next batch: its first record, its place in the file, and the least epoch it may have.
@@ -44,11 +45,11 @@ pub struct Reader<D: Disk> {
     copies: u64,
 }
 
-impl<D: Disk> Reader<D> {
-    pub(crate) fn open(shared: Arc<Shared<D>>, from: u64) -> Result<Reader<D>, Error> {
-        let Place { header, entry } = shared.find(from)?;
+impl<D: Disk> WalReader<D> {
+    pub(crate) fn open(shared: Arc<SharedLog<D>>, from: u64) -> Result<WalReader<D>, Error> {
+        let ReadFrom { header, entry } = shared.find(from)?;
         let copies = shared.copies();
-        Ok(Reader {
+        Ok(WalReader {
             file: open_segment(&shared, &header, from)?,
             segment: header,
             from,
@@ -66,7 +67,7 @@ impl<D: Disk> Reader<D> {
 
     /// The next batch, or `None` at the synced end; ask again when it has moved.
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend its items")]
-    pub fn next(&mut self) -> Result<Option<Batch<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<ReadBatch<'_>>, Error> {
         while let Some(header) = self.next_header()? {
             let start = (self.at - self.chunk_at) as usize;
             self.at += header.stored_bytes() as u64;
@@ -87,14 +88,14 @@ impl<D: Disk> Reader<D> {
     }
 
     /// The header of the next batch, all of which is in the chunk then.
-    fn next_header(&mut self) -> Result<Option<Header>, Error> {
+    fn next_header(&mut self) -> Result<Option<BatchHeader>, Error> {
         if self.offset >= self.limit && !self.refill(0)? {
             return Ok(None);
         }
         if self.unread().len() < HEADER_BYTES {
             self.refill(HEADER_BYTES)?;
         }
-        let header = Header::decode(self.shared.log_id, self.unread())
+        let header = BatchHeader::decode(self.shared.log_id, self.unread())
             .filter(|header| header.base_offset == self.offset && header.epoch >= self.epoch)
             .ok_or_else(|| self.damaged("there is no batch that follows the one before"))?;
         if self.unread().len() < header.stored_bytes() {
@@ -151,7 +152,7 @@ impl<D: Disk> Reader<D> {
     }
 
     fn enter_next_segment(&mut self) -> Result<(), Error> {
-        let Place { header, .. } = self.shared.find(self.offset)?;
+        let ReadFrom { header, .. } = self.shared.find(self.offset)?;
         assert!(header.base_offset == self.offset, "a segment begins where the one before it ends");
         self.file = open_segment(&self.shared, &header, self.offset)?;
         self.segment = header;
@@ -159,12 +160,12 @@ impl<D: Disk> Reader<D> {
         Ok(())
     }
 
-    fn records(&mut self, header: Header, start: usize) -> Result<Batch<'_>, Error> {
+    fn records(&mut self, header: BatchHeader, start: usize) -> Result<ReadBatch<'_>, Error> {
         if header.payload(&self.chunk[start..]).is_none() {
             return Err(self.damaged_batch(&header, "the checksum of a batch does not match"));
         }
         let payload = start + HEADER_BYTES..start + HEADER_BYTES + header.payload_bytes as usize;
-        Ok(Batch {
+        Ok(ReadBatch {
             base_offset: header.base_offset,
             epoch: header.epoch,
             count: header.count,
@@ -184,14 +185,14 @@ impl<D: Disk> Reader<D> {
     }
 
     /// Damage in the batch that was just passed. The reader steps back, so that asking again fails again.
-    fn damaged_batch(&mut self, header: &Header, what: &str) -> Error {
+    fn damaged_batch(&mut self, header: &BatchHeader, what: &str) -> Error {
         self.at -= header.stored_bytes() as u64;
         self.offset = header.base_offset;
         self.damaged(what)
     }
 }
 
-fn open_segment<D: Disk>(shared: &Shared<D>, header: &segment::Header, offset: u64) -> Result<D::File, Error> {
+fn open_segment<D: Disk>(shared: &SharedLog<D>, header: &SegmentHeader, offset: u64) -> Result<D::File, Error> {
     let name = segment::file_name(header.sequence);
     shared.disk.open_to_read(&name).or_else(|error: io::Error| {
         // A segment loses its name when it is recycled, and a name is never used again.
@@ -200,7 +201,7 @@ fn open_segment<D: Disk>(shared: &Shared<D>, header: &segment::Header, offset: u
     })
 }
 
-fn check_not_trimmed<D: Disk>(shared: &Shared<D>, offset: u64) -> Result<(), Error> {
+fn check_not_trimmed<D: Disk>(shared: &SharedLog<D>, offset: u64) -> Result<(), Error> {
     let first = shared.first();
     if offset < first { Err(Error::Trimmed { wanted: offset, first }) } else { Ok(()) }
 }

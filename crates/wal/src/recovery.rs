@@ -7,21 +7,21 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::is_full;
-use crate::files::{Files, Found, read_headers, set_aside};
-use crate::handle::{Segment, Shared};
+use crate::files::{Files, FoundFiles, read_headers, set_aside};
+use crate::handle::{KnownSegment, SharedLog};
 use crate::pages::Pages;
 use crate::retention::Spares;
-use crate::scan::{Gap, Reached, Scan, Stop, scan};
-use crate::segment::{self, HEADER_BYTES, PAGE_BYTES, file_name};
-use crate::writer::{Active, Log};
-use crate::{Error, Options};
+use crate::scan::{Gap, Reached, SegmentScan, Stop, scan};
+use crate::segment::{self, HEADER_BYTES, PAGE_BYTES, SegmentHeader, file_name};
+use crate::writer::{Active, WalWriter};
+use crate::{Error, LogOptions};
 use std::io;
 
 const REWRITE_NAME: &str = "rewrite.tmp";
 
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredLog {
     /// The oldest record that is still there.
     pub first_offset: u64,
     /// The offset that the next record gets.
@@ -29,8 +29,8 @@ pub struct Recovered {
     pub epoch: u32,
     pub log_time_ms: u64,
     /// What a crash left of writes that nobody was told had succeeded.
-    pub cut: Option<Cut>,
-    /// Files set aside because of [`Options::discard_from`], or because they are damaged and nobody needs them.
+    pub cut: Option<LostEnd>,
+    /// Files set aside because of [`LogOptions::discard_from`], or because they are damaged and nobody needs them.
     pub discarded: Vec<String>,
     /// Damage in what nobody needs, in words.
     pub passed_over: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Recovered {
 
 /// The end of the log that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct LostEnd {
     pub file: String,
     pub at: u64,
     pub bytes: u64,
@@ -49,7 +49,7 @@ pub struct Cut {
     pub what: String,
 }
 
-pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recovered), Error> {
+pub(crate) fn open<D: Disk>(disk: D, options: LogOptions) -> Result<(WalWriter<D>, RecoveredLog), Error> {
     options.check()?;
     let files = Files::list(&disk)?;
     if files.segments.is_empty() {
@@ -64,9 +64,9 @@ pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<(Log<D>, Recove
 }
 
 /// Starts a log where there is none: at record 0, or where a log that was given up must go on.
-fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, Recovered), Error> {
+fn create<D: Disk>(disk: D, options: LogOptions, files: &Files) -> Result<(WalWriter<D>, RecoveredLog), Error> {
     let before = files.discarded(&disk);
-    let header = segment::Header {
+    let header = SegmentHeader {
         log_id: options.log_id,
         sequence: before.iter().map(|header| header.sequence).max().unwrap_or(0) + 1,
         base_offset: options.from_offset,
@@ -81,14 +81,19 @@ fn create<D: Disk>(disk: D, options: Options, files: &Files) -> Result<(Log<D>, 
     }
     disk.close(segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?);
     let file = segment::install(&disk, REWRITE_NAME, &header).map_err(Error::io("start a log"))?;
-    let segments = vec![Segment { header, index: Default::default() }];
+    let segments = vec![KnownSegment { header, index: Default::default() }];
     let reached = Reached { offset: header.base_offset, epoch: header.epoch, log_time_ms: header.log_time_ms };
     let spares = Spares::new(files.usable_spares(&disk, &options)?);
     Ok(assemble(disk, options, spares, segments, Active::empty(file, header), reached))
 }
 
-fn recover<D: Disk>(disk: D, options: Options, files: &Files, found: Found) -> Result<(Log<D>, Recovered), Error> {
-    let Found { headers, unneeded, mut passed_over } = found;
+fn recover<D: Disk>(
+    disk: D,
+    options: LogOptions,
+    files: &Files,
+    found: FoundFiles,
+) -> Result<(WalWriter<D>, RecoveredLog), Error> {
+    let FoundFiles { headers, unneeded, mut passed_over } = found;
     let Verified { mut segments, image, at, reached, cut, gaps } = verify(&disk, &options, &headers)?;
     passed_over.extend(gaps);
     if reached.offset < options.from_offset {
@@ -113,47 +118,47 @@ fn recover<D: Disk>(disk: D, options: Options, files: &Files, found: Found) -> R
     let active = reopen(file, active.header, &image[..at], waits_for_room);
     let reached = Reached { epoch, ..reached };
     let (log, recovered) = assemble(disk, options, Spares::new(spares), segments, active, reached);
-    Ok((log, Recovered { cut, discarded, passed_over, waits_for_room, ..recovered }))
+    Ok((log, RecoveredLog { cut, discarded, passed_over, waits_for_room, ..recovered }))
 }
 
 /// The log ends before the record where reading will start. If that was ordered, all of it is set aside and a new one
 /// begins at that record, before which everything is in some base.
 fn start_over<D: Disk>(
     disk: D,
-    options: Options,
-    headers: &[segment::Header],
-    last: &segment::Header,
+    options: LogOptions,
+    headers: &[SegmentHeader],
+    last: &SegmentHeader,
     at: usize,
     reached: Reached,
-) -> Result<(Log<D>, Recovered), Error> {
+) -> Result<(WalWriter<D>, RecoveredLog), Error> {
     if !options.gives_up(reached.offset) {
         let what = format!("the log ends here, but record {} has been reached", options.from_offset);
         return Err(damaged(last, at as u64, reached.offset, what, remedy(reached.offset)));
     }
     let discarded = set_aside(&disk, headers.iter().rev().map(|header| file_name(header.sequence)))?;
     let (log, recovered) = create(disk.clone(), options, &Files::list(&disk)?)?;
-    Ok((log, Recovered { discarded, ..recovered }))
+    Ok((log, RecoveredLog { discarded, ..recovered }))
 }
 
 /// The segments that are kept, and how far the last of them is good.
 struct Verified {
-    segments: Vec<Segment>,
+    segments: Vec<KnownSegment>,
     image: Vec<u8>,
     at: usize,
     reached: Reached,
-    cut: Option<Cut>,
+    cut: Option<LostEnd>,
     /// Damage that was passed over, in words.
     gaps: Vec<String>,
 }
 
 /// Reads everything from the segment with `from_offset` on; of those before, only the headers have been looked at.
-fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> Result<Verified, Error> {
+fn verify<D: Disk>(disk: &D, options: &LogOptions, headers: &[SegmentHeader]) -> Result<Verified, Error> {
     let start = match options.tail_only {
         true => headers.len().saturating_sub(2),
         false => headers.partition_point(|header| header.base_offset <= options.from_offset).saturating_sub(1),
     };
-    let unread = headers[..start].iter().map(|header| Segment { header: *header, index: Default::default() });
-    let mut segments: Vec<Segment> = unread.collect();
+    let unread = headers[..start].iter().map(|header| KnownSegment { header: *header, index: Default::default() });
+    let mut segments: Vec<KnownSegment> = unread.collect();
     let epoch = start.checked_sub(1).map_or(0, |before| headers[before].epoch);
     let mut reached = Reached { offset: headers[start].base_offset, epoch, log_time_ms: headers[start].log_time_ms };
     let (mut image, mut gaps) = (Vec::new(), Vec::new());
@@ -164,7 +169,7 @@ fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> 
         reached = scanned.reached;
         gaps.extend(scanned.passed_over.iter().map(|gap| describe(header, gap)));
         let cut = cut(options, header, &scanned)?;
-        segments.push(Segment { header: *header, index: scanned.index });
+        segments.push(KnownSegment { header: *header, index: scanned.index });
         if cut.is_some() || number + 1 == headers.len() {
             return Ok(Verified { segments, image, at: scanned.at, reached, cut, gaps });
         }
@@ -172,7 +177,7 @@ fn verify<D: Disk>(disk: &D, options: &Options, headers: &[segment::Header]) -> 
     unreachable!("the last segment ends the loop")
 }
 
-fn describe(header: &segment::Header, gap: &Gap) -> String {
+fn describe(header: &SegmentHeader, gap: &Gap) -> String {
     let Gap { at, bytes, offset, records } = gap;
     let file = file_name(header.sequence);
     format!(
@@ -181,7 +186,7 @@ fn describe(header: &segment::Header, gap: &Gap) -> String {
 }
 
 /// What is cut from a segment, if anything. Damage is refused, unless an operator gave up what is damaged.
-fn cut(options: &Options, header: &segment::Header, scan: &Scan) -> Result<Option<Cut>, Error> {
+fn cut(options: &LogOptions, header: &SegmentHeader, scan: &SegmentScan) -> Result<Option<LostEnd>, Error> {
     let (at, offset) = (scan.at as u64, scan.reached.offset);
     let (bytes, what) = match &scan.stop {
         Stop::End => return Ok(None),
@@ -189,10 +194,10 @@ fn cut(options: &Options, header: &segment::Header, scan: &Scan) -> Result<Optio
         Stop::Damaged { what } if options.gives_up(offset) => (header.segment_bytes - at, what.clone()),
         Stop::Damaged { what } => return Err(damaged(header, at, offset, what.clone(), remedy(offset))),
     };
-    Ok(Some(Cut { file: file_name(header.sequence), at, bytes, offset, what }))
+    Ok(Some(LostEnd { file: file_name(header.sequence), at, bytes, offset, what }))
 }
 
-fn read_segment<D: Disk>(disk: &D, header: &segment::Header, image: &mut Vec<u8>) -> Result<(), Error> {
+fn read_segment<D: Disk>(disk: &D, header: &SegmentHeader, image: &mut Vec<u8>) -> Result<(), Error> {
     let name = file_name(header.sequence);
     image.resize(header.segment_bytes as usize, 0);
     disk.open_to_read(&name).and_then(|file| file.read_at(image, 0)).map_err(Error::io(format!("read log file {name}")))
@@ -201,7 +206,7 @@ fn read_segment<D: Disk>(disk: &D, header: &segment::Header, image: &mut Vec<u8>
 /// Replaces the segment's file by a durable copy: the header, the batches in `prefix`, and zeros.
 pub(crate) fn rewrite<D: Disk>(
     disk: &D,
-    header: &segment::Header,
+    header: &SegmentHeader,
     prefix: &[u8],
     spare: Option<String>,
 ) -> Result<D::File, Error> {
@@ -216,7 +221,7 @@ pub(crate) fn rewrite<D: Disk>(
 }
 
 /// Makes durable for certain what a segment holds, where there is no room for a copy: the same bytes are written once more.
-fn refresh<D: Disk>(disk: &D, header: &segment::Header, prefix: &[u8]) -> Result<D::File, Error> {
+fn refresh<D: Disk>(disk: &D, header: &SegmentHeader, prefix: &[u8]) -> Result<D::File, Error> {
     let name = file_name(header.sequence);
     let refreshed = disk.open(&name).and_then(|file| {
         file.write_at(prefix, 0)?;
@@ -229,12 +234,7 @@ fn refresh<D: Disk>(disk: &D, header: &segment::Header, prefix: &[u8]) -> Result
     })
 }
 
-fn write_copy<D: Disk>(
-    disk: &D,
-    header: &segment::Header,
-    prefix: &[u8],
-    spare: Option<String>,
-) -> io::Result<D::File> {
+fn write_copy<D: Disk>(disk: &D, header: &SegmentHeader, prefix: &[u8], spare: Option<String>) -> io::Result<D::File> {
     let file = match spare {
         // Before it gets batches of the present it must stop being a spare for good.
         Some(spare) => {
@@ -258,7 +258,7 @@ fn write_copy<D: Disk>(
 }
 
 /// The writer's view of a segment that ends behind `prefix`.
-fn reopen<F>(file: F, header: segment::Header, prefix: &[u8], waits_for_copy: bool) -> Active<F> {
+fn reopen<F>(file: F, header: SegmentHeader, prefix: &[u8], waits_for_copy: bool) -> Active<F> {
     let pages_at = prefix.len() / PAGE_BYTES * PAGE_BYTES;
     let mut pages = Pages::new();
     pages.push(&prefix[pages_at..]);
@@ -267,16 +267,16 @@ fn reopen<F>(file: F, header: segment::Header, prefix: &[u8], waits_for_copy: bo
 
 fn assemble<D: Disk>(
     disk: D,
-    options: Options,
+    options: LogOptions,
     spares: Spares,
-    segments: Vec<Segment>,
+    segments: Vec<KnownSegment>,
     active: Active<D::File>,
     reached: Reached,
-) -> (Log<D>, Recovered) {
+) -> (WalWriter<D>, RecoveredLog) {
     let Reached { offset: end, epoch, log_time_ms } = reached;
-    let shared = Shared::new(disk, options, epoch, spares, segments, end);
+    let shared = SharedLog::new(disk, options, epoch, spares, segments, end);
     let first_offset = shared.first();
-    let recovered = Recovered {
+    let recovered = RecoveredLog {
         first_offset,
         end,
         epoch,
@@ -286,10 +286,10 @@ fn assemble<D: Disk>(
         passed_over: Vec::new(),
         waits_for_room: false,
     };
-    (Log::new(shared, active, end, log_time_ms), recovered)
+    (WalWriter::new(shared, active, end, log_time_ms), recovered)
 }
 
-fn damaged(header: &segment::Header, at: u64, offset: u64, what: String, remedy: String) -> Error {
+fn damaged(header: &SegmentHeader, at: u64, offset: u64, what: String, remedy: String) -> Error {
     Error::Damaged { file: file_name(header.sequence), at, offset, what, remedy }
 }
 

@@ -5,9 +5,9 @@
 //! offset of the log, so none can ever be where it is expected.
 
 use crate::disk::Disk;
-use crate::handle::{Handle, Shared, lock};
-use crate::segment::{self, create_zeroed};
-use crate::{Error, Options};
+use crate::handle::{Handle, SharedLog, lock};
+use crate::segment::{self, SegmentHeader, create_zeroed};
+use crate::{Error, LogOptions};
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Spares {
     }
 
     /// The name of a file that can become a segment: a spare, or one made on the spot.
-    pub fn take<D: Disk>(&self, disk: &D, options: &Options) -> Result<String, Error> {
+    pub fn take<D: Disk>(&self, disk: &D, options: &LogOptions) -> Result<String, Error> {
         if let Some(name) = self.pop() {
             return Ok(name);
         }
@@ -40,7 +40,7 @@ impl Spares {
     }
 
     /// Makes a file under a temporary name, and renames it when it is whole.
-    fn make<D: Disk>(&self, disk: &D, options: &Options) -> Result<String, Error> {
+    fn make<D: Disk>(&self, disk: &D, options: &LogOptions) -> Result<String, Error> {
         let spare = self.next_name();
         let temporary = format!("{spare}{TEMPORARY_SUFFIX}");
         disk.close(create_zeroed(disk, &temporary, options.segment_bytes)?);
@@ -65,7 +65,7 @@ impl<D: Disk> Handle<D> {
     /// Prepares one spare file if fewer than the options ask for are there, and says whether it did. Takes as long as
     /// writing a segment takes: call it from a background thread after every new segment.
     pub fn prepare_spare(&self) -> Result<bool, Error> {
-        let Shared { disk, options, spares, .. } = &*self.shared;
+        let SharedLog { disk, options, spares, .. } = &*self.shared;
         let _making = lock(&spares.making);
         if spares.len() >= options.spares_ahead.min(options.spares_max) {
             return Ok(false);
@@ -77,7 +77,7 @@ impl<D: Disk> Handle<D> {
 
     /// Removes the spare files, where somebody else needs the room more.
     pub fn give_up_spares(&self) -> Result<(), Error> {
-        let Shared { disk, spares, .. } = &*self.shared;
+        let SharedLog { disk, spares, .. } = &*self.shared;
         while let Some(name) = spares.pop() {
             disk.remove(&name).map_err(Error::io(format!("remove {name}")))?;
         }
@@ -97,8 +97,8 @@ impl<D: Disk> Handle<D> {
     }
 
     /// One by one: were two names changed before a sync, a crash could keep the older and lose the younger.
-    fn recycle(&self, freed: &segment::Header) -> io::Result<()> {
-        let Shared { disk, options, spares, .. } = &*self.shared;
+    fn recycle(&self, freed: &SegmentHeader) -> io::Result<()> {
+        let SharedLog { disk, options, spares, .. } = &*self.shared;
         let segment = segment::file_name(freed.sequence);
         if freed.segment_bytes != options.segment_bytes || spares.len() >= options.spares_max {
             disk.remove(&segment)?;

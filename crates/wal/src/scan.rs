@@ -6,9 +6,9 @@
 //!
 //! Damage among records that nobody will read is passed over, to the next batch that can be read.
 
-use crate::batch::{ALIGN, HEADER_BYTES, Header};
+use crate::batch::{ALIGN, BatchHeader, HEADER_BYTES};
 use crate::index::Index;
-use crate::segment::{self, PAGE_BYTES};
+use crate::segment::{self, PAGE_BYTES, SegmentHeader};
 
 /// How far the log is good, before or after a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Reached {
 }
 
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct SegmentScan {
     pub reached: Reached,
     /// The byte behind the last good batch.
     pub at: usize,
@@ -53,12 +53,12 @@ pub(crate) enum Stop {
 /// `needed_from` nobody will read.
 pub(crate) fn scan(
     image: &[u8],
-    header: &segment::Header,
+    header: &SegmentHeader,
     before: Reached,
     until: Option<u64>,
     needed_from: u64,
-) -> Scan {
-    let mut scan = Scan {
+) -> SegmentScan {
+    let mut scan = SegmentScan {
         reached: before,
         at: segment::HEADER_BYTES,
         index: Index::default(),
@@ -86,9 +86,9 @@ pub(crate) fn scan(
     scan
 }
 
-impl Scan {
+impl SegmentScan {
     /// Goes on behind what cannot be read, if all of that lies before `needed_from`.
-    fn pass_over(&mut self, image: &[u8], header: &segment::Header, needed_from: u64) -> bool {
+    fn pass_over(&mut self, image: &[u8], header: &SegmentHeader, needed_from: u64) -> bool {
         if self.reached.offset >= needed_from {
             return false;
         }
@@ -105,14 +105,14 @@ impl Scan {
     }
 }
 
-fn good_batch(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Option<Header> {
-    let batch = Header::decode(header.log_id, image.get(at..)?)?;
+fn good_batch(image: &[u8], at: usize, header: &SegmentHeader, before: &Reached) -> Option<BatchHeader> {
+    let batch = BatchHeader::decode(header.log_id, image.get(at..)?)?;
     let follows = batch.base_offset == before.offset && (before.epoch..=header.epoch).contains(&batch.epoch);
     (follows && batch.payload(&image[at..]).is_some()).then_some(batch)
 }
 
 /// What the last segment holds from `at` on, where no good batch is.
-pub(crate) fn tail(image: &[u8], at: usize, header: &segment::Header, before: &Reached) -> Stop {
+pub(crate) fn tail(image: &[u8], at: usize, header: &SegmentHeader, before: &Reached) -> Stop {
     let mut last_end = None;
     for (later_at, later) in later_batches(image, at, header, before) {
         if later.synced > before.offset {
@@ -140,19 +140,19 @@ pub(crate) fn tail(image: &[u8], at: usize, header: &segment::Header, before: &R
 fn later_batches<'a>(
     image: &'a [u8],
     at: usize,
-    header: &'a segment::Header,
+    header: &'a SegmentHeader,
     before: &'a Reached,
-) -> impl Iterator<Item = (usize, Header)> + 'a {
+) -> impl Iterator<Item = (usize, BatchHeader)> + 'a {
     (at..image.len().saturating_sub(HEADER_BYTES - 1)).step_by(ALIGN).filter_map(move |at| {
-        let batch = Header::decode(header.log_id, &image[at..])?;
+        let batch = BatchHeader::decode(header.log_id, &image[at..])?;
         let later = batch.base_offset > before.offset && (before.epoch..=header.epoch).contains(&batch.epoch);
         later.then_some((at, batch))
     })
 }
 
 /// The length of the batch that is torn, if its header tells, or else of what is certainly there.
-fn torn_bytes(image: &[u8], at: usize, header: &segment::Header, at_least: usize) -> usize {
-    let told = Header::decode(header.log_id, &image[at..]).map_or(0, |batch| batch.stored_bytes());
+fn torn_bytes(image: &[u8], at: usize, header: &SegmentHeader, at_least: usize) -> usize {
+    let told = BatchHeader::decode(header.log_id, &image[at..]).map_or(0, |batch| batch.stored_bytes());
     told.max(at_least).min(image.len() - at)
 }
 
@@ -161,13 +161,13 @@ mod tests {
     use super::*;
     use crate::batch::payload_crc;
 
-    const SEGMENT: segment::Header =
-        segment::Header { log_id: 9, sequence: 2, base_offset: 100, epoch: 5, segment_bytes: 16_384, log_time_ms: 0 };
+    const SEGMENT: SegmentHeader =
+        SegmentHeader { log_id: 9, sequence: 2, base_offset: 100, epoch: 5, segment_bytes: 16_384, log_time_ms: 0 };
     const BEFORE: Reached = Reached { offset: 100, epoch: 3, log_time_ms: 0 };
 
     fn batch(base_offset: u64, epoch: u32, synced: u64) -> Vec<u8> {
         let payload = [1; 200];
-        let header = Header {
+        let header = BatchHeader {
             payload_crc: payload_crc(&payload),
             payload_bytes: 200,
             epoch,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     /// Scans a segment with these bytes behind its header, as the last one.
-    fn scan_last(parts: &[Vec<u8>]) -> Scan {
+    fn scan_last(parts: &[Vec<u8>]) -> SegmentScan {
         let mut image = parts.iter().fold(vec![0; segment::HEADER_BYTES], |image, part| [image, part.clone()].concat());
         image.resize(SEGMENT.segment_bytes as usize, 0);
         scan(&image, &SEGMENT, BEFORE, None, 0)

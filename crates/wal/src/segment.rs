@@ -18,7 +18,7 @@ const MAGIC: [u8; 8] = *b"TALLYLOG";
 const VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct SegmentHeader {
     pub log_id: u64,
     /// Numbers the segments of a log without gaps; also the file's name.
     pub sequence: u64,
@@ -32,7 +32,7 @@ pub struct Header {
     pub log_time_ms: u64,
 }
 
-impl Header {
+impl SegmentHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
@@ -49,7 +49,7 @@ impl Header {
     }
 
     /// The header in a file's first page; the error says what is wrong with it.
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, String> {
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<SegmentHeader, String> {
         if bytes[0..8] != MAGIC {
             return Err("this is not a segment of a Tally log".to_owned());
         }
@@ -62,7 +62,7 @@ impl Header {
         if u32_at(bytes, 12) != header_crc(bytes) {
             return Err("the checksum of its header does not match".to_owned());
         }
-        Ok(Header {
+        Ok(SegmentHeader {
             log_id: u64_at(bytes, 16),
             sequence: u64_at(bytes, 24),
             base_offset: u64_at(bytes, 32),
@@ -107,7 +107,7 @@ pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, bytes: u64) -> Result
 }
 
 /// Turns the prepared file `name` into the segment that `header` describes: empty, whatever lies in it.
-pub(crate) fn install<D: Disk>(disk: &D, name: &str, header: &Header) -> io::Result<D::File> {
+pub(crate) fn install<D: Disk>(disk: &D, name: &str, header: &SegmentHeader) -> io::Result<D::File> {
     let file = disk.open(name)?;
     // The page of zeros behind the header is what recovery knows an end of the log by.
     let mut front = [0; HEADER_BYTES + PAGE_BYTES];
@@ -121,12 +121,12 @@ pub(crate) fn install<D: Disk>(disk: &D, name: &str, header: &Header) -> io::Res
 
 /// The headers of all batches that stand one behind the other from the start of a segment's `image`, with their byte
 /// offsets: for people who want to look at a file. Recovery is stricter.
-pub fn batches(image: &[u8]) -> Result<(Header, Vec<(usize, batch::Header)>), String> {
+pub fn batches(image: &[u8]) -> Result<(SegmentHeader, Vec<(usize, batch::BatchHeader)>), String> {
     let block = image.first_chunk().ok_or("it is shorter than a segment's header")?;
-    let header = Header::decode(block)?;
+    let header = SegmentHeader::decode(block)?;
     let mut found = Vec::new();
     let (mut at, mut offset) = (HEADER_BYTES, header.base_offset);
-    while let Some(batch) = image.get(at..).and_then(|bytes| batch::Header::decode(header.log_id, bytes)) {
+    while let Some(batch) = image.get(at..).and_then(|bytes| batch::BatchHeader::decode(header.log_id, bytes)) {
         if batch.base_offset != offset || batch.payload(&image[at..]).is_none() {
             break;
         }
@@ -139,8 +139,8 @@ pub fn batches(image: &[u8]) -> Result<(Header, Vec<(usize, batch::Header)>), St
 
 /// What is missing behind the batches that [`batches`] has found, if it has been durable: as recovery sees it in the last segment of
 /// a log.
-pub fn damage_behind(image: &[u8], header: &Header, found: &[(usize, batch::Header)]) -> Option<String> {
-    let Header { base_offset, epoch, log_time_ms, .. } = *header;
+pub fn damage_behind(image: &[u8], header: &SegmentHeader, found: &[(usize, batch::BatchHeader)]) -> Option<String> {
+    let SegmentHeader { base_offset, epoch, log_time_ms, .. } = *header;
     let (at, before) = match found.last() {
         None => (HEADER_BYTES, Reached { offset: base_offset, epoch, log_time_ms }),
         Some((at, last)) => {
@@ -166,7 +166,7 @@ fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header {
+    const HEADER: SegmentHeader = SegmentHeader {
         log_id: 0x0123_4567_89ab_cdef,
         sequence: 7,
         base_offset: 1000,
@@ -187,7 +187,7 @@ mod tests {
         );
         assert_eq!(front, pinned);
         assert!(bytes[64..].iter().all(|byte| *byte == 0));
-        assert_eq!(Header::decode(&bytes), Ok(HEADER));
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
     }
 
     #[test]
@@ -196,12 +196,12 @@ mod tests {
         for bit in 0..HEADER_BYTES * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let reason = Header::decode(&flipped).unwrap_err();
+            let reason = SegmentHeader::decode(&flipped).unwrap_err();
             assert!(bit < 12 * 8 || reason.contains("checksum"), "bit {bit}: {reason}");
         }
         let mut newer = bytes;
         newer[8] = 2;
-        assert!(Header::decode(&newer).unwrap_err().contains("version 2"));
+        assert!(SegmentHeader::decode(&newer).unwrap_err().contains("version 2"));
     }
 
     #[test]

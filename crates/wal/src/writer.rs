@@ -3,20 +3,20 @@
 //! Invariant: a segment is synced as a whole before the next one exists. So wherever a later segment is found, everything
 //! before it was durable, and damage there cannot be the trace of a crash.
 
-use crate::batch::{self, Header};
+use crate::batch::{self, BatchHeader};
 use crate::disk::{Disk, DiskFile};
-use crate::handle::{Handle, Shared};
-use crate::index::Entry;
+use crate::handle::{Handle, SharedLog};
+use crate::index::IndexEntry;
 use crate::pages::Pages;
-use crate::recovery::{self, Recovered};
-use crate::segment::{self, HEADER_BYTES};
-use crate::{Error, Options};
+use crate::recovery::{self, RecoveredLog};
+use crate::segment::{self, HEADER_BYTES, SegmentHeader};
+use crate::{Error, LogOptions};
 use std::sync::Arc;
 
 /// The writing end of a log. After a failed write or sync it refuses to write for ever ([`Error::Poisoned`]): the kernel may
 /// have dropped what it could not write, so trying again could acknowledge what is not there.
-pub struct Log<D: Disk> {
-    shared: Arc<Shared<D>>,
+pub struct WalWriter<D: Disk> {
+    shared: Arc<SharedLog<D>>,
     active: Active<D::File>,
     end: u64,
     log_time_ms: u64,
@@ -25,7 +25,7 @@ pub struct Log<D: Disk> {
 /// The segment that is written.
 pub(crate) struct Active<F> {
     pub file: F,
-    pub header: segment::Header,
+    pub header: SegmentHeader,
     /// From the last page boundary before the end of the batches.
     pub pages: Pages,
     /// Where in the file `pages` begins.
@@ -35,12 +35,12 @@ pub(crate) struct Active<F> {
 }
 
 impl<F> Active<F> {
-    pub fn empty(file: F, header: segment::Header) -> Active<F> {
+    pub fn empty(file: F, header: SegmentHeader) -> Active<F> {
         Active { file, header, pages: Pages::new(), pages_at: HEADER_BYTES as u64, waits_for_copy: false }
     }
 
     /// Takes the place of a full segment, whose file is handed back, and keeps its buffer.
-    fn start_over(&mut self, file: F, header: segment::Header) -> F {
+    fn start_over(&mut self, file: F, header: SegmentHeader) -> F {
         (self.header, self.pages_at) = (header, HEADER_BYTES as u64);
         self.pages.clear();
         std::mem::replace(&mut self.file, file)
@@ -54,25 +54,25 @@ impl<F> Active<F> {
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedBatch {
     /// Ordinal of the first record.
     pub base_offset: u64,
     /// The log time of the batch: the given one, or that of the batch before if it was later.
     pub log_time_ms: u64,
 }
 
-impl<D: Disk> Log<D> {
+impl<D: Disk> WalWriter<D> {
     /// Opens the log on `disk`, or starts one. Recovers first: see `docs/formats/wal.md`.
-    pub fn open(disk: D, options: Options) -> Result<(Log<D>, Recovered), Error> {
+    pub fn open(disk: D, options: LogOptions) -> Result<(WalWriter<D>, RecoveredLog), Error> {
         recovery::open(disk, options)
     }
 
-    pub(crate) fn new(shared: Shared<D>, active: Active<D::File>, end: u64, log_time_ms: u64) -> Log<D> {
-        Log { shared: Arc::new(shared), active, end, log_time_ms }
+    pub(crate) fn new(shared: SharedLog<D>, active: Active<D::File>, end: u64, log_time_ms: u64) -> WalWriter<D> {
+        WalWriter { shared: Arc::new(shared), active, end, log_time_ms }
     }
 
     /// Writes a batch of `count` records behind the last one. It is durable, and visible to readers, after [`Self::sync`].
-    pub fn append(&mut self, log_time_ms: u64, count: u32, records: &[u8]) -> Result<Appended, Error> {
+    pub fn append(&mut self, log_time_ms: u64, count: u32, records: &[u8]) -> Result<AppendedBatch, Error> {
         assert!(count > 0 && !records.is_empty(), "a batch has at least one record");
         self.shared.check_poison()?;
         if records.len() > self.batch_bytes_max() {
@@ -86,7 +86,7 @@ impl<D: Disk> Log<D> {
         self.write()?;
         self.end = base_offset.checked_add(count.into()).expect("2^64 records are never written");
         self.log_time_ms = log_time_ms;
-        Ok(Appended { base_offset, log_time_ms })
+        Ok(AppendedBatch { base_offset, log_time_ms })
     }
 
     /// Makes everything appended durable and shows it to readers.
@@ -137,7 +137,7 @@ impl<D: Disk> Log<D> {
         if !self.active.waits_for_copy {
             return Ok(());
         }
-        let Shared { disk, options, spares, .. } = &*self.shared;
+        let SharedLog { disk, options, spares, .. } = &*self.shared;
         let (header, mut image) = (self.active.header, vec![0; self.active.end_at() as usize]);
         self.active.file.read_at(&mut image, 0).map_err(|error| self.shared.poison("read the log", &error))?;
         let spare = if header.segment_bytes == options.segment_bytes { spares.pop() } else { None };
@@ -162,7 +162,7 @@ impl<D: Disk> Log<D> {
             Error::Io { doing, source } => self.shared.poison(&doing, &source),
             full => full,
         })?;
-        let header = segment::Header {
+        let header = SegmentHeader {
             log_id: self.shared.log_id,
             sequence: self.active.header.sequence + 1,
             base_offset: self.end,
@@ -180,7 +180,7 @@ impl<D: Disk> Log<D> {
 
     /// Puts header, records and padding into the pages.
     fn push(&mut self, log_time_ms: u64, count: u32, records: &[u8]) {
-        let header = Header {
+        let header = BatchHeader {
             payload_crc: batch::payload_crc(records),
             payload_bytes: records.len() as u32,
             epoch: self.shared.epoch,
@@ -189,7 +189,7 @@ impl<D: Disk> Log<D> {
             log_time_ms,
             synced: self.shared.synced(),
         };
-        self.shared.note_batch(Entry { offset: self.end, at: self.active.end_at() });
+        self.shared.note_batch(IndexEntry { offset: self.end, at: self.active.end_at() });
         self.active.pages.push(&header.encode(self.shared.log_id));
         self.active.pages.push(records);
         self.active.pages.pad_to(batch::ALIGN);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Model, check_recovery, options, read_all, workload};
 use tally_wal::testing::{Fault, FaultDisk};
-use tally_wal::{Disk, Error, Log};
+use tally_wal::{Disk, Error, WalWriter};
 
 /// Runs the workload with a fault at one call; answers the disk as it is then, and what the model knows.
 fn run_with_fault(call: u64, fault: Fault, seed: u64) -> (FaultDisk, Model, Error) {
@@ -91,7 +91,7 @@ fn after_an_io_error_at_any_call_the_log_is_poisoned_or_unchanged_and_a_restart_
 #[test]
 fn a_failed_sync_stops_writes_for_ever_while_reads_go_on() {
     let disk = FaultDisk::new(1);
-    let (mut log, _) = Log::open(disk.clone(), options()).unwrap();
+    let (mut log, _) = WalWriter::open(disk.clone(), options()).unwrap();
     let mut model = Model::default();
     model.append(&mut log, 1, b"durable").unwrap();
     model.sync(&mut log).unwrap();
@@ -152,11 +152,11 @@ fn a_later_sync_does_not_make_durable_what_a_failed_one_dropped() {
 fn an_unsynced_tail_is_cut_and_reported_with_file_offset_and_bytes() {
     let cuts = (0..100).filter_map(|seed| {
         let disk = FaultDisk::new(seed);
-        let (mut log, _) = Log::open(disk.clone(), options()).unwrap();
+        let (mut log, _) = WalWriter::open(disk.clone(), options()).unwrap();
         log.append(0, 1, b"durable").unwrap();
         log.sync().unwrap();
         log.append(0, 1, &[9; 5000]).unwrap();
-        let (log, recovered) = Log::open(disk.power_cut(seed), options()).unwrap();
+        let (log, recovered) = WalWriter::open(disk.power_cut(seed), options()).unwrap();
         let cut = recovered.cut?;
         assert_eq!((cut.file.as_str(), cut.at, cut.offset, log.end()), ("000000000001.seg", 4096 + 64, 1, 1));
         assert!(cut.bytes > 0 && cut.bytes <= 5056, "{cut:?}");
@@ -166,9 +166,9 @@ fn an_unsynced_tail_is_cut_and_reported_with_file_offset_and_bytes() {
 }
 
 /// A log whose active segment is nearly full of batches, with a recycled spare to go on with.
-fn about_to_roll_into_a_recycled_segment(seed: u64) -> (FaultDisk, Log<FaultDisk>) {
+fn about_to_roll_into_a_recycled_segment(seed: u64) -> (FaultDisk, WalWriter<FaultDisk>) {
     let disk = FaultDisk::new(seed);
-    let (mut log, _) = Log::open(disk.clone(), options()).expect("the disk is healthy");
+    let (mut log, _) = WalWriter::open(disk.clone(), options()).expect("the disk is healthy");
     for _ in 0..9 {
         log.append(0, 1, &[7; 4096 - 56]).and_then(|_| log.sync()).expect("the disk is healthy");
     }
@@ -184,7 +184,7 @@ fn what_lies_in_a_recycled_segment_is_not_taken_for_a_torn_write() {
         for _ in 0..10 {
             log.append(0, 1, &vec![8; length]).unwrap();
             log.sync().unwrap();
-            let (reopened, recovered) = Log::open(disk.process_end(), options()).unwrap();
+            let (reopened, recovered) = WalWriter::open(disk.process_end(), options()).unwrap();
             assert_eq!((reopened.end(), recovered.cut), (log.end(), None));
         }
     }
@@ -196,7 +196,7 @@ fn a_crash_between_the_steps_to_a_new_segment_leaves_nothing_to_cut() {
         let (disk, mut log) = about_to_roll_into_a_recycled_segment(steps);
         disk.fail_at(disk.calls() + steps, Fault::CrashBefore);
         assert!(log.append(0, 1, &[8; 12_000]).is_err(), "{steps} steps are not all");
-        let (reopened, recovered) = Log::open(disk.power_cut(steps), options()).unwrap();
+        let (reopened, recovered) = WalWriter::open(disk.power_cut(steps), options()).unwrap();
         assert_eq!((reopened.end(), recovered.cut), (log.end(), None), "after {steps} steps");
     }
 }

@@ -7,22 +7,22 @@ mod common;
 
 use common::{Attempt, Model, read_all};
 use tally_wal::testing::{Fault, FaultDisk};
-use tally_wal::{Disk, Error, Log, Options, Recovered};
+use tally_wal::{Disk, Error, LogOptions, RecoveredLog, WalWriter};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 const FIRST: &str = "000000000001.seg";
 const MIDDLE: &str = "000000000002.seg";
 const LAST: &str = "000000000003.seg";
 
-fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..Options::default() }
+fn options() -> LogOptions {
+    LogOptions { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..LogOptions::default() }
 }
 
 /// Three segments; every batch was acknowledged on its own. The last segment has room left.
 fn written(log_id: u64) -> (FaultDisk, Vec<Attempt>) {
     let disk = FaultDisk::new(0);
     let mut model = Model::default();
-    let (mut log, _) = Log::open(disk.clone(), Options { log_id, ..options() }).unwrap();
+    let (mut log, _) = WalWriter::open(disk.clone(), LogOptions { log_id, ..options() }).unwrap();
     for n in 0..9u8 {
         model.append(&mut log, 2, &vec![n + 1; 1000 + n as usize]).unwrap();
         model.sync(&mut log).unwrap();
@@ -31,8 +31,8 @@ fn written(log_id: u64) -> (FaultDisk, Vec<Attempt>) {
     (disk.process_end(), model.attempts)
 }
 
-fn open(disk: &FaultDisk) -> Result<(Log<FaultDisk>, Recovered), Error> {
-    Log::open(disk.process_end(), options())
+fn open(disk: &FaultDisk) -> Result<(WalWriter<FaultDisk>, RecoveredLog), Error> {
+    WalWriter::open(disk.process_end(), options())
 }
 
 /// A small disk with the same files, one of them changed.
@@ -53,7 +53,7 @@ enum Outcome {
 }
 
 fn outcome(disk: &FaultDisk, name: &str, all: &[Attempt]) -> Outcome {
-    match Log::open(disk.clone(), options()) {
+    match WalWriter::open(disk.clone(), options()) {
         Err(Error::Damaged { file, remedy, .. }) => {
             assert!(file == name && remedy.contains("Restore the log's files from a copy"));
             Outcome::Refused
@@ -124,11 +124,11 @@ fn a_missing_segment_is_noticed() {
     assert!(refused(MIDDLE).unwrap().contains("segment 2 is expected here"));
     // The first may have been trimmed and the last not begun: only who has read them knows better.
     assert_eq!(refused(FIRST), None);
-    let options = Options { from_offset: 18, ..options() };
-    assert!(Log::open(disk.process_end(), options.clone()).is_ok());
-    let error = Log::open(with_file(&disk, LAST, None), options.clone()).err().unwrap().to_string();
+    let options = LogOptions { from_offset: 18, ..options() };
+    assert!(WalWriter::open(disk.process_end(), options.clone()).is_ok());
+    let error = WalWriter::open(with_file(&disk, LAST, None), options.clone()).err().unwrap().to_string();
     assert!(error.contains("the log ends here, but record 18 has been reached"), "{error}");
-    let error = Log::open(FaultDisk::new(0), options).err().unwrap().to_string();
+    let error = WalWriter::open(FaultDisk::new(0), options).err().unwrap().to_string();
     assert!(error.contains("the log's files are missing"), "{error}");
 }
 
@@ -159,7 +159,7 @@ fn damage_before_the_place_where_reading_starts_is_found_by_the_reader_that_gets
     let mut image = disk.contents(FIRST).unwrap();
     image[5000] ^= 1;
     let disk = with_file(&disk, FIRST, Some(image));
-    let (log, _) = Log::open(disk, Options { from_offset: 18, ..options() }).unwrap();
+    let (log, _) = WalWriter::open(disk, LogOptions { from_offset: 18, ..options() }).unwrap();
     let mut reader = log.handle().reader(0).unwrap();
     for _ in 0..2 {
         let error = reader.next().unwrap_err();
@@ -187,8 +187,8 @@ fn damage_that_no_start_needs_is_passed_over_and_everything_behind_it_is_kept() 
     let damaged = [(in_batch(MIDDLE), 1, 0), (in_header(FIRST), 1, 1), (truncated, 1, 1), (in_batch(FIRST), 0, 0)];
     for (disk, told, aside) in damaged {
         for _ in 0..2 {
-            let options = Options { from_offset, discard_from: Some(0), ..options() };
-            let (mut log, recovered) = Log::open(disk.clone(), options).unwrap();
+            let options = LogOptions { from_offset, discard_from: Some(0), ..options() };
+            let (mut log, recovered) = WalWriter::open(disk.clone(), options).unwrap();
             assert!(recovered.passed_over.len() <= told, "{recovered:?}");
             assert!(recovered.discarded.len() <= aside, "{recovered:?}");
             assert!(log.end() >= all[8].end(), "{recovered:?}");
@@ -201,13 +201,13 @@ fn damage_that_no_start_needs_is_passed_over_and_everything_behind_it_is_kept() 
             assert_eq!(reader.next().unwrap().unwrap().records, b"life goes on");
         }
     }
-    let (_, recovered) = Log::open(in_batch(MIDDLE), Options { from_offset, ..options() }).unwrap();
+    let (_, recovered) = WalWriter::open(in_batch(MIDDLE), LogOptions { from_offset, ..options() }).unwrap();
     assert!(recovered.passed_over[0].contains(MIDDLE), "{recovered:?}");
-    let (_, recovered) = Log::open(in_header(FIRST), Options { from_offset, ..options() }).unwrap();
+    let (_, recovered) = WalWriter::open(in_header(FIRST), LogOptions { from_offset, ..options() }).unwrap();
     assert_eq!(recovered.discarded, ["000000000001.seg.discarded"]);
     // What is needed is still refused.
     for disk in [in_batch(LAST), in_header(LAST), in_header(MIDDLE)] {
-        assert!(matches!(Log::open(disk, Options { from_offset, ..options() }), Err(Error::Damaged { .. })));
+        assert!(matches!(WalWriter::open(disk, LogOptions { from_offset, ..options() }), Err(Error::Damaged { .. })));
     }
 }
 
@@ -221,10 +221,10 @@ fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
     let Err(Error::Damaged { offset, remedy, .. }) = open(&disk) else { panic!("the damage was overlooked") };
     assert_eq!(offset, all[4].base_offset);
     assert!(remedy.contains(&format!("--discard-from {offset}")), "{remedy}");
-    assert!(Log::open(disk.clone(), Options { discard_from: Some(offset + 1), ..options() }).is_err());
+    assert!(WalWriter::open(disk.clone(), LogOptions { discard_from: Some(offset + 1), ..options() }).is_err());
 
-    let discard = Options { discard_from: Some(offset), ..options() };
-    let (mut log, recovered) = Log::open(disk.clone(), discard.clone()).unwrap();
+    let discard = LogOptions { discard_from: Some(offset), ..options() };
+    let (mut log, recovered) = WalWriter::open(disk.clone(), discard.clone()).unwrap();
     assert_eq!(read_all(&log), all[..4]);
     assert_eq!(recovered.discarded, ["000000000003.seg.discarded"]);
     assert_eq!(recovered.cut.unwrap().offset, offset);
@@ -233,7 +233,7 @@ fn damage_can_be_given_up_by_name_and_what_lies_behind_is_set_aside() {
     log.sync().unwrap();
     drop(log);
     // Where nothing is damaged, the option does nothing.
-    let (log, recovered) = Log::open(disk, discard).unwrap();
+    let (log, recovered) = WalWriter::open(disk, discard).unwrap();
     assert_eq!((read_all(&log).len(), recovered.cut), (5, None));
 }
 
@@ -248,17 +248,19 @@ fn a_log_given_up_behind_what_the_store_has_reached_starts_over_there() {
     let damaged = with_file(&disk, MIDDLE, Some(image));
     let missing = [MIDDLE, LAST, FIRST].iter().fold(disk, |disk, name| with_file(&disk, name, None));
     for (disk, offset) in [(damaged, all[3].base_offset), (missing, 0)] {
-        let reached = Options { from_offset: all[5].base_offset, ..options() };
-        let Err(Error::Damaged { offset: named, .. }) = Log::open(disk.clone(), reached.clone()) else { panic!() };
+        let reached = LogOptions { from_offset: all[5].base_offset, ..options() };
+        let Err(Error::Damaged { offset: named, .. }) = WalWriter::open(disk.clone(), reached.clone()) else {
+            panic!()
+        };
         assert_eq!(named, offset);
-        let discard = Options { discard_from: Some(offset), ..reached.clone() };
-        let (mut log, recovered) = Log::open(disk.clone(), discard).unwrap();
+        let discard = LogOptions { discard_from: Some(offset), ..reached.clone() };
+        let (mut log, recovered) = WalWriter::open(disk.clone(), discard).unwrap();
         assert_eq!((log.first_offset(), log.end()), (all[5].base_offset, all[5].base_offset));
         assert!(recovered.discarded.is_empty() || log.epoch() > all[8].epoch);
         log.append(0, 1, b"life goes on").unwrap();
         log.sync().unwrap();
         drop(log);
-        let (log, _) = Log::open(disk, reached).unwrap();
+        let (log, _) = WalWriter::open(disk, reached).unwrap();
         assert_eq!(read_all(&log).len(), 1);
     }
 }
@@ -267,16 +269,16 @@ fn a_log_given_up_behind_what_the_store_has_reached_starts_over_there() {
 fn a_crash_while_segments_are_set_aside_gives_no_position_twice() {
     let (disk, all) = written(1);
     // Only the last segment knows of the second epoch.
-    drop(Log::open(disk.clone(), options()).unwrap());
+    drop(WalWriter::open(disk.clone(), options()).unwrap());
     let mut image = disk.contents(MIDDLE).unwrap();
     image[5000] ^= 1;
     let disk = with_file(&disk, MIDDLE, Some(image));
-    let discard = Options { discard_from: Some(all[3].base_offset), ..options() };
+    let discard = LogOptions { discard_from: Some(all[3].base_offset), ..options() };
     disk.fail_at(disk.calls() + 1, Fault::CrashAfter);
-    assert!(Log::open(disk.clone(), discard.clone()).is_err());
+    assert!(WalWriter::open(disk.clone(), discard.clone()).is_err());
     let disk = disk.power_cut(0);
     assert_eq!(disk.list().unwrap(), [FIRST, MIDDLE, "000000000003.seg.discarded"]);
-    assert_eq!(Log::open(disk, discard).unwrap().0.epoch(), 3);
+    assert_eq!(WalWriter::open(disk, discard).unwrap().0.epoch(), 3);
 }
 
 #[test]
@@ -284,13 +286,13 @@ fn a_damaged_or_short_spare_is_harmless() {
     let (disk, all) = written(1);
     for contents in [vec![], vec![0xff; 100], vec![0xff; SEGMENT_BYTES as usize]] {
         let disk = with_file(&disk, "000000000009.spare", Some(contents));
-        let (mut log, _) = Log::open(disk.clone(), options()).unwrap();
+        let (mut log, _) = WalWriter::open(disk.clone(), options()).unwrap();
         for _ in 0..6 {
             log.append(0, 1, &[1; 2000]).unwrap();
             log.sync().unwrap();
         }
         drop(log);
-        let (log, recovered) = Log::open(disk, options()).unwrap();
+        let (log, recovered) = WalWriter::open(disk, options()).unwrap();
         assert_eq!((&read_all(&log)[..9], read_all(&log).len(), recovered.cut), (&all[..], 15, None));
     }
 }

@@ -4,7 +4,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
-use tally_wal::{Log, Options, RealDisk};
+use tally_wal::{LogOptions, RealDisk, WalWriter};
 
 /// Takes every descriptor there is.
 fn take_all(taken: &mut Vec<File>) {
@@ -18,8 +18,8 @@ fn a_log_goes_on_through_its_segments_while_others_take_every_descriptor() {
     let dir = tempfile::tempdir().unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum: limit.maximum }).unwrap();
-    let options = Options { segment_bytes: 8 << 10, spares_max: 2, log_id: 1, ..Options::default() };
-    let (mut log, _) = Log::open(RealDisk::open(dir.path()).unwrap(), options.clone()).unwrap();
+    let options = LogOptions { segment_bytes: 8 << 10, spares_max: 2, log_id: 1, ..LogOptions::default() };
+    let (mut log, _) = WalWriter::open(RealDisk::open(dir.path()).unwrap(), options.clone()).unwrap();
     let handle = log.handle();
     let mut taken = Vec::new();
     for n in 0..200u8 {
@@ -39,6 +39,6 @@ fn a_log_goes_on_through_its_segments_while_others_take_every_descriptor() {
     log.append(1, 1, b"life goes on").unwrap();
     drop(taken);
     drop(log);
-    let (log, recovered) = Log::open(RealDisk::open(dir.path()).unwrap(), options).unwrap();
+    let (log, recovered) = WalWriter::open(RealDisk::open(dir.path()).unwrap(), options).unwrap();
     assert_eq!((log.end(), recovered.cut), (201, None));
 }

@@ -6,24 +6,24 @@ mod common;
 
 use common::{Model, check_recovery, read_all};
 use tally_wal::testing::FaultDisk;
-use tally_wal::{Disk, Error, Log, Options};
+use tally_wal::{Disk, Error, LogOptions, WalWriter};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 
-fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..Options::default() }
+fn options() -> LogOptions {
+    LogOptions { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 1, ..LogOptions::default() }
 }
 
 /// Fills about three segments, then restarts.
 fn workload(disk: &FaultDisk, model: &mut Model) -> Result<(), Error> {
-    let (mut log, recovered) = Log::open(disk.clone(), options())?;
+    let (mut log, recovered) = WalWriter::open(disk.clone(), options())?;
     model.check_opened(&log, &recovered);
     for n in 0..6u8 {
         model.append(&mut log, 1, &[n + 1; 1500])?;
         model.sync(&mut log)?;
     }
     drop(log);
-    let (log, recovered) = Log::open(disk.clone(), options())?;
+    let (log, recovered) = WalWriter::open(disk.clone(), options())?;
     model.check_opened(&log, &recovered);
     Ok(())
 }
@@ -54,7 +54,7 @@ fn an_append_that_found_the_disk_full_succeeds_once_there_is_room() {
     for bytes_max in (SEGMENT_BYTES..2 * SEGMENT_BYTES).step_by(97) {
         let disk = FaultDisk::new(bytes_max);
         disk.set_bytes_max(Some(bytes_max));
-        let (mut log, _) = Log::open(disk.clone(), options()).unwrap();
+        let (mut log, _) = WalWriter::open(disk.clone(), options()).unwrap();
         let mut model = Model::default();
         let full = loop {
             if let Err(error) = model.append(&mut log, 1, &[1; 1500]) {
@@ -78,7 +78,7 @@ fn an_append_that_found_the_disk_full_succeeds_once_there_is_room() {
 fn preparing_a_spare_on_a_full_disk_harms_nothing() {
     let disk = FaultDisk::new(0);
     disk.set_bytes_max(Some(SEGMENT_BYTES + 100));
-    let (mut log, _) = Log::open(disk.clone(), options()).unwrap();
+    let (mut log, _) = WalWriter::open(disk.clone(), options()).unwrap();
     assert!(matches!(log.handle().prepare_spare(), Err(Error::Full { .. })));
     log.append(0, 1, b"goes on").unwrap();
     log.sync().unwrap();
@@ -98,7 +98,7 @@ fn a_log_opened_on_a_full_disk_is_read_and_takes_writes_once_there_is_room() {
         disk.set_bytes_max(Some(
             disk.list().unwrap().iter().map(|name| disk.contents(name).unwrap().len() as u64).sum(),
         ));
-        let (mut log, recovered) = Log::open(disk.clone(), options()).unwrap();
+        let (mut log, recovered) = WalWriter::open(disk.clone(), options()).unwrap();
         assert!(recovered.waits_for_room);
         model.check_opened(&log, &recovered);
         let mut reader = log.handle().reader(model.attempts[5].base_offset).unwrap();

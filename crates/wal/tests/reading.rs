@@ -8,7 +8,7 @@ use common::{Attempt, read_all};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tally_wal::testing::{Fault, FaultDisk};
-use tally_wal::{Disk, Error, Handle, Log, Options, RealDisk};
+use tally_wal::{Disk, Error, Handle, LogOptions, RealDisk, WalWriter};
 
 /// The records that stand at an offset: told by the offset alone.
 fn records_at(offset: u64) -> (u32, Vec<u8>) {
@@ -22,8 +22,8 @@ fn readers_follow_while_the_log_is_written_trimmed_and_recycled() {
     const RECORDS: u64 = 30_000;
     let directory = tempfile::tempdir().unwrap();
     let disk = RealDisk::open(directory.path().join("log")).unwrap();
-    let options = Options { segment_bytes: 128 << 10, spares_max: 2, log_id: 3, ..Options::default() };
-    let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    let options = LogOptions { segment_bytes: 128 << 10, spares_max: 2, log_id: 3, ..LogOptions::default() };
+    let (mut log, _) = WalWriter::open(disk.clone(), options.clone()).unwrap();
     let handle = log.handle();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn readers_follow_while_the_log_is_written_trimmed_and_recycled() {
     let first = log.first_offset();
     assert!(first > 0);
     drop(log);
-    let (log, recovered) = Log::open(disk, options).unwrap();
+    let (log, recovered) = WalWriter::open(disk, options).unwrap();
     assert_eq!((log.first_offset(), recovered.cut), (first, None));
     assert!(read_all(&log).iter().all(|batch| (batch.count, batch.records.clone()) == records_at(batch.base_offset)));
 }
@@ -84,8 +84,8 @@ fn follow<D: Disk>(handle: &Handle<D>, end: u64) -> u64 {
 #[test]
 fn a_reader_starts_anywhere_also_in_the_middle_of_large_segments() {
     let disk = FaultDisk::new(0);
-    let options = Options { segment_bytes: 4 << 20, log_id: 3, ..Options::default() };
-    let (mut log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    let options = LogOptions { segment_bytes: 4 << 20, log_id: 3, ..LogOptions::default() };
+    let (mut log, _) = WalWriter::open(disk.clone(), options.clone()).unwrap();
     while log.end() < 60_000 {
         let (count, records) = records_at(log.end());
         log.append(0, count, &records).unwrap();
@@ -93,14 +93,14 @@ fn a_reader_starts_anywhere_also_in_the_middle_of_large_segments() {
     log.sync().unwrap();
     check_starts(&log);
     drop(log);
-    let (log, _) = Log::open(disk.clone(), options.clone()).unwrap();
+    let (log, _) = WalWriter::open(disk.clone(), options.clone()).unwrap();
     check_starts(&log);
-    let from_the_end = Options { from_offset: log.end(), ..options };
+    let from_the_end = LogOptions { from_offset: log.end(), ..options };
     drop(log);
-    check_starts(&Log::open(disk, from_the_end).unwrap().0);
+    check_starts(&WalWriter::open(disk, from_the_end).unwrap().0);
 }
 
-fn check_starts<D: Disk>(log: &Log<D>) {
+fn check_starts<D: Disk>(log: &WalWriter<D>) {
     for from in (0..log.end()).step_by(1009).chain([0, 1, log.end() - 1]) {
         let mut reader = log.handle().reader(from).unwrap();
         let batch = reader.next().unwrap().unwrap();
@@ -116,7 +116,7 @@ fn segments_keep_their_size_when_the_option_changes() {
     let disk = FaultDisk::new(0);
     let mut all = Vec::new();
     for segment_bytes in [16 << 10, 32 << 10, 8 << 10, 16 << 10] {
-        let (mut log, _) = Log::open(disk.clone(), Options { segment_bytes, ..common::options() }).unwrap();
+        let (mut log, _) = WalWriter::open(disk.clone(), LogOptions { segment_bytes, ..common::options() }).unwrap();
         assert_eq!(read_all(&log), all);
         while log.handle().prepare_spare().unwrap() {}
         for n in 0..12u8 {
@@ -135,14 +135,14 @@ fn unfinished_files_are_removed_at_the_next_opening() {
     disk.replace("000000000001.spare.tmp", Some(vec![1; 100]));
     disk.replace("rewrite.tmp", Some(vec![2; 100]));
     disk.replace("somebody's.txt", Some(vec![3; 100]));
-    drop(Log::open(disk.clone(), common::options()).unwrap());
+    drop(WalWriter::open(disk.clone(), common::options()).unwrap());
     assert_eq!(disk.list().unwrap(), ["000000000001.seg", "somebody's.txt"]);
 }
 
 #[test]
 fn log_time_goes_on_where_it_was_even_if_no_batch_is_read_at_opening() {
     let disk = FaultDisk::new(0);
-    let (mut log, _) = Log::open(disk.clone(), common::options()).unwrap();
+    let (mut log, _) = WalWriter::open(disk.clone(), common::options()).unwrap();
     let largest = vec![1; log.batch_bytes_max()];
     log.append(500, 1, &largest).unwrap();
     log.sync().unwrap();
@@ -151,7 +151,7 @@ fn log_time_goes_on_where_it_was_even_if_no_batch_is_read_at_opening() {
     assert!(log.append(600, 1, &largest).is_err());
     let disk = disk.power_cut(0);
     assert_eq!(disk.list().unwrap(), ["000000000001.seg", "000000000002.seg"]);
-    let (mut log, recovered) = Log::open(disk, Options { from_offset: 1, ..common::options() }).unwrap();
+    let (mut log, recovered) = WalWriter::open(disk, LogOptions { from_offset: 1, ..common::options() }).unwrap();
     assert_eq!((recovered.end, recovered.log_time_ms, log.log_time_ms()), (1, 500, 500));
     assert_eq!(log.append(100, 1, b"earlier").unwrap().log_time_ms, 500);
 }
@@ -159,7 +159,8 @@ fn log_time_goes_on_where_it_was_even_if_no_batch_is_read_at_opening() {
 #[test]
 fn wrong_options_are_refused_by_name() {
     for segment_bytes in [0, 4096, 10_000, 1 << 31] {
-        let error = Log::open(FaultDisk::new(0), Options { segment_bytes, ..Options::default() }).err().unwrap();
+        let error =
+            WalWriter::open(FaultDisk::new(0), LogOptions { segment_bytes, ..LogOptions::default() }).err().unwrap();
         assert!(error.to_string().starts_with(&format!("segment_bytes is {segment_bytes}: it must be")), "{error}");
     }
 }
@@ -173,7 +174,7 @@ proptest! {
     ) {
         let disk = FaultDisk::new(0);
         let options = common::options();
-        let mut log = Log::open(disk.clone(), options.clone()).unwrap().0;
+        let mut log = WalWriter::open(disk.clone(), options.clone()).unwrap().0;
         let mut expected = Vec::new();
         for (count, records, restart) in batches {
             let base_offset = log.append(0, count, &records).unwrap().base_offset;
@@ -181,7 +182,7 @@ proptest! {
             log.sync().unwrap();
             if restart {
                 drop(log);
-                log = Log::open(disk.clone(), options.clone()).unwrap().0;
+                log = WalWriter::open(disk.clone(), options.clone()).unwrap().0;
             }
         }
         prop_assert_eq!(read_all(&log), expected);

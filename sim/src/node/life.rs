@@ -15,7 +15,7 @@ use tally_node::clock::{Clock, Hands};
 use tally_node::engine::{self, Committed, Engine, EngineOptions, EngineThread, RecoveryError, Refusal};
 use tally_node::worker::Spawner;
 use tally_storage::log::LogError;
-use tally_storage::log::local::{LocalLog, Options};
+use tally_storage::log::local::{LocalLog, LogOptions};
 use tally_storage::store::Store;
 use tally_wal::testing::{Fault as DiskFault, FaultDisk};
 
@@ -65,7 +65,7 @@ impl NodeWorld {
     pub(super) fn open(&self, clock: Clock, checkpoint_records: u64) -> Result<Thread, RecoveryError> {
         let log_on = |disk: &FaultDisk, from_offset, tail_only| {
             let options =
-                Options { segment_bytes: 64 << 10, log_id: LOG_ID, from_offset, tail_only, ..Options::default() };
+                LogOptions { segment_bytes: 64 << 10, log_id: LOG_ID, from_offset, tail_only, ..LogOptions::default() };
             Ok::<_, LogError>(LocalLog::open_on(disk.clone(), options)?.0)
         };
         let open_commits = |anew| match anew {

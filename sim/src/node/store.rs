@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_storage::store::key::Key;
 use tally_storage::store::memory::MemoryStore;
 use tally_storage::store::{Checkpoint, Cut, Error, Reads, Store, VisitLedger};
@@ -40,7 +40,7 @@ impl Reads for FaultyStore {
         self.inner.read(keys)
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         self.inner.rows(from, visit)
     }
 

@@ -65,7 +65,7 @@ impl State {
     /// checkpoint is for [`State::remember`], under the declarations that were in force there.
     pub fn resume(&mut self, bytes: &[u8]) -> Result<u64, ReplayError> {
         let bytes = &mut &bytes[..];
-        let Head { version, log_time_ms, read_from, configs, kept } = Head::take(bytes)?;
+        let CheckpointHead { version, log_time_ms, read_from, configs, kept } = CheckpointHead::take(bytes)?;
         self.values.log_time_ms = log_time_ms;
         self.timeline.resume(configs);
         for (name, kept, sums) in kept {
@@ -130,13 +130,13 @@ impl State {
 
 /// What a counter's entries had come to at a checkpoint; `None` if it was never declared by then.
 pub fn balance_at(checkpoint: &[u8], name: &str) -> Result<Option<Balance>, DecodeError> {
-    let kept = Head::take(&mut &checkpoint[..])?.kept;
+    let kept = CheckpointHead::take(&mut &checkpoint[..])?.kept;
     let of_name = kept.iter().find(|(known, ..)| **known == *name);
     Ok(of_name.map(|(name, kept, sums)| Balance::of(name, kept, *sums)))
 }
 
 /// What the bytes begin with.
-struct Head {
+struct CheckpointHead {
     version: u8,
     log_time_ms: u64,
     read_from: u64,
@@ -144,13 +144,13 @@ struct Head {
     kept: Vec<(Box<str>, Kept, Option<Sums>)>,
 }
 
-impl Head {
-    fn take(bytes: &mut &[u8]) -> Result<Head, DecodeError> {
+impl CheckpointHead {
+    fn take(bytes: &mut &[u8]) -> Result<CheckpointHead, DecodeError> {
         let version = take_byte(bytes)?;
         if !VERSIONS.contains(&version) {
             return Err(DecodeError::BadValue { field: "version of the state", value: version.into() });
         }
-        Ok(Head {
+        Ok(CheckpointHead {
             version,
             log_time_ms: take_varint(bytes)?,
             read_from: take_varint(bytes)?,

@@ -20,19 +20,19 @@ use crate::op::{OpKind, Stamp, Submission};
 use crate::record::DecodeError;
 use std::collections::BTreeMap;
 
-pub use request::{CorrectionRequest, Outcome, Unfit};
+pub use request::{CorrectionRequest, RemedyOutcome, Unfit};
 
 /// What a delta takes in a correction beside its id, at most.
 const DELTA_BYTES_MAX: usize = 32;
 
 impl State {
     /// What a request would come to now. Whatever it touches must be known ([`State::touch`]).
-    pub fn assess(&mut self, request: &CorrectionRequest) -> Result<Outcome, Unfit> {
+    pub fn assess(&mut self, request: &CorrectionRequest) -> Result<RemedyOutcome, Unfit> {
         if let Some(once) = &request.once {
             self.check_once(once)?;
         }
         match &request.remedy {
-            Remedy::Propose(proposal) => self.draft_proposal(proposal).map(Outcome::Proposed),
+            Remedy::Propose(proposal) => self.draft_proposal(proposal).map(RemedyOutcome::Proposed),
             Remedy::Apply { number, author, if_generation } => self.draft_application(*number, author, *if_generation),
             Remedy::Revert { number, grounds, if_generation } => self.draft_revert(*number, grounds, *if_generation),
             Remedy::Clear { ids, grounds, if_generation } => {
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    fn draft_application(&self, number: u64, author: &str, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+    fn draft_application(&self, number: u64, author: &str, if_generation: Option<u64>) -> Result<RemedyOutcome, Unfit> {
         let proposal = self.values.facts.proposals.get(number).ok_or(Unfit::NotOpen(number))?;
         let grounds = Grounds::new(proposal.reason, proposal.author);
         let correction = Correction {
@@ -135,7 +135,7 @@ impl State {
         self.fit(correction, [if_generation, proposal.if_generation].into_iter().flatten().min())
     }
 
-    fn draft_revert(&self, number: u64, grounds: &Grounds, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+    fn draft_revert(&self, number: u64, grounds: &Grounds, if_generation: Option<u64>) -> Result<RemedyOutcome, Unfit> {
         if self.values.facts.proposals.row(number).is_some() {
             return Err(Unfit::OnlyProposed(number));
         }
@@ -184,12 +184,12 @@ impl State {
     }
 
     /// Whether a correction can be made.
-    fn fit(&self, correction: Correction, if_generation: Option<u64>) -> Result<Outcome, Unfit> {
+    fn fit(&self, correction: Correction, if_generation: Option<u64>) -> Result<RemedyOutcome, Unfit> {
         self.check(&correction)?;
         if let Some(asked) = if_generation {
             self.check_generation(asked, &correction.deltas)?;
         }
-        Ok(Outcome::Corrected(correction))
+        Ok(RemedyOutcome::Corrected(correction))
     }
 
     fn check(&self, correction: &Correction) -> Result<(), Unfit> {

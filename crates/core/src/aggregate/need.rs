@@ -7,7 +7,7 @@ use super::State;
 use crate::counter::Mode;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Claim, Correction, Entity, LedgerKey, Row as _};
-use crate::memory::cell::Row;
+use crate::memory::cell::CellRow;
 use crate::op::{Op, OpKind, Stamp};
 use crate::record::DecodeError;
 
@@ -25,7 +25,7 @@ pub enum Need {
 /// What the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    Cell(Option<Row>),
+    Cell(Option<CellRow>),
     Claim(Option<Claim>),
     Entity(Option<Entity>),
     Answer(Option<Answered>),
@@ -47,7 +47,7 @@ impl Need {
     /// Reads the row that was found under [`Self::ledger_key`].
     pub fn decode(&self, row: Option<&[u8]>) -> Result<Stored, DecodeError> {
         Ok(match self {
-            Need::Cell(_) => Stored::Cell(row.map(Row::decode).transpose()?),
+            Need::Cell(_) => Stored::Cell(row.map(CellRow::decode).transpose()?),
             Need::Claim(_) => Stored::Claim(row.map(Claim::decode).transpose()?),
             Need::Entity(_) => Stored::Entity(row.map(Entity::decode).transpose()?),
             Need::Answer(_) => Stored::Answer(row.map(Answered::decode).transpose()?),

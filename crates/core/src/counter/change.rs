@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The names of counters that differ between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct DeclaredChanges {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
@@ -15,8 +15,8 @@ pub struct Changes {
 const NAMES_SHOWN_MAX: usize = 20;
 
 impl Declarations {
-    pub fn changes_since(&self, before: &Declarations) -> Changes {
-        let mut changes = Changes::default();
+    pub fn changes_since(&self, before: &Declarations) -> DeclaredChanges {
+        let mut changes = DeclaredChanges::default();
         for counter in self.counters() {
             let name = counter.name.to_string();
             match before.counters().iter().find(|known| known.name == counter.name) {
@@ -41,7 +41,7 @@ pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-impl fmt::Display for Changes {
+impl fmt::Display for DeclaredChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
         let told: Vec<String> = kinds

@@ -1,13 +1,13 @@
 //! From the YAML tree to counters, refusing by name and place whatever cannot be meant or cannot be kept.
 //!
-//! An error does not end the reading: it is kept ([`Source::keep`]) and what stands beside it is looked at, so that one run
+//! An error does not end the reading: it is kept ([`YamlText::keep`]) and what stands beside it is looked at, so that one run
 //! tells everything. Only what depends on the broken part is left out.
 
 mod fields;
 mod settings;
 
 use super::schema::{CONFIGURATION, COUNTER, refused_fields};
-use super::yaml::{Item, Node, Source};
+use super::yaml::{Item, YamlNode, YamlText};
 use super::{Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Mode, Rule};
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX};
 use fields::{Fields, short_text};
@@ -22,9 +22,9 @@ pub(super) struct Configuration {
 }
 
 pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
-    let source = Source::new(yaml);
+    let source = YamlText::new(yaml);
     let root = source.root()?;
-    if matches!(root.value, Node::Nothing) {
+    if matches!(root.value, YamlNode::Nothing) {
         return Ok(Configuration::default());
     }
     let read = source.keep(Fields::of(&source, &CONFIGURATION, &root)).and_then(|fields| {
@@ -34,7 +34,7 @@ pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
             let message = format!("more than {COUNTERS_MAX} counters in one configuration");
             source.report(source.error(one_more, message, "remove some, or count by dimensions"));
         }
-        let mut seen = Seen::default();
+        let mut seen = SeenNames::default();
         let items = items.iter().take(COUNTERS_MAX);
         let counters = items.filter_map(|item| declaration(&source, item, &mut seen)).collect();
         Some(Configuration { counters, idempotency: idempotency?, clocks: clocks? })
@@ -45,14 +45,14 @@ pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
 
 /// An error at a place of the counter of this index, in a text that was parsed before; at the counter itself if it does not
 /// have the place.
-pub(super) fn error_at(yaml: &str, index: usize, place: Place<'_>, message: String, fix: String) -> ConfigError {
-    let source = Source::new(yaml);
+pub(super) fn error_at(yaml: &str, index: usize, place: FieldPlace<'_>, message: String, fix: String) -> ConfigError {
+    let source = YamlText::new(yaml);
     let found = source.root().and_then(|root| {
         let item = &declared(&source, &Fields::of(&source, &CONFIGURATION, &root)?)?[index];
         let fields = Fields::of(&source, &COUNTER, item)?;
         let at = match place {
-            Place::Field(field) => fields.get(field),
-            Place::Op(rule) => fields.groups("rules")?.get(rule).and_then(|rule| rule.get("op")),
+            FieldPlace::Field(field) => fields.get(field),
+            FieldPlace::Op(rule) => fields.groups("rules")?.get(rule).and_then(|rule| rule.get("op")),
         };
         Ok(source.error(at.unwrap_or(item), message, fix))
     });
@@ -61,25 +61,25 @@ pub(super) fn error_at(yaml: &str, index: usize, place: Place<'_>, message: Stri
 
 /// Where in a counter something stands.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum FieldPlace<'a> {
     Field(&'a str),
     /// The op of the rule of this index.
     Op(usize),
 }
 
-fn declared<'n>(source: &Source<'_>, fields: &Fields<'n>) -> Result<&'n [Item], ConfigError> {
+fn declared<'n>(source: &YamlText<'_>, fields: &Fields<'n>) -> Result<&'n [Item], ConfigError> {
     fields.get("counters").map_or(Ok(&[]), |item| source.list("counters", item, COUNTER.example))
 }
 
 /// What must not repeat, or not repeat too often, across counters.
 #[derive(Default)]
-struct Seen {
+struct SeenNames {
     /// And the line of each.
     names: HashMap<String, u64>,
     listeners: HashMap<String, usize>,
 }
 
-fn declaration(source: &Source<'_>, item: &Item, seen: &mut Seen) -> Option<Counter> {
+fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Option<Counter> {
     let fields = source.keep(Fields::of(source, &COUNTER, item))?;
     let name = source.keep(fields.required("counterName").and_then(|item| name(source, item, seen)));
     let mode = source.keep(mode(&fields));
@@ -132,7 +132,7 @@ fn check_fed(fields: &Fields<'_>, name: &str, mode: Mode) -> Result<(), ConfigEr
 }
 
 /// The name of a counter. It stands before the first `:` of an id, and patterns use `*`.
-fn name<'n>(source: &Source<'_>, item: &'n Item, seen: &mut Seen) -> Result<&'n str, ConfigError> {
+fn name<'n>(source: &YamlText<'_>, item: &'n Item, seen: &mut SeenNames) -> Result<&'n str, ConfigError> {
     let name = short_text(source, "counterName", item)?;
     let is_bad = |c: &char| matches!(c, ':' | '%' | '*') || c.is_whitespace() || c.is_control();
     if let Some(bad) = name.chars().find(is_bad) {
@@ -159,7 +159,7 @@ fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
 }
 
 /// `None` if one of them is wrong.
-fn rules(counter: &Fields<'_>, seen: &mut Seen) -> Option<Vec<Rule>> {
+fn rules(counter: &Fields<'_>, seen: &mut SeenNames) -> Option<Vec<Rule>> {
     let source = counter.source;
     let before = source.kept();
     let mut types = HashSet::new();
@@ -173,7 +173,7 @@ fn rules(counter: &Fields<'_>, seen: &mut Seen) -> Option<Vec<Rule>> {
     (source.kept() == before).then_some(rules)
 }
 
-fn on<'n>(rule: &Fields<'n>, types: &mut HashSet<&'n str>, seen: &mut Seen) -> Result<&'n str, ConfigError> {
+fn on<'n>(rule: &Fields<'n>, types: &mut HashSet<&'n str>, seen: &mut SeenNames) -> Result<&'n str, ConfigError> {
     let (source, item) = (rule.source, rule.required("on")?);
     let on = short_text(source, "\"on\"", item)?;
     if !types.insert(on) {
@@ -196,7 +196,7 @@ const DECREMENTS: [&str; 8] = ["-", "-1", "dec", "decr", "sub", "subtract", "min
 fn direction(rule: &Fields<'_>) -> Result<Direction, ConfigError> {
     let item = rule.required("op")?;
     let written = match &item.value {
-        Node::Text(text) => text.clone(),
+        YamlNode::Text(text) => text.clone(),
         _ => rule.source.written(item),
     };
     let meant = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(&written));

@@ -5,7 +5,7 @@
 //! declared, and new declarations are held against them. The bytes are [`Meaning::encode`]'s: varints and texts as in
 //! records.
 
-use super::declare::{self, Place};
+use super::declare::{self, FieldPlace};
 use super::{ConfigError, ConfigErrors, Counter, Declarations, Direction, Field, Mode, Rule};
 use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX, NAMES_EVER_MAX};
 use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_str, take_varint};
@@ -84,24 +84,24 @@ impl Meaning {
     }
 
     /// The first part that `other` has different.
-    fn change_to(&self, other: &Meaning) -> Option<Change> {
+    fn change_to(&self, other: &Meaning) -> Option<MeaningChange> {
         if let Some((field, was, is)) = self.difference(other) {
             let undo = was.as_ref().map_or(format!("remove {field}"), |was| format!("write {was} again"));
-            let shown = |written: Written| written.unwrap_or(format!("no {field}"));
+            let shown = |written: WrittenMeaning| written.unwrap_or(format!("no {field}"));
             let what = format!("was declared with {} and would now have {}", shown(was), shown(is));
-            return Some(Change { place: Place::Field(field), what, undo });
+            return Some(MeaningChange { place: FieldPlace::Field(field), what, undo });
         }
         let known = |rule: &Rule| self.rules.iter().find(|known| known.on == rule.on && known.op != rule.op);
         let (index, is, was) = other.rules.iter().enumerate().find_map(|(index, is)| Some((index, is, known(is)?)))?;
         let (was, is, on) = (was.op.name(), is.op.name(), &is.on);
         let what = format!("has counted {on:?} with op: {was} and would now count it with op: {is}");
-        let change = Change { place: Place::Op(index), what, undo: format!("write op: {was} again") };
+        let change = MeaningChange { place: FieldPlace::Op(index), what, undo: format!("write op: {was} again") };
         // Which way money goes is part of what it means; elsewhere a rule may be put right.
         (self.mode == Mode::Persistent).then_some(change)
     }
 
     /// The first field that `other` has different: its name, and how each of the two is written.
-    fn difference(&self, other: &Meaning) -> Option<(&'static str, Written, Written)> {
+    fn difference(&self, other: &Meaning) -> Option<(&'static str, WrittenMeaning, WrittenMeaning)> {
         if self.mode != other.mode {
             let written = |mode: Mode| Some(format!("mode: {}", mode.name()));
             return Some(("mode", written(self.mode), written(other.mode)));
@@ -116,17 +116,17 @@ impl Meaning {
 }
 
 /// How a meaning would change.
-struct Change {
-    place: Place<'static>,
+struct MeaningChange {
+    place: FieldPlace<'static>,
     /// As in "counter x *was this and would be that*".
     what: String,
     undo: String,
 }
 
 /// A field as it stands in YAML; `None` if it does not stand there.
-type Written = Option<String>;
+type WrittenMeaning = Option<String>;
 
-fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> Written {
+fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> WrittenMeaning {
     let names: Vec<&str> = names.collect();
     (!names.is_empty()).then(|| format!("{field}: [{}]", names.join(", ")))
 }

@@ -5,13 +5,13 @@
 
 mod json;
 
-use super::{Clocks, Dedup, Durability, Idempotency, Lateness, Mode};
+use super::{Clocks, DedupSettings, Durability, Idempotency, Lateness, Mode};
 use crate::limits::*;
 
 pub use json::schema;
 
 /// Fields that stand together.
-pub(super) struct Group {
+pub(super) struct SettingGroup {
     /// With its article, for errors.
     pub what: &'static str,
     /// How one may look.
@@ -58,9 +58,9 @@ pub(super) enum Value {
         least: usize,
         most: usize,
     },
-    Groups(&'static Group),
-    Group(&'static Group),
-    WordOrGroup(Word, &'static Group),
+    Groups(&'static SettingGroup),
+    Group(&'static SettingGroup),
+    WordOrGroup(Word, &'static SettingGroup),
 }
 
 pub(super) struct Word {
@@ -68,7 +68,7 @@ pub(super) struct Word {
     pub about: &'static str,
 }
 
-impl Group {
+impl SettingGroup {
     pub fn setting(&self, name: &str) -> Option<&'static Setting> {
         self.fields.iter().find(|setting| setting.name == name)
     }
@@ -86,7 +86,7 @@ const fn word(name: &'static str, about: &'static str) -> Word {
     Word { name, about }
 }
 
-pub(super) static CONFIGURATION: Group = Group {
+pub(super) static CONFIGURATION: SettingGroup = SettingGroup {
     what: "a configuration",
     example: "counters: [{counterName: visits, mode: simple}]",
     fields: &[
@@ -97,7 +97,7 @@ pub(super) static CONFIGURATION: Group = Group {
     future: &[],
 };
 
-pub(super) static COUNTER: Group = Group {
+pub(super) static COUNTER: SettingGroup = SettingGroup {
     what: "a counter",
     example: "{counterName: visits, mode: simple}",
     fields: &[
@@ -161,7 +161,7 @@ const DURABILITIES: &[Word] = &[
     word("sync", "On disk."),
 ];
 
-pub(super) static RULE: Group = Group {
+pub(super) static RULE: SettingGroup = SettingGroup {
     what: "a rule",
     example: "{on: video.viewed, op: increment}",
     fields: &[
@@ -177,7 +177,7 @@ pub(super) static RULE: Group = Group {
 
 const OPS: &[Word] = &[word("increment", "Adds it."), word("decrement", "Subtracts it.")];
 
-pub(super) static DEDUP: Group = Group {
+pub(super) static DEDUP: SettingGroup = SettingGroup {
     what: "dedup",
     example: "dedup: {by: [session, seq], window: 60s}",
     fields: &[
@@ -191,7 +191,7 @@ pub(super) static DEDUP: Group = Group {
             Value::Duration {
                 least_ms: DEDUP_WINDOW_MS_MIN,
                 most_ms: DEDUP_WINDOW_MS_MAX,
-                default_ms: Dedup::DEFAULT_WINDOW_MS,
+                default_ms: DedupSettings::DEFAULT_WINDOW_MS,
             },
             "How long a tumbling window is. A duplicate is recognised in the same and in the next one.",
         ),
@@ -199,7 +199,7 @@ pub(super) static DEDUP: Group = Group {
     future: &[],
 };
 
-pub(super) static EVENT_ID: Group = Group {
+pub(super) static EVENT_ID: SettingGroup = SettingGroup {
     what: "idempotency",
     example: "idempotency: {requireEventId: true}",
     fields: &[
@@ -218,7 +218,7 @@ const fn duration((least_ms, most_ms): (u64, u64), default_ms: u64) -> Value {
     Value::Duration { least_ms, most_ms, default_ms }
 }
 
-pub(super) static LATENESS: Group = Group {
+pub(super) static LATENESS: SettingGroup = SettingGroup {
     what: "lateness",
     example: "lateness: {allowed: 10s, corrected: 2h}",
     fields: &[
@@ -242,7 +242,7 @@ pub(super) static LATENESS: Group = Group {
     future: &[],
 };
 
-pub(super) static CLOCKS: Group = Group {
+pub(super) static CLOCKS: SettingGroup = SettingGroup {
     what: "clocks",
     example: "clocks: {ahead: 5m}",
     fields: &[optional(
@@ -253,7 +253,7 @@ pub(super) static CLOCKS: Group = Group {
     future: &[],
 };
 
-pub(super) static KEYS: Group = Group {
+pub(super) static KEYS: SettingGroup = SettingGroup {
     what: "idempotency",
     example: "idempotency: {keep: 24h, maxKeys: 10000000}",
     fields: &[

@@ -7,7 +7,7 @@ use crate::event::Event;
 pub enum Field {
     EventId,
     Session,
-    /// The number within the session. [`Dedup::seq`] stands for it, and an entity never has it.
+    /// The number within the session. [`DedupSettings::seq`] stands for it, and an entity never has it.
     Seq,
     Type,
     Dimension(Box<str>),
@@ -50,7 +50,7 @@ impl Field {
 
 /// When an event of a `display` counter is a duplicate: the same fields again in the current or the previous window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dedup {
+pub struct DedupSettings {
     /// The fields that make an event unique, without `seq`.
     pub by: Box<[Field]>,
     /// Whether `seq` is one of them.
@@ -61,12 +61,17 @@ pub struct Dedup {
     pub required: bool,
 }
 
-impl Dedup {
+impl DedupSettings {
     pub const DEFAULT_WINDOW_MS: u64 = 60_000;
 
     /// What a `display` counter does that says nothing.
-    pub fn undeclared() -> Dedup {
-        Dedup { by: [Field::Session].into(), seq: true, window_ms: Dedup::DEFAULT_WINDOW_MS, required: false }
+    pub fn undeclared() -> DedupSettings {
+        DedupSettings {
+            by: [Field::Session].into(),
+            seq: true,
+            window_ms: DedupSettings::DEFAULT_WINDOW_MS,
+            required: false,
+        }
     }
 }
 

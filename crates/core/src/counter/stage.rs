@@ -73,18 +73,18 @@ pub struct Staged {
 #[derive(Clone, Debug)]
 pub struct Stager {
     declarations: Arc<Declarations>,
-    desk: Desk,
+    desk: StagingDesk,
 }
 
 /// What turns one event and one counter into an entry.
 #[derive(Clone, Debug)]
-struct Desk {
+struct StagingDesk {
     hasher: CellHasher,
     id: Vec<u8>,
     key: Vec<u8>,
 }
 
-struct Entry {
+struct StagedEntry {
     cell: CellKey,
     arg: i64,
     stamp: Option<Stamp>,
@@ -92,7 +92,7 @@ struct Entry {
 
 impl Stager {
     pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Stager {
-        Stager { declarations, desk: Desk { hasher, id: Vec::with_capacity(ID_BYTES_MAX), key: Vec::new() } }
+        Stager { declarations, desk: StagingDesk { hasher, id: Vec::with_capacity(ID_BYTES_MAX), key: Vec::new() } }
     }
 
     pub fn declarations(&self) -> &Arc<Declarations> {
@@ -156,7 +156,7 @@ impl Stager {
     }
 }
 
-fn push(out: &mut Submission, listener: &Listener, record: u32, entry: Entry, staged: &mut Staged) {
+fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEntry, staged: &mut Staged) {
     let kind = if entry.stamp.is_some() { OpKind::Entry } else { OpKind::Count };
     out.ops.push(Op { cell: entry.cell, arg: entry.arg, record, counter: listener.counter, kind });
     out.stamps.extend(entry.stamp);
@@ -180,7 +180,7 @@ fn reject(
 /// The entries of persistent counters: one claim and all of them behind it, or none.
 fn stage_persistent(
     declarations: &Declarations,
-    desk: &mut Desk,
+    desk: &mut StagingDesk,
     event: &Event<'_>,
     record: u32,
     out: &mut Submission,
@@ -213,7 +213,7 @@ fn stage_persistent(
     }
 }
 
-impl Desk {
+impl StagingDesk {
     /// The change an entry makes, and what tells it from others. Its id is left in `id`.
     #[inline]
     fn entry<'d>(
@@ -221,7 +221,7 @@ impl Desk {
         declarations: &'d Declarations,
         listener: &Listener,
         event: &Event<'_>,
-    ) -> Result<Entry, Rejection<'d>> {
+    ) -> Result<StagedEntry, Rejection<'d>> {
         let counter = declarations.counter(listener.counter);
         counter.entry_id(event, &mut self.id)?;
         check_clock(counter, declarations.clocks(), event)?;
@@ -231,7 +231,7 @@ impl Desk {
             return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode.name(), delta });
         }
         let stamp = self.stamp(counter, event)?;
-        Ok(Entry { cell: self.hasher.key(&self.id), arg, stamp })
+        Ok(StagedEntry { cell: self.hasher.key(&self.id), arg, stamp })
     }
 
     #[inline]

@@ -10,15 +10,15 @@ use std::cell::RefCell;
 use std::fmt;
 
 /// A value of the configuration and its place.
-pub(super) type Item = Spanned<Node>;
+pub(super) type Item = Spanned<YamlNode>;
 /// The name of a field and its place.
-pub(super) type Key = Spanned<String>;
+pub(super) type YamlKey = Spanned<String>;
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum YamlNode {
     Text(String),
     List(Vec<Item>),
-    Map(Vec<(Key, Item)>),
+    Map(Vec<(YamlKey, Item)>),
     Nothing,
     Flag(bool),
     /// As it would be written in decimal.
@@ -26,14 +26,14 @@ pub(super) enum Node {
 }
 
 /// The text of a configuration together with the means to complain about it.
-pub(super) struct Source<'a> {
+pub(super) struct YamlText<'a> {
     pub yaml: &'a str,
     errors: RefCell<Vec<ConfigError>>,
 }
 
-impl<'a> Source<'a> {
-    pub fn new(yaml: &'a str) -> Source<'a> {
-        Source { yaml, errors: RefCell::default() }
+impl<'a> YamlText<'a> {
+    pub fn new(yaml: &'a str) -> YamlText<'a> {
+        YamlText { yaml, errors: RefCell::default() }
     }
 
     /// An error at a place, and what to do about it.
@@ -81,11 +81,11 @@ impl<'a> Source<'a> {
     }
 
     pub fn text<'n>(&self, field: &str, item: &'n Item) -> Result<&'n str, ConfigError> {
-        let Node::Text(text) = &item.value else {
+        let YamlNode::Text(text) = &item.value else {
             let (kind, written) = (item.value.kind(), self.written(item));
             let fix = match item.value {
-                Node::Flag(_) | Node::Number(_) => format!("put it in double quotes: \"{written}\""),
-                Node::Nothing => "write a value behind the ':'".to_owned(),
+                YamlNode::Flag(_) | YamlNode::Number(_) => format!("put it in double quotes: \"{written}\""),
+                YamlNode::Nothing => "write a value behind the ':'".to_owned(),
                 _ => "write one word, or text in double quotes".to_owned(),
             };
             return Err(self.error(item, format!("{field} must be text, not {kind}"), fix));
@@ -96,22 +96,22 @@ impl<'a> Source<'a> {
     /// The items of a list; a field without a value is an empty one. `example` is how an item may look.
     pub fn list<'n>(&self, field: &str, item: &'n Item, example: &str) -> Result<&'n [Item], ConfigError> {
         let example = match &item.value {
-            Node::List(items) => return Ok(items),
-            Node::Nothing => return Ok(&[]),
-            Node::Text(text) if !text.is_empty() && !text.contains(['\n', ',']) => text,
+            YamlNode::List(items) => return Ok(items),
+            YamlNode::Nothing => return Ok(&[]),
+            YamlNode::Text(text) if !text.is_empty() && !text.contains(['\n', ',']) => text,
             _ => example,
         };
         let what = format!("{field:?} must be a list, not {}", item.value.kind());
         let fix = match item.value {
-            Node::Map(_) => format!("put a dash before each, as in \"- {example}\""),
+            YamlNode::Map(_) => format!("put a dash before each, as in \"- {example}\""),
             _ => format!("write {field}: [{example}]"),
         };
         Err(self.error(item, what, fix))
     }
 
-    pub fn map<'n>(&self, what: &str, item: &'n Item, example: &str) -> Result<&'n [(Key, Item)], ConfigError> {
+    pub fn map<'n>(&self, what: &str, item: &'n Item, example: &str) -> Result<&'n [(YamlKey, Item)], ConfigError> {
         match &item.value {
-            Node::Map(fields) => Ok(fields),
+            YamlNode::Map(fields) => Ok(fields),
             other => {
                 let message = format!("{what} must have named fields, not be {}", other.kind());
                 Err(self.error(item, message, format!("write it as in {example}")))
@@ -121,7 +121,7 @@ impl<'a> Source<'a> {
 
     /// A scalar as it stands in the text.
     pub fn written(&self, item: &Item) -> String {
-        let (Node::Flag(_) | Node::Number(_)) = item.value else { return item.value.shown() };
+        let (YamlNode::Flag(_) | YamlNode::Number(_)) = item.value else { return item.value.shown() };
         let line = usize::try_from(item.referenced.line()).unwrap_or(0).checked_sub(1);
         let line = line.and_then(|above| self.yaml.lines().nth(above)).unwrap_or_default();
         let rest = line.chars().skip(usize::try_from(item.referenced.column()).unwrap_or(0).saturating_sub(1));
@@ -130,31 +130,31 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Node {
+impl YamlNode {
     /// A scalar as it was written, or what it is.
     pub fn shown(&self) -> String {
         match self {
-            Node::Text(text) => format!("{:?}", excerpt(text)),
-            Node::Flag(flag) => flag.to_string(),
-            Node::Number(number) => number.clone(),
+            YamlNode::Text(text) => format!("{:?}", excerpt(text)),
+            YamlNode::Flag(flag) => flag.to_string(),
+            YamlNode::Number(number) => number.clone(),
             other => other.kind().to_owned(),
         }
     }
 
     pub fn kind(&self) -> &'static str {
         match self {
-            Node::Text(_) => "text",
-            Node::List(_) => "a list",
-            Node::Map(_) => "a group of fields",
-            Node::Nothing => "empty",
-            Node::Flag(_) => "true or false",
-            Node::Number(_) => "a number",
+            YamlNode::Text(_) => "text",
+            YamlNode::List(_) => "a list",
+            YamlNode::Map(_) => "a group of fields",
+            YamlNode::Nothing => "empty",
+            YamlNode::Flag(_) => "true or false",
+            YamlNode::Number(_) => "a number",
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+impl<'de> Deserialize<'de> for YamlNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<YamlNode, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
 }
@@ -162,65 +162,65 @@ impl<'de> Deserialize<'de> for Node {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-        Ok(Node::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Text(text.to_owned()))
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Nothing)
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
+    fn visit_none<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Nothing)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
+        YamlNode::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, flag: bool) -> Result<Node, E> {
-        Ok(Node::Flag(flag))
+    fn visit_bool<E>(self, flag: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Flag(flag))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Node, E> {
-        Ok(Node::Number(number.to_string()))
+    fn visit_i64<E>(self, number: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(number.to_string()))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Node, E> {
-        Ok(Node::Number(number.to_string()))
+    fn visit_u64<E>(self, number: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(number.to_string()))
     }
 
-    fn visit_i128<E>(self, number: i128) -> Result<Node, E> {
-        Ok(Node::Number(number.to_string()))
+    fn visit_i128<E>(self, number: i128) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(number.to_string()))
     }
 
-    fn visit_u128<E>(self, number: u128) -> Result<Node, E> {
-        Ok(Node::Number(number.to_string()))
+    fn visit_u128<E>(self, number: u128) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(number.to_string()))
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<Node, E> {
-        Ok(Node::Number(number.to_string()))
+    fn visit_f64<E>(self, number: f64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Number(number.to_string()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlNode, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Node::List(list))
+        Ok(YamlNode::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<YamlNode, A::Error> {
         let mut map = Vec::new();
         while let Some(field) = fields.next_entry()? {
             map.push(field);
         }
-        Ok(Node::Map(map))
+        Ok(YamlNode::Map(map))
     }
 }

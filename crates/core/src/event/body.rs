@@ -7,7 +7,7 @@
 use super::error::EventError;
 use super::json::{check_size, describe, scan_event};
 use super::layout::Layout;
-use super::scan::{Fault, Scanner, Trouble};
+use super::scan::{ScanFault, ScanTrouble, Scanner};
 use super::{Arrival, Event};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
@@ -187,12 +187,12 @@ impl BodyReader {
     }
 
     /// One event. `Ok(Err(…))` is JSON so broken that nothing can be read behind it.
-    fn object(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), Fault>, BodyError> {
+    fn object(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), ScanFault>, BodyError> {
         let mut event = Event::new("", self.arrival.log_ms);
         self.element(scanner, &mut event, sink)
     }
 
-    fn array(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), Fault>, BodyError> {
+    fn array(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), ScanFault>, BodyError> {
         let mut event = Event::new("", self.arrival.log_ms);
         let mut more = scanner.first_element();
         while let Ok(true) = more {
@@ -210,7 +210,7 @@ impl BodyReader {
         scanner: &mut Scanner<'a>,
         event: &mut Event<'a>,
         sink: &mut impl Sink,
-    ) -> Result<Result<(), Fault>, BodyError> {
+    ) -> Result<Result<(), ScanFault>, BodyError> {
         scanner.next_token();
         let start = scanner.at();
         let parsed = scan_event(scanner, self.arrival.log_ms, event);
@@ -240,11 +240,11 @@ impl BodyReader {
 }
 
 /// A fault inside an element that is well-formed JSON.
-fn describe_in_body(trouble: Trouble, scanner: &Scanner<'_>, start: usize) -> EventError {
+fn describe_in_body(trouble: ScanTrouble, scanner: &Scanner<'_>, start: usize) -> EventError {
     match trouble {
-        Trouble::Shape(error) => error,
+        ScanTrouble::Shape(error) => error,
         // The element is JSON but no object.
-        Trouble::Syntax { .. } | Trouble::TooDeep { .. } => EventError {
+        ScanTrouble::Syntax { .. } | ScanTrouble::TooDeep { .. } => EventError {
             field: None,
             value: Some(super::error::excerpt(scanner.since(start))),
             reason: "is not an event; an event is an object such as {\"type\":\"video.viewed\"}".to_owned(),
@@ -252,7 +252,7 @@ fn describe_in_body(trouble: Trouble, scanner: &Scanner<'_>, start: usize) -> Ev
     }
 }
 
-fn end_of_body(scanner: &mut Scanner<'_>, broken_at: Option<usize>) -> Result<(), Fault> {
+fn end_of_body(scanner: &mut Scanner<'_>, broken_at: Option<usize>) -> Result<(), ScanFault> {
     match scanner.next_token() {
         None if broken_at.is_none() => Ok(()),
         _ => Err(scanner.syntax("the end of the body (one event per line, or an array of events)")),

@@ -6,7 +6,7 @@
 use super::Event;
 use super::error::{EventError, excerpt};
 use super::number::canonical;
-use super::scan::{Fault, Scanner, Trouble};
+use super::scan::{ScanFault, ScanTrouble, Scanner};
 use super::time::parse_rfc3339;
 use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, EVENT_DELTA_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
 use std::borrow::Cow;
@@ -42,13 +42,13 @@ pub(super) fn check_size(bytes: usize) -> Result<(), EventError> {
 
 /// Turns what stopped the scanner into words.
 #[cold]
-pub(super) fn describe(trouble: Trouble, text: &str) -> EventError {
+pub(super) fn describe(trouble: ScanTrouble, text: &str) -> EventError {
     match trouble {
-        Trouble::Shape(error) => error,
-        Trouble::TooDeep { at } => EventError::event(format!(
+        ScanTrouble::Shape(error) => error,
+        ScanTrouble::TooDeep { at } => EventError::event(format!(
             "not readable at byte {at}: nested deeper than {JSON_DEPTH_MAX} levels; flatten the payload or send it as text"
         )),
-        Trouble::Syntax { at, expected } => {
+        ScanTrouble::Syntax { at, expected } => {
             let found = match text.get(at..) {
                 Some("") | None => "the end".to_owned(),
                 Some(rest) => format!("{:?}", rest.chars().take(16).collect::<String>()),
@@ -63,12 +63,12 @@ pub(super) fn scan_event<'a>(
     scanner: &mut Scanner<'a>,
     received_at_ms: u64,
     event: &mut Event<'a>,
-) -> Result<(), Fault> {
+) -> Result<(), ScanFault> {
     event.reset(received_at_ms);
     let mut seen = 0u8;
     let mut more = scanner.first_member()?;
     while more {
-        let field = Field::scan(scanner)?;
+        let field = EventField::scan(scanner)?;
         if seen & field.bit() != 0 {
             return Err(EventError::field(field.name(), "given twice; send it once").into());
         }
@@ -76,7 +76,7 @@ pub(super) fn scan_event<'a>(
         scan_field(scanner, field, event)?;
         more = scanner.next_member()?;
     }
-    if seen & Field::Type.bit() == 0 {
+    if seen & EventField::Type.bit() == 0 {
         return Err(EventError::field("type", "missing: say what happened, such as \"type\":\"video.viewed\"").into());
     }
     Ok(())
@@ -84,7 +84,7 @@ pub(super) fn scan_event<'a>(
 
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(super) enum Field {
+pub(super) enum EventField {
     Type,
     EventId,
     OccurredAt,
@@ -95,9 +95,9 @@ pub(super) enum Field {
     Payload,
 }
 
-impl Field {
-    const ALL: [Field; 8] = {
-        use Field::*;
+impl EventField {
+    const ALL: [EventField; 8] = {
+        use EventField::*;
         [Type, EventId, OccurredAt, Session, Seq, Delta, Dimensions, Payload]
     };
 
@@ -107,36 +107,36 @@ impl Field {
 
     /// Reads the name of a field and its colon.
     #[inline(always)]
-    fn scan(scanner: &mut Scanner<'_>) -> Result<Field, Fault> {
-        match Field::scan_plain(scanner) {
+    fn scan(scanner: &mut Scanner<'_>) -> Result<EventField, ScanFault> {
+        match EventField::scan_plain(scanner) {
             Some(field) => Ok(field),
-            None => Field::named(&scanner.key()?),
+            None => EventField::named(&scanner.key()?),
         }
     }
 
     /// Recognises a field by its second letter and then the whole of it, if it is written without escapes or spaces.
     #[inline(always)]
-    fn scan_plain(scanner: &mut Scanner<'_>) -> Option<Field> {
+    fn scan_plain(scanner: &mut Scanner<'_>) -> Option<EventField> {
         match scanner.peek_at(2)? {
-            b'y' => scanner.take(b"\"type\":").then_some(Field::Type),
-            b'v' => scanner.take(b"\"eventId\":").then_some(Field::EventId),
-            b'c' => scanner.take(b"\"occurredAt\":").then_some(Field::OccurredAt),
-            b'i' => scanner.take(b"\"dimensions\":").then_some(Field::Dimensions),
-            b'a' => scanner.take(b"\"payload\":").then_some(Field::Payload),
-            b'e' if scanner.take(b"\"session\":") => Some(Field::Session),
-            b'e' if scanner.take(b"\"seq\":") => Some(Field::Seq),
-            b'e' => scanner.take(b"\"delta\":").then_some(Field::Delta),
+            b'y' => scanner.take(b"\"type\":").then_some(EventField::Type),
+            b'v' => scanner.take(b"\"eventId\":").then_some(EventField::EventId),
+            b'c' => scanner.take(b"\"occurredAt\":").then_some(EventField::OccurredAt),
+            b'i' => scanner.take(b"\"dimensions\":").then_some(EventField::Dimensions),
+            b'a' => scanner.take(b"\"payload\":").then_some(EventField::Payload),
+            b'e' if scanner.take(b"\"session\":") => Some(EventField::Session),
+            b'e' if scanner.take(b"\"seq\":") => Some(EventField::Seq),
+            b'e' => scanner.take(b"\"delta\":").then_some(EventField::Delta),
             _ => None,
         }
     }
 
-    pub fn known(name: &str) -> Option<Field> {
-        Field::ALL.into_iter().find(|field| field.name() == name)
+    pub fn known(name: &str) -> Option<EventField> {
+        EventField::ALL.into_iter().find(|field| field.name() == name)
     }
 
     #[cold]
-    fn named(name: &str) -> Result<Field, Fault> {
-        Field::known(name).ok_or_else(|| EventError::field(name, UNKNOWN).into())
+    fn named(name: &str) -> Result<EventField, ScanFault> {
+        EventField::known(name).ok_or_else(|| EventError::field(name, UNKNOWN).into())
     }
 
     #[inline(always)]
@@ -149,23 +149,27 @@ const UNKNOWN: &str = "not a field of an event (type, eventId, occurredAt, sessi
                        put your own data under \"payload\", and what counters count by under \"dimensions\"";
 
 #[inline]
-pub(super) fn scan_field<'a>(scanner: &mut Scanner<'a>, field: Field, event: &mut Event<'a>) -> Result<(), Fault> {
+pub(super) fn scan_field<'a>(
+    scanner: &mut Scanner<'a>,
+    field: EventField,
+    event: &mut Event<'a>,
+) -> Result<(), ScanFault> {
     match field {
-        Field::Type => event.event_type = scan_text(scanner, "type")?,
-        Field::EventId => event.event_id = Some(scan_text(scanner, "eventId")?),
-        Field::OccurredAt => event.occurred_at_ms = Some(scan_time(scanner)?),
-        Field::Session => event.session = Some(scan_text(scanner, "session")?),
-        Field::Seq => event.seq = Some(scan_whole(scanner, "seq", u64::MIN, u64::MAX)?),
-        Field::Delta => event.delta = scan_whole(scanner, "delta", -EVENT_DELTA_MAX, EVENT_DELTA_MAX)?,
-        Field::Dimensions => scan_dimensions(scanner, &mut event.dimensions)?,
-        Field::Payload => event.payload = Some(scanner.value()?),
+        EventField::Type => event.event_type = scan_text(scanner, "type")?,
+        EventField::EventId => event.event_id = Some(scan_text(scanner, "eventId")?),
+        EventField::OccurredAt => event.occurred_at_ms = Some(scan_time(scanner)?),
+        EventField::Session => event.session = Some(scan_text(scanner, "session")?),
+        EventField::Seq => event.seq = Some(scan_whole(scanner, "seq", u64::MIN, u64::MAX)?),
+        EventField::Delta => event.delta = scan_whole(scanner, "delta", -EVENT_DELTA_MAX, EVENT_DELTA_MAX)?,
+        EventField::Dimensions => scan_dimensions(scanner, &mut event.dimensions)?,
+        EventField::Payload => event.payload = Some(scanner.value()?),
     }
     Ok(())
 }
 
 /// A text that is not empty: an empty one would make one identity of everybody who has none.
 #[inline]
-fn scan_text<'a>(scanner: &mut Scanner<'a>, field: &'static str) -> Result<Cow<'a, str>, Fault> {
+fn scan_text<'a>(scanner: &mut Scanner<'a>, field: &'static str) -> Result<Cow<'a, str>, ScanFault> {
     if scanner.next_token() != Some(b'"') {
         return Err(wrong_kind(scanner, field, "is not text in double quotes"));
     }
@@ -177,7 +181,7 @@ fn scan_text<'a>(scanner: &mut Scanner<'a>, field: &'static str) -> Result<Cow<'
 }
 
 #[inline]
-fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, Fault> {
+fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, ScanFault> {
     const REASON: &str = "is not an RFC 3339 time with an offset, such as \"2026-11-15T18:00:00Z\"";
     if scanner.next_token() != Some(b'"') {
         return Err(wrong_kind(scanner, "occurredAt", REASON));
@@ -188,7 +192,7 @@ fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, Fault> {
 }
 
 #[inline]
-fn scan_whole<T>(scanner: &mut Scanner<'_>, field: &'static str, min: T, max: T) -> Result<T, Fault>
+fn scan_whole<T>(scanner: &mut Scanner<'_>, field: &'static str, min: T, max: T) -> Result<T, ScanFault>
 where
     T: std::str::FromStr + std::fmt::Display + PartialOrd,
 {
@@ -207,7 +211,7 @@ where
 fn scan_dimensions<'a>(
     scanner: &mut Scanner<'a>,
     dimensions: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
-) -> Result<(), Fault> {
+) -> Result<(), ScanFault> {
     if scanner.next_token() != Some(b'{') {
         return Err(wrong_kind(scanner, "dimensions", "is not an object, such as {\"video\":\"v42\"}"));
     }
@@ -232,7 +236,7 @@ fn scan_dimensions<'a>(
 
 /// The canonical text of a dimension: strings as they are, numbers in plain form, `true` and `false`.
 #[inline]
-pub(super) fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, ScanFault> {
     match scanner.next_token() {
         Some(b'"') => scanner.string(),
         Some(b'-' | b'0'..=b'9') => {
@@ -257,7 +261,7 @@ fn dimension_field(name: &str) -> String {
 
 /// A well-formed value of another kind; what is no JSON at all stays a syntax error.
 #[cold]
-fn wrong_kind(scanner: &mut Scanner<'_>, field: &str, reason: &str) -> Fault {
+fn wrong_kind(scanner: &mut Scanner<'_>, field: &str, reason: &str) -> ScanFault {
     match scanner.value() {
         Ok(value) => EventError::value(field, value, reason).into(),
         Err(fault) => fault,

@@ -6,7 +6,7 @@
 
 use super::Event;
 use super::error::EventError;
-use super::json::{Field, check_size, parse_into, scan_dimension, scan_field};
+use super::json::{EventField, check_size, parse_into, scan_dimension, scan_field};
 use super::scan::Scanner;
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ const PAUSE: u32 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Layout {
-    parts: Vec<Part>,
+    parts: Vec<LayoutPart>,
     end: Literal,
     /// Whether an event had this layout since it was learnt.
     was_useful: bool,
@@ -24,14 +24,14 @@ pub(super) struct Layout {
 
 /// What stands before a value, and which value it is.
 #[derive(Debug)]
-struct Part {
+struct LayoutPart {
     before: Literal,
-    value: Value,
+    value: LayoutValue,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Value {
-    Field(Field),
+enum LayoutValue {
+    Field(EventField),
     /// Its name is in the literal before it, at this place.
     Dimension {
         name_at: usize,
@@ -70,8 +70,8 @@ impl Layout {
             let start = scanner.at();
             self.take(&mut scanner, &part.before)?;
             match part.value {
-                Value::Field(field) => scan_field(&mut scanner, field, event).ok()?,
-                Value::Dimension { name_at, name_end } => {
+                LayoutValue::Field(field) => scan_field(&mut scanner, field, event).ok()?,
+                LayoutValue::Dimension { name_at, name_end } => {
                     let name = text.get(start + name_at..start + name_end)?;
                     let value = scan_dimension(&mut scanner, name).ok()?;
                     event.dimensions.push((Cow::Borrowed(name), value));
@@ -111,11 +111,11 @@ impl Layout {
         let mut more = scanner.first_member().ok()?;
         while more {
             let name = plain_key(&mut scanner)?;
-            let field = Field::known(name.text)?;
-            if matches!(field, Field::Dimensions) {
+            let field = EventField::known(name.text)?;
+            if matches!(field, EventField::Dimensions) {
                 self.learn_dimensions(&mut scanner, text, &mut learnt)?;
             } else {
-                self.learn_value(&mut scanner, text, &mut learnt, Value::Field(field))?;
+                self.learn_value(&mut scanner, text, &mut learnt, LayoutValue::Field(field))?;
             }
             more = scanner.next_member().ok()?;
         }
@@ -128,7 +128,7 @@ impl Layout {
         while more {
             let name = plain_key(scanner)?;
             let name_at = name.at - *learnt;
-            let value = Value::Dimension { name_at, name_end: name_at + name.text.len() };
+            let value = LayoutValue::Dimension { name_at, name_end: name_at + name.text.len() };
             self.learn_value(scanner, text, learnt, value)?;
             more = scanner.next_member().ok()?;
         }
@@ -136,26 +136,32 @@ impl Layout {
     }
 
     /// Adds what stands between the last value, which ended at `learnt`, and this one.
-    fn learn_value(&mut self, scanner: &mut Scanner<'_>, text: &str, learnt: &mut usize, value: Value) -> Option<()> {
+    fn learn_value(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        text: &str,
+        learnt: &mut usize,
+        value: LayoutValue,
+    ) -> Option<()> {
         scanner.next_token();
         let before = Literal::new(&text[*learnt..scanner.at()]);
         scanner.value().ok()?;
         *learnt = scanner.at();
-        self.parts.push(Part { before, value });
+        self.parts.push(LayoutPart { before, value });
         Some(())
     }
 }
 
-struct Key<'a> {
+struct LayoutKey<'a> {
     at: usize,
     text: &'a str,
 }
 
 /// A name written without escapes.
-fn plain_key<'a>(scanner: &mut Scanner<'a>) -> Option<Key<'a>> {
+fn plain_key<'a>(scanner: &mut Scanner<'a>) -> Option<LayoutKey<'a>> {
     let at = scanner.at() + 1;
     match scanner.key().ok()? {
-        Cow::Borrowed(text) => Some(Key { at, text }),
+        Cow::Borrowed(text) => Some(LayoutKey { at, text }),
         Cow::Owned(_) => None,
     }
 }

@@ -8,10 +8,10 @@ use crate::limits::JSON_DEPTH_MAX;
 use std::borrow::Cow;
 
 /// Why reading stopped; a pointer, since it is part of every result on the hot path.
-pub(super) type Fault = Box<Trouble>;
+pub(super) type ScanFault = Box<ScanTrouble>;
 
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ScanTrouble {
     /// The text is not JSON.
     Syntax { at: usize, expected: &'static str },
     /// The text is nested deeper than [`JSON_DEPTH_MAX`].
@@ -20,10 +20,10 @@ pub(super) enum Trouble {
     Shape(EventError),
 }
 
-impl From<EventError> for Box<Trouble> {
+impl From<EventError> for Box<ScanTrouble> {
     #[cold]
-    fn from(error: EventError) -> Fault {
-        Box::new(Trouble::Shape(error))
+    fn from(error: EventError) -> ScanFault {
+        Box::new(ScanTrouble::Shape(error))
     }
 }
 
@@ -124,23 +124,23 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    pub fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
+    pub fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ScanFault> {
         if self.take_token(byte) { Ok(()) } else { Err(self.syntax(expected)) }
     }
 
     #[cold]
-    pub fn syntax(&self, expected: &'static str) -> Fault {
-        Box::new(Trouble::Syntax { at: self.at(), expected })
+    pub fn syntax(&self, expected: &'static str) -> ScanFault {
+        Box::new(ScanTrouble::Syntax { at: self.at(), expected })
     }
 
     #[cold]
-    fn too_deep(&self) -> Fault {
-        Box::new(Trouble::TooDeep { at: self.at() })
+    fn too_deep(&self) -> ScanFault {
+        Box::new(ScanTrouble::TooDeep { at: self.at() })
     }
 
     /// Steps into an object and stands on its first key; false if it has none and has been stepped over.
     #[inline(always)]
-    pub fn first_member(&mut self) -> Result<bool, Fault> {
+    pub fn first_member(&mut self) -> Result<bool, ScanFault> {
         self.expect(b'{', "an object, {…}")?;
         match self.next_token() {
             Some(b'"') => Ok(true),
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
 
     /// Steps over a comma and stands on the next key, or steps out of the object.
     #[inline(always)]
-    pub fn next_member(&mut self) -> Result<bool, Fault> {
+    pub fn next_member(&mut self) -> Result<bool, ScanFault> {
         if self.take_token(b',') {
             return match self.next_token() {
                 Some(b'"') => Ok(true),
@@ -162,13 +162,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps into an array; false if it has no elements and has been stepped over.
-    pub fn first_element(&mut self) -> Result<bool, Fault> {
+    pub fn first_element(&mut self) -> Result<bool, ScanFault> {
         self.expect(b'[', "an array, […]")?;
         Ok(!self.take_token(b']'))
     }
 
     /// Steps over a comma, or out of the array.
-    pub fn next_element(&mut self) -> Result<bool, Fault> {
+    pub fn next_element(&mut self) -> Result<bool, ScanFault> {
         if self.take_token(b',') {
             return Ok(true);
         }
@@ -177,7 +177,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a key and its colon; the scanner stands on its opening quote.
     #[inline(always)]
-    pub fn key(&mut self) -> Result<Cow<'a, str>, Fault> {
+    pub fn key(&mut self) -> Result<Cow<'a, str>, ScanFault> {
         let key = self.string()?;
         self.expect(b':', "':'")?;
         Ok(key)
@@ -185,7 +185,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a string; the scanner stands on its opening quote.
     #[inline(always)]
-    pub fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
+    pub fn string(&mut self) -> Result<Cow<'a, str>, ScanFault> {
         let start = self.at();
         self.skip_string_start();
         if self.take_byte(b'"') {
@@ -195,16 +195,16 @@ impl<'a> Scanner<'a> {
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, start: usize) -> Result<Cow<'a, str>, Fault> {
+    fn string_with_escapes(&mut self, start: usize) -> Result<Cow<'a, str>, ScanFault> {
         self.skip_string_end()?;
         match serde_json::from_str::<String>(self.since(start)) {
             Ok(text) => Ok(Cow::Owned(text)),
-            Err(_) => Err(Box::new(Trouble::Syntax { at: start, expected: "a string" })),
+            Err(_) => Err(Box::new(ScanTrouble::Syntax { at: start, expected: "a string" })),
         }
     }
 
     #[inline(always)]
-    fn skip_string(&mut self) -> Result<(), Fault> {
+    fn skip_string(&mut self) -> Result<(), ScanFault> {
         self.skip_string_start();
         if self.take_byte(b'"') { Ok(()) } else { self.skip_string_end() }
     }
@@ -216,7 +216,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cold]
-    fn skip_string_end(&mut self) -> Result<(), Fault> {
+    fn skip_string_end(&mut self) -> Result<(), ScanFault> {
         loop {
             match self.peek() {
                 Some(b'\\') => self.skip_escape()?,
@@ -231,7 +231,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_escape(&mut self) -> Result<(), Fault> {
+    fn skip_escape(&mut self) -> Result<(), ScanFault> {
         const PAIR: &str = "a pair of surrogates, such as \\ud83d\\ude00";
         if self.take(b"\\u") {
             return match self.hex_digits()? {
@@ -248,7 +248,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn hex_digits(&mut self) -> Result<u32, Fault> {
+    fn hex_digits(&mut self) -> Result<u32, ScanFault> {
         let Some((digits, rest)) = self.rest.split_first_chunk::<4>() else {
             return Err(self.syntax("four hexadecimal digits"));
         };
@@ -260,7 +260,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a number; the scanner stands on its first character.
     #[inline(always)]
-    pub fn number(&mut self) -> Result<&'a str, Fault> {
+    pub fn number(&mut self) -> Result<&'a str, ScanFault> {
         let start = self.at();
         self.take_byte(b'-');
         if !self.take_byte(b'0') {
@@ -277,7 +277,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn skip_digits(&mut self) -> Result<(), Fault> {
+    fn skip_digits(&mut self) -> Result<(), ScanFault> {
         let before = self.rest.len();
         while let [b'0'..=b'9', rest @ ..] = self.rest {
             self.rest = rest;
@@ -285,21 +285,21 @@ impl<'a> Scanner<'a> {
         if self.rest.len() == before { Err(self.syntax("a digit")) } else { Ok(()) }
     }
 
-    pub fn literal<const N: usize>(&mut self, literal: &'static [u8; N]) -> Result<&'a str, Fault> {
+    pub fn literal<const N: usize>(&mut self, literal: &'static [u8; N]) -> Result<&'a str, ScanFault> {
         let start = self.at();
         if self.take(literal) { Ok(self.since(start)) } else { Err(self.syntax("a JSON value")) }
     }
 
     /// Steps over one value of any kind and answers its text.
     #[inline(always)]
-    pub fn value(&mut self) -> Result<&'a str, Fault> {
+    pub fn value(&mut self) -> Result<&'a str, ScanFault> {
         self.next_token();
         let start = self.at();
         self.skip_value(JSON_DEPTH_MAX)?;
         Ok(self.since(start))
     }
 
-    fn skip_value(&mut self, depth_left: usize) -> Result<(), Fault> {
+    fn skip_value(&mut self, depth_left: usize) -> Result<(), ScanFault> {
         match self.next_token() {
             Some(b'{') => self.skip_object(depth_left),
             Some(b'[') => self.skip_array(depth_left),
@@ -312,7 +312,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_object(&mut self, depth_left: usize) -> Result<(), Fault> {
+    fn skip_object(&mut self, depth_left: usize) -> Result<(), ScanFault> {
         let depth_left = depth_left.checked_sub(1).ok_or_else(|| self.too_deep())?;
         let mut more = self.first_member()?;
         while more {
@@ -324,7 +324,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn skip_array(&mut self, depth_left: usize) -> Result<(), Fault> {
+    fn skip_array(&mut self, depth_left: usize) -> Result<(), ScanFault> {
         let depth_left = depth_left.checked_sub(1).ok_or_else(|| self.too_deep())?;
         let mut more = self.first_element()?;
         while more {
@@ -416,10 +416,10 @@ mod tests {
         assert!(accepts(&nested(JSON_DEPTH_MAX)));
         assert!(matches!(
             Scanner::new(&nested(JSON_DEPTH_MAX + 1)).value(),
-            Err(trouble) if matches!(*trouble, Trouble::TooDeep { at: JSON_DEPTH_MAX })
+            Err(trouble) if matches!(*trouble, ScanTrouble::TooDeep { at: JSON_DEPTH_MAX })
         ));
         assert!(
-            matches!(Scanner::new(&"{\"a\":".repeat(1_000_000)).value(), Err(trouble) if matches!(*trouble, Trouble::TooDeep { .. }))
+            matches!(Scanner::new(&"{\"a\":".repeat(1_000_000)).value(), Err(trouble) if matches!(*trouble, ScanTrouble::TooDeep { .. }))
         );
     }
 }

@@ -42,8 +42,8 @@ impl Memories {
     }
 
     /// The memory of a counter that is declared like this, a new one if there is none.
-    pub fn wake(&mut self, name: &str, dedup: &counter::Dedup) -> Memory {
-        let counter::Dedup { by, seq, window_ms, .. } = dedup;
+    pub fn wake(&mut self, name: &str, dedup: &counter::DedupSettings) -> Memory {
+        let counter::DedupSettings { by, seq, window_ms, .. } = dedup;
         let of = Of { counter: name.into(), by: by.clone(), seq: *seq, window_ms: *window_ms };
         match self.0.iter().position(|memory| memory.of == of) {
             Some(index) => self.0.swap_remove(index),

@@ -5,7 +5,7 @@
 //! what waits at its place in the log.
 
 use crate::id::CellKey;
-use crate::ledger::{Delta, Run};
+use crate::ledger::{Delta, LateRun};
 use crate::limits::{LATE_RUN_BYTES_MAX, PARKED_BYTES_MAX, PARKED_MAX};
 use std::collections::BTreeMap;
 
@@ -115,13 +115,13 @@ impl Parked {
     }
 
     /// The run at this time: of all that wait if they are too many.
-    pub fn plan(&self, now_ms: u64, limits: RunLimits) -> Run {
+    pub fn plan(&self, now_ms: u64, limits: RunLimits) -> LateRun {
         let due_by_ms = if self.is_crowded(limits) { u64::MAX } else { now_ms };
-        Run { due_by_ms, sums_max: limits.sums_max as u64, bytes_max: limits.run_bytes_max as u64 }
+        LateRun { due_by_ms, sums_max: limits.sums_max as u64, bytes_max: limits.run_bytes_max as u64 }
     }
 
     /// The deltas of a run: the first that are due, in the order of their cells, and one in any case.
-    pub fn due(&self, run: Run) -> Vec<Delta> {
+    pub fn due(&self, run: LateRun) -> Vec<Delta> {
         let mut bytes = 0;
         let due = self.sums.iter().filter(|(_, entry)| entry.due_ms <= run.due_by_ms).take_while(|(_, entry)| {
             let is_first = bytes == 0;
@@ -151,8 +151,8 @@ mod tests {
             parked.park(cell, b"views:a", time_ms, delta, 100);
         }
         assert_eq!(parked.len(), 2);
-        assert!(parked.due(Run::due_by(99)).is_empty());
-        let due = parked.due(Run::due_by(100));
+        assert!(parked.due(LateRun::due_by(99)).is_empty());
+        let due = parked.due(LateRun::due_by(100));
         assert_eq!(
             due.iter().map(|delta| (delta.bucket_ms, delta.delta)).collect::<Vec<_>>(),
             [(Some(0), 5), (Some(BUCKET_MS), 10)]
@@ -181,7 +181,7 @@ mod tests {
         for n in 0..10u8 {
             parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, 0);
         }
-        let due = |parked: &Parked, bytes_max| parked.due(Run { bytes_max, ..Run::due_by(0) });
+        let due = |parked: &Parked, bytes_max| parked.due(LateRun { bytes_max, ..LateRun::due_by(0) });
         assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES as u64)).len(), 4);
         assert_eq!(due(&parked, 1).len(), 1);
         let mut runs = 0;

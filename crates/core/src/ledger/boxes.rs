@@ -115,10 +115,10 @@ impl Row for Boxes {
     }
 }
 
-type Sums = HashMap<CellKey, Boxes, KeyHash>;
+type BoxCounts = HashMap<CellKey, Boxes, KeyHash>;
 
-impl Overlay for Sums {
-    fn overlay(&mut self, newer: Sums) {
+impl Overlay for BoxCounts {
+    fn overlay(&mut self, newer: BoxCounts) {
         for (cell, boxes) in newer {
             self.entry(cell).or_default().add(&boxes);
         }
@@ -128,7 +128,7 @@ impl Overlay for Sums {
 /// Changes to the boxes of cells since the last cut.
 #[derive(Default)]
 pub struct KeyBoxes {
-    sums: Pending<Sums>,
+    sums: Pending<BoxCounts>,
 }
 
 impl KeyBoxes {
@@ -178,7 +178,7 @@ impl Kind for KeyBoxes {
     }
 }
 
-impl Rows for Sums {
+impl Rows for BoxCounts {
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
         let mut sorted: Vec<_> = self.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
         sorted.sort_unstable_by_key(|(cell, _)| **cell);

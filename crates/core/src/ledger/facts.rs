@@ -5,7 +5,7 @@
 //! Numbers are those on disk: none is ever used for something else.
 
 use super::cut::{Kind, LedgerCut};
-use super::key::{KEY_BYTES_MAX, Part};
+use super::key::{KEY_BYTES_MAX, KeyPart};
 use super::row::whole;
 use super::{Answered, Claim, Corrections, Duplicates, Entity, Firsts, KeyBoxes, Proposals, Steps};
 use crate::id::CellKey;
@@ -53,7 +53,7 @@ macro_rules! facts {
             pub fn decode(bytes: &[u8]) -> Result<LedgerKey, DecodeError> {
                 whole(bytes, |bytes| {
                     Ok(match take_byte(bytes)? {
-                        $($($($number => LedgerKey::$kind($(<$type as Part>::take(bytes)?),+),)+)+)+
+                        $($($($number => LedgerKey::$kind($(<$type as KeyPart>::take(bytes)?),+),)+)+)+
                         value => {
                             return Err(DecodeError::BadValue { field: "kind of a ledger key", value: value.into() });
                         }

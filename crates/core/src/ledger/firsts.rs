@@ -26,20 +26,20 @@ pub type FirstKey = (u64, CellKey);
 /// First contents since the last cut.
 #[derive(Default)]
 pub struct Firsts {
-    pages: Pending<Page>,
+    pages: Pending<FirstsPage>,
 }
 
 #[derive(Clone, Default)]
-struct Page {
-    closed: Vec<Arc<Chunk>>,
-    open: Chunk,
+struct FirstsPage {
+    closed: Vec<Arc<FirstsChunk>>,
+    open: FirstsChunk,
     /// What the closed ones take.
     closed_bytes: usize,
 }
 
 /// Entries in the order of the log, each: ms since `from_ms` (varint), claim key, content (bytes).
 #[derive(Clone, Debug, Default)]
-struct Chunk {
+struct FirstsChunk {
     from_ms: u64,
     to_ms: u64,
     bytes: Vec<u8>,
@@ -47,7 +47,7 @@ struct Chunk {
 
 /// A copy of some chunks, to be searched by anybody.
 #[derive(Clone, Debug, Default)]
-pub struct FirstChunks(Vec<Arc<Chunk>>);
+pub struct FirstChunks(Vec<Arc<FirstsChunk>>);
 
 impl Firsts {
     /// Keeps what came first under an id. `record` begins with the event, as the log has it.
@@ -61,7 +61,7 @@ impl Firsts {
 
     /// The chunks in which any of these would be.
     pub fn chunks(&self, wanted: &BTreeSet<FirstKey>) -> FirstChunks {
-        let is_wanted = |chunk: &Chunk| {
+        let is_wanted = |chunk: &FirstsChunk| {
             let least = CellKey::NONE;
             let mut from = wanted.range((chunk.from_ms, least)..);
             !chunk.bytes.is_empty() && from.next().is_some_and(|(at_ms, _)| *at_ms <= chunk.to_ms)
@@ -102,11 +102,11 @@ impl Kind for Firsts {
     }
 
     fn bytes(&self) -> usize {
-        self.pages.newest_first().map(Page::bytes).sum()
+        self.pages.newest_first().map(FirstsPage::bytes).sum()
     }
 }
 
-impl Rows for Page {
+impl Rows for FirstsPage {
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
         Box::new(self.sorted().map(|((at_ms, event_id), content)| {
             LedgerRow::new(LedgerKey::First(at_ms, event_id), Change::Put(content.to_vec()))
@@ -122,7 +122,7 @@ impl FirstChunks {
     }
 }
 
-impl Page {
+impl FirstsPage {
     fn close(&mut self) {
         let chunk = std::mem::take(&mut self.open);
         self.closed_bytes += chunk.bytes.capacity();
@@ -130,13 +130,13 @@ impl Page {
     }
 
     fn bytes(&self) -> usize {
-        self.closed_bytes + self.open.bytes.capacity() + self.closed.capacity() * size_of::<Arc<Chunk>>()
+        self.closed_bytes + self.open.bytes.capacity() + self.closed.capacity() * size_of::<Arc<FirstsChunk>>()
     }
 
     /// In ascending order of keys. The log has them by time; those of one moment are sorted here.
     fn sorted(&self) -> impl Iterator<Item = (FirstKey, &[u8])> {
         let chunks = self.closed.iter().map(|chunk| &**chunk).chain([&self.open]);
-        let mut entries = chunks.flat_map(Chunk::iter).peekable();
+        let mut entries = chunks.flat_map(FirstsChunk::iter).peekable();
         let moment = move || {
             let first = entries.next()?;
             let at_ms = first.0.0;
@@ -151,8 +151,8 @@ impl Page {
     }
 }
 
-impl Overlay for Page {
-    fn overlay(&mut self, newer: Page) {
+impl Overlay for FirstsPage {
+    fn overlay(&mut self, newer: FirstsPage) {
         if !self.open.bytes.is_empty() {
             self.close();
         }
@@ -162,7 +162,7 @@ impl Overlay for Page {
     }
 }
 
-impl Chunk {
+impl FirstsChunk {
     #[inline]
     fn push(&mut self, at_ms: u64, key: CellKey, record: &[u8]) {
         if self.bytes.is_empty() {

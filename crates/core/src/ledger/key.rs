@@ -9,12 +9,12 @@ use std::ops::Range;
 pub use super::facts::{LedgerKey, LedgerKind};
 
 /// A part of a key.
-pub(super) trait Part: Sized {
+pub(super) trait KeyPart: Sized {
     fn put(self, out: &mut Vec<u8>);
     fn take(bytes: &mut &[u8]) -> Result<Self, DecodeError>;
 }
 
-impl Part for CellKey {
+impl KeyPart for CellKey {
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_bytes());
     }
@@ -24,7 +24,7 @@ impl Part for CellKey {
     }
 }
 
-impl Part for u64 {
+impl KeyPart for u64 {
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_be_bytes());
     }
@@ -34,7 +34,7 @@ impl Part for u64 {
     }
 }
 
-impl Part for u32 {
+impl KeyPart for u32 {
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_be_bytes());
     }

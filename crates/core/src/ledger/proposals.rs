@@ -12,10 +12,10 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// By number; `None` if it is not open any more.
-type Changes = BTreeMap<u64, Option<Arc<[u8]>>>;
+type ProposalChanges = BTreeMap<u64, Option<Arc<[u8]>>>;
 
-impl Overlay for Changes {
-    fn overlay(&mut self, newer: Changes) {
+impl Overlay for ProposalChanges {
+    fn overlay(&mut self, newer: ProposalChanges) {
         self.extend(newer);
     }
 }
@@ -24,7 +24,7 @@ impl Overlay for Changes {
 pub struct Proposals {
     open: BTreeMap<u64, Arc<[u8]>>,
     bytes: usize,
-    changes: Pending<Changes>,
+    changes: Pending<ProposalChanges>,
 }
 
 impl Proposals {
@@ -115,7 +115,7 @@ impl Kind for Proposals {
     }
 }
 
-impl Rows for Changes {
+impl Rows for ProposalChanges {
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
         Box::new(self.iter().map(|(number, row)| {
             let change = row.as_ref().map_or(Change::Delete, |row| Change::Put(row.to_vec()));

@@ -19,7 +19,7 @@ pub enum Remedy {
     /// Brings counters to 0.
     Clear { ids: Vec<Vec<u8>>, grounds: Grounds, if_generation: Option<u64> },
     /// Lets late entries count whose time has come, as many as one run takes.
-    Late(Run),
+    Late(LateRun),
 }
 
 /// Grounds something is done, and who says so.
@@ -37,7 +37,7 @@ impl Grounds {
 
 /// A run of late entries: what is due by a time of the log, in the order in which they are kept, and no more than this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct LateRun {
     pub due_by_ms: u64,
     /// Sums.
     pub sums_max: u64,
@@ -45,10 +45,10 @@ pub struct Run {
     pub bytes_max: u64,
 }
 
-impl Run {
+impl LateRun {
     /// The longest run at a time.
-    pub fn due_by(due_by_ms: u64) -> Run {
-        Run { due_by_ms, sums_max: PARKED_MAX as u64, bytes_max: LATE_RUN_BYTES_MAX as u64 }
+    pub fn due_by(due_by_ms: u64) -> LateRun {
+        LateRun { due_by_ms, sums_max: PARKED_MAX as u64, bytes_max: LATE_RUN_BYTES_MAX as u64 }
     }
 }
 
@@ -114,7 +114,7 @@ impl Remedy {
                 put_option(out, *if_generation);
                 put_list(out, ids, |out, id| put_bytes(out, id));
             }
-            Remedy::Late(Run { due_by_ms, sums_max, bytes_max }) => {
+            Remedy::Late(LateRun { due_by_ms, sums_max, bytes_max }) => {
                 out.push(kind::LATE);
                 [*due_by_ms, *sums_max, *bytes_max].into_iter().for_each(|number| put_varint(out, number));
             }
@@ -139,7 +139,7 @@ impl Remedy {
                 if_generation: take_option(bytes, "ifGeneration")?,
                 ids: take_list(bytes, take_vec)?,
             },
-            kind::LATE => Remedy::Late(Run {
+            kind::LATE => Remedy::Late(LateRun {
                 due_by_ms: take_varint(bytes)?,
                 sums_max: take_varint(bytes)?,
                 bytes_max: take_varint(bytes)?,
@@ -183,7 +183,7 @@ mod tests {
             Remedy::Apply { number, author: text.into(), if_generation },
             Remedy::Revert { number, grounds: grounds(), if_generation },
             Remedy::Clear { ids: vec![id.to_vec(), b"other".to_vec()], grounds: grounds(), if_generation },
-            Remedy::Late(Run { due_by_ms: number, sums_max: 2, bytes_max: 300 }),
+            Remedy::Late(LateRun { due_by_ms: number, sums_max: 2, bytes_max: 300 }),
         ]
     }
 

@@ -37,16 +37,16 @@ pub enum Hot {
 
 /// A counter as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct CellRow {
     pub value: i64,
     pub mark: Mark,
     pub expiry: Option<RowExpiry>,
 }
 
-impl Row {
+impl CellRow {
     /// A counter that nobody has corrected and that never expires.
-    pub fn plain(value: i64) -> Row {
-        Row { value, mark: Mark::default(), expiry: None }
+    pub fn plain(value: i64) -> CellRow {
+        CellRow { value, mark: Mark::default(), expiry: None }
     }
 }
 

@@ -19,7 +19,7 @@ mod tests;
 
 use crate::id::CellKey;
 use slot::Fingerprint;
-use table::Table;
+use table::DedupTable;
 
 /// Calls between two segments that are swept, so that a large table is swept in many small steps.
 const CALLS_PER_SWEEP: u32 = 256;
@@ -34,7 +34,7 @@ pub struct Dedup {
     number: u64,
     /// When that window ends. It spares the division for each entry.
     end_ms: u64,
-    table: Table,
+    table: DedupTable,
     /// Segments to sweep in this window, and the calls until the next of them.
     unswept: usize,
     calls_to_sweep: u32,
@@ -50,7 +50,7 @@ impl Dedup {
     /// Nothing is allocated before the first entry.
     pub fn new(window_ms: u64) -> Dedup {
         assert!(window_ms > 0, "a window of dedup has a length");
-        Dedup { window_ms, number: 0, end_ms: window_ms, table: Table::default(), unswept: 0, calls_to_sweep: 0 }
+        Dedup { window_ms, number: 0, end_ms: window_ms, table: DedupTable::default(), unswept: 0, calls_to_sweep: 0 }
     }
 
     /// One that stands in the same window and remembers nothing.
@@ -145,7 +145,7 @@ impl Dedup {
     }
 
     fn forget(&mut self) {
-        self.table = Table::default();
+        self.table = DedupTable::default();
         self.unswept = 0;
     }
 

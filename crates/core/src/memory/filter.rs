@@ -22,13 +22,13 @@ const KEYS_PER_BLOCK: u64 = 38;
 
 pub(super) struct Filter {
     /// The newest last.
-    parts: Vec<Part>,
+    parts: Vec<FilterPart>,
     keys: u64,
     bytes_max: usize,
     gave_up: bool,
 }
 
-struct Part {
+struct FilterPart {
     /// Not blocks with an alignment of their own: only integers come from the system zeroed already, and hundreds of
     /// megabytes take a while to fill.
     words: Vec<u64>,
@@ -116,7 +116,7 @@ impl Filter {
         if blocks.saturating_mul(size_of::<Block>()) > self.bytes_max.saturating_sub(self.bytes()) {
             return self.give_up();
         }
-        self.parts.push(Part::new(blocks));
+        self.parts.push(FilterPart::new(blocks));
     }
 
     fn give_up(&mut self) {
@@ -125,13 +125,13 @@ impl Filter {
     }
 }
 
-impl Part {
-    fn new(blocks: usize) -> Part {
+impl FilterPart {
+    fn new(blocks: usize) -> FilterPart {
         let words = vec![0u64; (blocks + 1) * WORDS];
         // If it cannot be told, a block may take two cache lines.
         let start = words.as_ptr().align_offset(size_of::<Block>()).min(WORDS);
         let keys_per_block = if blocks <= BLOCKS_SMALL { KEYS_PER_BLOCK_SMALL } else { KEYS_PER_BLOCK };
-        Part { words, start, blocks, room: blocks as u64 * keys_per_block }
+        FilterPart { words, start, blocks, room: blocks as u64 * keys_per_block }
     }
 
     #[inline]

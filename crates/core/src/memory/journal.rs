@@ -12,34 +12,34 @@ const ALLOCATION_BYTES: usize = 16;
 
 /// Keys ascend with time, at least within every range that is read.
 pub struct Journal<T: Placed> {
-    pages: Pending<Page<T>>,
+    pages: Pending<JournalPage<T>>,
 }
 
 /// Encoded rows by their places.
-struct Page<T: Placed> {
+struct JournalPage<T: Placed> {
     rows: BTreeMap<T::Place, Box<[u8]>>,
     row_bytes: usize,
 }
 
-impl<T: Placed> Default for Page<T> {
-    fn default() -> Page<T> {
-        Page { rows: BTreeMap::new(), row_bytes: 0 }
+impl<T: Placed> Default for JournalPage<T> {
+    fn default() -> JournalPage<T> {
+        JournalPage { rows: BTreeMap::new(), row_bytes: 0 }
     }
 }
 
-impl<T: Placed> Clone for Page<T> {
-    fn clone(&self) -> Page<T> {
-        Page { rows: self.rows.clone(), row_bytes: self.row_bytes }
+impl<T: Placed> Clone for JournalPage<T> {
+    fn clone(&self) -> JournalPage<T> {
+        JournalPage { rows: self.rows.clone(), row_bytes: self.row_bytes }
     }
 }
 
-impl<T: Placed> Overlay for Page<T> {
-    fn overlay(&mut self, newer: Page<T>) {
+impl<T: Placed> Overlay for JournalPage<T> {
+    fn overlay(&mut self, newer: JournalPage<T>) {
         newer.rows.into_iter().for_each(|(place, row)| self.put(place, row));
     }
 }
 
-impl<T: Placed> Page<T> {
+impl<T: Placed> JournalPage<T> {
     fn put(&mut self, place: T::Place, row: Box<[u8]>) {
         self.row_bytes += row.len();
         if let Some(old) = self.rows.insert(place, row) {
@@ -54,7 +54,7 @@ impl<T: Placed> Page<T> {
     }
 }
 
-impl<T: Placed> Rows for Page<T> {
+impl<T: Placed> Rows for JournalPage<T> {
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
         Box::new(self.rows.iter().map(|(place, row)| LedgerRow::new(T::key(*place), Change::Put(row.to_vec()))))
     }
@@ -117,7 +117,7 @@ impl<T: Placed> Kind for Journal<T> {
     }
 
     fn bytes(&self) -> usize {
-        self.pages.newest_first().map(Page::bytes).sum()
+        self.pages.newest_first().map(JournalPage::bytes).sum()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Additions by name that were combined into one record.
 
 use super::Values;
-use crate::combined::{Deltas, bound_of};
+use crate::combined::{Additions, bound_of};
 use crate::memory::cell::Added;
 use crate::op::{Answer, Op};
 
 impl Values {
     /// Adds what fits, as if each stood by itself. The cell is known.
-    pub(crate) fn add_many(&mut self, op: &Op, name: &[u8], deltas: Deltas<'_>) -> Answer {
+    pub(crate) fn add_many(&mut self, op: &Op, name: &[u8], deltas: Additions<'_>) -> Answer {
         let before = self.table.get(op.cell).unwrap_or(0);
         let (counted, mut sum) = deltas.fitting(before, bound_of(op));
         if counted > 0 {

@@ -5,16 +5,16 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// By the moment they wait for, and in the order in which they came.
-type Waiting = BTreeMap<(u64, u64), Waker>;
+type Sleepers = BTreeMap<(u64, u64), Waker>;
 
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
-    state: Mutex<State>,
+    state: Mutex<AlarmState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: Waiting,
+struct AlarmState {
+    waiting: Sleepers,
     /// How many alarms were set so far.
     set: u64,
 }
@@ -48,7 +48,7 @@ impl Alarms {
         due.into_values().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AlarmState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

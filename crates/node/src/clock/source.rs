@@ -34,21 +34,21 @@ impl Stopwatch {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum TimeSource {
     /// The stopwatch stands for the monotonic clock.
     System(Stopwatch),
     Hands(Arc<Hands>),
 }
 
-impl Source {
-    pub fn system() -> Source {
-        Source::System(Stopwatch::start())
+impl TimeSource {
+    pub fn system() -> TimeSource {
+        TimeSource::System(Stopwatch::start())
     }
 
     pub fn wall_ms(&self) -> u64 {
         match self {
-            Source::System(_) => wall_ms(),
-            Source::Hands(hands) => hands.wall_ms.load(Ordering::Acquire),
+            TimeSource::System(_) => wall_ms(),
+            TimeSource::Hands(hands) => hands.wall_ms.load(Ordering::Acquire),
         }
     }
 
@@ -58,16 +58,16 @@ impl Source {
 
     pub fn monotonic(&self) -> Duration {
         match self {
-            Source::System(started) => started.elapsed(),
-            Source::Hands(hands) => Duration::from_millis(hands.monotonic_ms.load(Ordering::Acquire)),
+            TimeSource::System(started) => started.elapsed(),
+            TimeSource::Hands(hands) => Duration::from_millis(hands.monotonic_ms.load(Ordering::Acquire)),
         }
     }
 
     /// Ends when so much time has passed.
     pub async fn sleep(&self, time: Duration) {
         match self {
-            Source::System(_) => tokio::time::sleep(time).await,
-            Source::Hands(hands) => hands.sleep(time).await,
+            TimeSource::System(_) => tokio::time::sleep(time).await,
+            TimeSource::Hands(hands) => hands.sleep(time).await,
         }
     }
 }

@@ -21,7 +21,7 @@ fn a_directory_keeps_its_identity() {
     let first = DataDir::open(dir.path(), &mut random).unwrap().identity;
     let second = DataDir::open(dir.path(), &mut random).unwrap().identity;
     assert_eq!(first, second);
-    assert_eq!(first, Identity { id: 1, hash_seed: 2 });
+    assert_eq!(first, DirIdentity { id: 1, hash_seed: 2 });
     let text = fs::read_to_string(dir.path().join(IDENTITY)).unwrap();
     assert_eq!(text, "format 4\nread-by 0.1.0\nid 1\nhash-seed 2\nchecksum 3f873435\n");
 }
@@ -82,7 +82,7 @@ fn a_directory_of_format_2_is_carried_over_and_keeps_its_numbers() {
     fs::write(dir.path().join(IDENTITY), "format 2\nhash-seed 5\nlog-id 7\n").unwrap();
     for _ in 0..2 {
         let data = DataDir::open(dir.path(), numbers()).unwrap();
-        assert_eq!(data.identity, Identity { id: 7, hash_seed: 5 });
+        assert_eq!(data.identity, DirIdentity { id: 7, hash_seed: 5 });
     }
     assert!(fs::read_to_string(dir.path().join(IDENTITY)).unwrap().starts_with("format 4\n"));
 }
@@ -103,6 +103,6 @@ fn a_look_at_a_directory_changes_nothing_in_it() {
     assert!(matches!(DataDir::view(dir.path()), Err(DataDirError::Missing { .. })));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     fs::write(dir.path().join(IDENTITY), "format 2\nhash-seed 5\nlog-id 7\n").unwrap();
-    assert_eq!(DataDir::view(dir.path()).unwrap().identity, Identity { id: 7, hash_seed: 5 });
+    assert_eq!(DataDir::view(dir.path()).unwrap().identity, DirIdentity { id: 7, hash_seed: 5 });
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -1,7 +1,7 @@
 //! The audit of event ids that came again, the newest first.
 
 use super::question::Question;
-use super::view::View;
+use super::view::JoinedView;
 use super::{Engine, Refusal, decode_row};
 use tally_core::aggregate::State;
 use tally_core::id::CellKey;
@@ -60,7 +60,7 @@ impl Question for DuplicatesBefore {
 }
 
 async fn stored(
-    view: &View<'_>,
+    view: &JoinedView<'_>,
     event_id: Option<CellKey>,
     before: DuplicatePlace,
     limit: usize,

@@ -1,7 +1,7 @@
 //! The thread that writes cuts to the store while the writer goes on.
 
 use super::commits::CommitQueue;
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use flume::{Receiver, Sender};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Checkpointer {
 }
 
 impl Work for Checkpointer {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let Some(Job { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
         // The log is durable up to here, then the commits are, then the cut is.
         let settled = self.commits.settle().await.map_err(|error| Error::Retry(error.to_string()));
@@ -107,7 +107,7 @@ impl Work for Checkpointer {
         } else {
             self.write(&content, &mut || chunks.recv().map_err(|_| Abandoned))
         };
-        let failure = result.as_ref().err().filter(|error| !matches!(error, Error::Abandoned)).map(Failure::from);
+        let failure = result.as_ref().err().filter(|error| !matches!(error, Error::Abandoned)).map(WorkFailure::from);
         let _ = done.send(Written { result, content });
         failure.map_or(Ok(Next::WhenWoken), Err)
     }

@@ -7,16 +7,16 @@ mod preview;
 use super::shared::Message;
 use super::thread::Desk;
 use super::{Engine, Refusal};
-use crate::worker::{Context, Failure, Next, Retry, Spec, Wake, Work};
+use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Duration;
 use tally_core::aggregate::Unfit;
-pub use tally_core::aggregate::{CorrectionRequest, Outcome};
+pub use tally_core::aggregate::{CorrectionRequest, RemedyOutcome};
 use tally_core::fact::Request;
 use tally_core::fates::RunLimits;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Correction, Proposal, Remedy, Run};
+use tally_core::ledger::{Correction, LateRun, Proposal, Remedy};
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::record::Record;
 use tally_storage::log::Log;
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use find::decode_row;
 pub use find::{CorrectionList, FoundCorrection, ListedCorrection};
-pub use preview::{CounterEffect, Effects, PreviewPart};
+pub use preview::{CorrectionEffects, CounterEffect, PreviewPart};
 
 /// How often late entries are looked for whose run has come.
 const LATE_EVERY: Duration = Duration::from_secs(1);
@@ -61,12 +61,12 @@ impl Engine {
     /// Applies, reverts or clears, and waits until every reader sees it.
     pub async fn correct(&self, request: impl Into<CorrectionRequest>) -> Result<Correction, CorrectionError> {
         match self.request(request.into()).await? {
-            Outcome::Corrected(correction) => Ok(correction),
-            Outcome::Proposed(proposal) => unreachable!("{proposal:?} is no correction"),
+            RemedyOutcome::Corrected(correction) => Ok(correction),
+            RemedyOutcome::Proposed(proposal) => unreachable!("{proposal:?} is no correction"),
         }
     }
 
-    async fn request(&self, request: CorrectionRequest) -> Result<Outcome, CorrectionError> {
+    async fn request(&self, request: CorrectionRequest) -> Result<RemedyOutcome, CorrectionError> {
         self.health()?;
         let (reply, answer) = oneshot::channel();
         self.shared.send(Message::Remedy { request, reply }).await?;
@@ -76,7 +76,7 @@ impl Engine {
 
 impl<L: Log + 'static> Desk<L> {
     /// Looks up what a request touches, then commits it alone.
-    pub(super) async fn remedy(&self, request: &CorrectionRequest) -> Result<Outcome, CorrectionError> {
+    pub(super) async fn remedy(&self, request: &CorrectionRequest) -> Result<RemedyOutcome, CorrectionError> {
         let touched = || {
             let mut touched = Submission::default();
             self.writer.borrow().state().touch(request, 0, &mut touched);
@@ -87,7 +87,7 @@ impl<L: Log + 'static> Desk<L> {
     }
 
     /// The next run of late entries, and how many counters it changes; `None` if nothing is due.
-    fn next_run(&self) -> Option<(Run, usize)> {
+    fn next_run(&self) -> Option<(LateRun, usize)> {
         let writer = self.writer.borrow();
         let parked = &writer.state().fates.contracts.parked;
         let run = parked.plan(self.shared.clock.now_ms(), RunLimits::default());
@@ -111,7 +111,7 @@ impl<L: Log> LateRuns<L> {
 }
 
 impl<L: Log + 'static> Work for LateRuns<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let Some((run, due)) = self.desk.next_run() else { return Ok(Next::After(LATE_EVERY)) };
         context.progress(format!("a run of {due} counters"));
         self.desk.remedy(&Remedy::Late(run).into()).await?;

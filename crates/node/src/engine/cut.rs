@@ -3,7 +3,7 @@
 use super::Refusal;
 use super::checkpoint::Job;
 use super::thread::Desk;
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use flume::Sender;
 use std::rc::Rc;
 use tally_core::memory::cell::SEGMENTS;
@@ -54,7 +54,7 @@ impl<L: Log + 'static> Cutter<L> {
 }
 
 impl<L: Log + 'static> Work for Cutter<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let waiters = self.desk.cut_waiters.take();
         if waiters.is_empty() && !self.desk.writer.borrow().is_cut_due() {
             return Ok(Next::WhenWoken);

@@ -5,7 +5,7 @@
 
 use super::question::Question;
 use super::shared::Shared;
-use super::view::View;
+use super::view::JoinedView;
 use super::{Engine, Refusal, Wanted, decode_row};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
 use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Purpose, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
-use tally_core::memory::cell::Row as CellRow;
+use tally_core::memory::cell::CellRow;
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 use tally_core::values::Sums;
@@ -35,7 +35,7 @@ const CORRECTIONS_PER_TURN: usize = 16;
 
 /// Everything that is known about one counter.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct CounterFacts {
     /// The true sum; `None` if there is no such counter.
     pub sum: Option<i64>,
     /// The last correction that touched it, 0 if none did.
@@ -53,7 +53,7 @@ pub struct Facts {
     pub total: Option<Total>,
     /// What waits for it, by bucket.
     pub parked: Vec<(u64, ParkedEntry)>,
-    pub history: History,
+    pub history: CounterHistory,
 }
 
 /// The values of a counter, added up.
@@ -65,7 +65,7 @@ pub struct Total {
 
 /// The values of all keys of a counter and what was counted for them, as of one checkpoint.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ValuesStanding {
     pub position: Position,
     /// `None` if it counted under a version that did not add up, or was not declared yet.
     pub sums: Option<Sums>,
@@ -97,7 +97,7 @@ impl KeysOf {
 
 /// What corrections have done to a counter.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct CounterHistory {
     /// The newest steps with their generations, the newest first.
     pub newest: Vec<(u64, Step)>,
     /// How many steps there are.
@@ -129,14 +129,14 @@ struct AtCheckpoint {
     position: Option<Position>,
     row: Option<CellRow>,
     boxes: Boxes,
-    history: History,
+    history: CounterHistory,
     /// The keys of the counter with their values; `None` if there are too many, or it belongs to none.
     keys: Option<HashMap<CellKey, i64>>,
 }
 
 impl Engine {
     /// Everything about one counter at one moment, also about the declared counter it belongs to.
-    pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<Facts, Refusal> {
+    pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<CounterFacts, Refusal> {
         for _ in 0..TRIES_MAX {
             let keys_of = of.clone();
             let read =
@@ -154,12 +154,13 @@ impl Engine {
 
     /// Adds up the values of a counter, however many keys it has, as of a checkpoint that is not older than the call. It takes
     /// its time, beside everybody else, and ends when nobody waits for it.
-    pub async fn standing(&self, of: KeysOf) -> Result<Standing, Refusal> {
+    pub async fn standing(&self, of: KeysOf) -> Result<ValuesStanding, Refusal> {
         self.checkpoint(Wanted::Everything).await?;
         let wanted = Arc::new(());
         let asked = Arc::downgrade(&wanted);
-        let read =
-            move |shared: &Shared, store: &dyn Reads| Standing::read(shared, store, &of, || asked.strong_count() > 0);
+        let read = move |shared: &Shared, store: &dyn Reads| {
+            ValuesStanding::read(shared, store, &of, || asked.strong_count() > 0)
+        };
         let standing = self.shared.from_store(read).await;
         drop(wanted);
         standing
@@ -182,7 +183,7 @@ impl Engine {
     }
 }
 
-async fn stored_why(view: &View<'_>, number: u64, id: &str) -> Result<Why, Refusal> {
+async fn stored_why(view: &JoinedView<'_>, number: u64, id: &str) -> Result<Why, Refusal> {
     let row = view.row(LedgerKey::Correction(number).encode()).await?;
     let missing = || Refusal::StoreFailed(format!("correction {number} left steps, but is not there itself").into());
     Ok(Why::of(decode_row(&row.ok_or_else(missing)?)?, id))
@@ -212,10 +213,10 @@ struct FactsOf {
 
 impl Question for FactsOf {
     /// `None` if memory does not continue that checkpoint.
-    type Answer = Option<Facts>;
+    type Answer = Option<CounterFacts>;
 
-    fn answer(self, state: &State) -> Option<Facts> {
-        Facts::look(&self.shared, state, self.stored, self.cell, self.of.as_ref())
+    fn answer(self, state: &State) -> Option<CounterFacts> {
+        CounterFacts::look(&self.shared, state, self.stored, self.cell, self.of.as_ref())
     }
 }
 
@@ -242,14 +243,14 @@ impl AtCheckpoint {
             position: store.checkpoint()?.map(|checkpoint| checkpoint.position),
             row: store.get(cell)?,
             boxes: boxes.unwrap_or_default(),
-            history: History::stored(store, cell)?,
+            history: CounterHistory::stored(store, cell)?,
             keys: of.map_or(Ok(None), |of| keys(shared, store, of))?,
         })
     }
 
     /// Everything was flushed since.
     fn void() -> AtCheckpoint {
-        let (boxes, history) = (Boxes::default(), History::default());
+        let (boxes, history) = (Boxes::default(), CounterHistory::default());
         AtCheckpoint { position: None, row: None, boxes, history, keys: Some(HashMap::new()) }
     }
 }
@@ -318,27 +319,27 @@ impl Total {
     }
 }
 
-impl Standing {
+impl ValuesStanding {
     /// Blocks on the store.
     fn read(
         shared: &Shared,
         store: &dyn Reads,
         of: &KeysOf,
         is_wanted: impl Fn() -> bool,
-    ) -> Result<Standing, store::Error> {
+    ) -> Result<ValuesStanding, store::Error> {
         let checkpoint = store.checkpoint()?.unwrap_or_default();
         let total = Total::stored(store, shared, of, is_wanted)?;
         let balance = match checkpoint.state.is_empty() {
             true => None,
             false => balance_at(&checkpoint.state, &of.name).map_err(damaged)?,
         };
-        Ok(Standing { position: checkpoint.position, sums: balance.and_then(|balance| balance.sums), total })
+        Ok(ValuesStanding { position: checkpoint.position, sums: balance.and_then(|balance| balance.sums), total })
     }
 }
 
-impl History {
-    fn stored(store: &dyn Reads, cell: CellKey) -> Result<History, store::Error> {
-        let (mut history, mut read) = (History::default(), Ok(()));
+impl CounterHistory {
+    fn stored(store: &dyn Reads, cell: CellKey) -> Result<CounterHistory, store::Error> {
+        let (mut history, mut read) = (CounterHistory::default(), Ok(()));
         let range = LedgerKey::steps_of(cell);
         store.ledger_rows_back(&range.start, &range.end, &mut |key, row| {
             match LedgerKey::decode(key).and_then(|key| Ok((key, Step::decode(row)?))) {
@@ -371,7 +372,7 @@ impl History {
     }
 
     /// Goes on with what is older than all of this.
-    fn followed_by(mut self, older: History) -> History {
+    fn followed_by(mut self, older: CounterHistory) -> CounterHistory {
         if self.forgotten.is_some() {
             return self;
         }
@@ -384,21 +385,28 @@ impl History {
     }
 }
 
-impl Facts {
+impl CounterFacts {
     /// Runs on the writer's thread. `None` if memory does not continue what was read.
-    fn look(shared: &Shared, state: &State, stored: AtCheckpoint, cell: CellKey, of: Option<&KeysOf>) -> Option<Facts> {
+    fn look(
+        shared: &Shared,
+        state: &State,
+        stored: AtCheckpoint,
+        cell: CellKey,
+        of: Option<&KeysOf>,
+    ) -> Option<CounterFacts> {
         let mut stored = if state.values.store_is_void { AtCheckpoint::void() } else { stored };
         let continued = shared.checkpointed.load(Ordering::Acquire);
         if !state.values.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
         }
-        let mut history = History { forgotten: state.values.facts.steps.forgotten(cell), ..History::default() };
+        let mut history =
+            CounterHistory { forgotten: state.values.facts.steps.forgotten(cell), ..CounterHistory::default() };
         state.values.facts.steps.of(cell).rev().for_each(|(generation, step)| history.add_older(generation, step));
         let mut boxes = state.fates.facts.boxes.get(cell);
         boxes.add(&stored.boxes);
         let parked = state.fates.contracts.parked.of(cell).map(|(bucket_ms, entry)| (bucket_ms, entry.clone()));
         let (sum, generation) = current(state, &stored, cell, shared.clock.now_ms());
-        Some(Facts {
+        Some(CounterFacts {
             sum,
             generation,
             base: stored.row.map(|row| row.value),
@@ -446,7 +454,7 @@ mod tests {
     use tally_core::counter::Declarations;
     use tally_core::id::CellHasher;
     use tally_core::op::Submission;
-    use tally_storage::log::local::{LocalLog, Options as LogOptions};
+    use tally_storage::log::local::{LocalLog, LogOptions};
     use tally_storage::log::memory::{MemoryDisk, MemoryLog};
     use tally_storage::store::memory::MemoryStore;
     use tally_wal::testing::FaultDisk;
@@ -498,7 +506,7 @@ mod tests {
     #[test]
     fn history_keeps_the_newest_steps_and_the_sum_of_all() {
         let step = |delta| Step::new(0, delta, 0, 1);
-        let (mut newer, mut older) = (History::default(), History::default());
+        let (mut newer, mut older) = (CounterHistory::default(), CounterHistory::default());
         (0..3).for_each(|n| newer.add_older(1000 - n, step(i64::MAX)));
         (0..STEPS_SHOWN_MAX as u64).for_each(|n| older.add_older(500 - n, step(1)));
         let all = newer.followed_by(older);

@@ -2,14 +2,14 @@
 
 use super::Refusal;
 use super::shared::Shared;
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use flume::Receiver;
 use std::ops::ControlFlow;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Need, Stored};
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_storage::store::key::Key;
 use tally_storage::store::{Error, Store};
 use tokio::sync::oneshot;
@@ -92,7 +92,7 @@ impl Found {
     }
 
     /// A counter, unless it has expired.
-    pub fn row(&self, key: CellKey, now_ms: u64) -> Option<&Row> {
+    pub fn row(&self, key: CellKey, now_ms: u64) -> Option<&CellRow> {
         let Some(Stored::Cell(Some(row))) = self.get(Need::Cell(key)) else { return None };
         let due = row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
         (!due).then_some(row)
@@ -109,26 +109,26 @@ fn store_key(need: Need, ledger: Option<&[u8]>) -> Key<'_> {
 }
 
 /// Answers lookups until nobody can ask any more.
-pub(super) struct Reader {
+pub(super) struct RowReader {
     shared: Weak<Shared>,
     lookups: Receiver<Lookup>,
     next: Option<Lookup>,
 }
 
-impl Reader {
+impl RowReader {
     /// Whoever asked is told of an error, and the next one has nothing to do with it.
     pub fn spec(number: usize) -> Spec {
         let does = "reads from the store what memory does not know";
         Spec::new(format!("lookup-{number}"), does, Retry::NEVER).waits_for("somebody who asks")
     }
 
-    pub fn new(shared: Weak<Shared>, lookups: Receiver<Lookup>) -> Reader {
-        Reader { shared, lookups, next: None }
+    pub fn new(shared: Weak<Shared>, lookups: Receiver<Lookup>) -> RowReader {
+        RowReader { shared, lookups, next: None }
     }
 }
 
-impl Work for Reader {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+impl Work for RowReader {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let (Some(lookup), Some(shared)) = (self.next.take(), self.shared.upgrade()) else {
             return Ok(Next::WhenWoken);
         };

@@ -43,7 +43,7 @@ impl Engine {
 
     /// The boxes of every counter there ever was, as of one position.
     pub async fn balances(&self) -> Result<(Vec<Balance>, Position), Refusal> {
-        self.ask(Balances(self.clone())).await
+        self.ask(AskBalances(self.clone())).await
     }
 
     /// How many late entries wait for counters with such ids, also for some that do not exist yet.
@@ -52,9 +52,9 @@ impl Engine {
     }
 }
 
-struct Balances(Engine);
+struct AskBalances(Engine);
 
-impl Question for Balances {
+impl Question for AskBalances {
     type Answer = (Vec<Balance>, Position);
 
     fn answer(self, state: &State) -> Self::Answer {

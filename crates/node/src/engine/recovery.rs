@@ -1,7 +1,7 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
 use super::checkpoint::Checkpointer;
-use super::commits::{self, CommitMaker, Commits, CommitsError, Maker, Recorder, Step};
+use super::commits::{self, CommitMaker, CommitStep, Commits, CommitsError, Maker, Recorder};
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Parts, Shared};
@@ -16,13 +16,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tally_core::aggregate::{Decoded, ReplayError, Replayed, State};
-use tally_core::counter::{Changes, ConfigErrors, Declarations, Meaning, listed};
+use tally_core::counter::{ConfigErrors, Declarations, DeclaredChanges, Meaning, listed};
 use tally_core::fates::Void;
 use tally_core::head::Head;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
-use tally_core::memory::cell::{Row, SEGMENTS, segment_keys};
+use tally_core::memory::cell::{CellRow, SEGMENTS, segment_keys};
 use tally_core::nearest::nearest;
 use tally_core::op::Batch;
 use tally_core::op::{Answer, Op, Stamp, Submission};
@@ -72,7 +72,7 @@ pub struct Recovered {
     pub in_memory: u64,
     pub replayed_records: u64,
     /// What the configuration has changed; `None` if it was in force already.
-    pub changes: Option<Changes>,
+    pub changes: Option<DeclaredChanges>,
 }
 
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
@@ -152,7 +152,7 @@ fn load(
     let table_bytes = table_bytes - table_bytes / LOAD_SPARED_PARTS;
     let share = state.values.table.reserve(usize::try_from(checkpoint.counters).unwrap_or(usize::MAX), table_bytes);
     std::thread::scope(|scope| {
-        let (chunks, loaded) = flume::bounded::<Vec<(CellKey, Row)>>(LOAD_CHUNKS_MAX);
+        let (chunks, loaded) = flume::bounded::<Vec<(CellKey, CellRow)>>(LOAD_CHUNKS_MAX);
         let readers: Vec<_> = (0..LOAD_THREADS)
             .map(|part| {
                 let chunks = chunks.clone();
@@ -179,7 +179,7 @@ fn read_part(
     store: &dyn Store,
     part: usize,
     share: usize,
-    chunks: &flume::Sender<Vec<(CellKey, Row)>>,
+    chunks: &flume::Sender<Vec<(CellKey, CellRow)>>,
 ) -> Result<(), store::Error> {
     let mut chunk = Vec::with_capacity(LOAD_CHUNK_ROWS);
     let mut is_heard = true;
@@ -310,7 +310,7 @@ impl<L: Log> Chain<L> {
         if let Some(changes) = effects.changes {
             let declarations = state.declarations().clone();
             let batch = Submission { records: records.to_vec(), ops: ops.to_vec(), ..Submission::default() };
-            self.maker.take(Step::Changed { changes, batch, declarations })?;
+            self.maker.take(CommitStep::Changed { changes, batch, declarations })?;
         }
         self.maker.write_if_there_is_room(u64::MAX)
     }
@@ -391,8 +391,8 @@ fn start<L: Log + 'static, C: Log + 'static>(
     shared.checkpointed.store(stored.map_or(0, |position| position.offset), Ordering::Release);
     shared.log_needed_from.store(read_from, Ordering::Release);
     for number in 0..LOOKUP_THREADS {
-        let reader = lookup::Reader::new(Arc::downgrade(&shared), lookups.clone());
-        shared.workers.apart(lookup::Reader::spec(number), reader)?;
+        let reader = lookup::RowReader::new(Arc::downgrade(&shared), lookups.clone());
+        shared.workers.apart(lookup::RowReader::spec(number), reader)?;
     }
     shared.workers.apart(CommitMaker::<C>::spec(), CommitMaker::new(maker, shared.clone(), orders, spares))?;
     shared.workers.apart(Checkpointer::spec(), Checkpointer::new(store, steps.clone(), jobs_received))?;
@@ -406,7 +406,7 @@ fn declare<L: Log>(
     declarations: Declarations,
     remove: &[String],
     now_ms: u64,
-) -> Result<Option<Changes>, RecoveryError> {
+) -> Result<Option<DeclaredChanges>, RecoveryError> {
     let known = writer.state().fates.contracts.meanings();
     check_removals(remove, &declarations, &known)?;
     let current = writer.state().declarations();

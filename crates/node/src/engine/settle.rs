@@ -5,7 +5,7 @@
 
 use super::Refusal;
 use super::thread::Desk;
-use crate::worker::{Context, Failure, Next, Retry, Spec, Wake, Work};
+use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
 use std::rc::Rc;
 use std::time::Duration;
 use tally_storage::log::Log;
@@ -26,7 +26,7 @@ impl<L: Log> Settler<L> {
 }
 
 impl<L: Log + 'static> Work for Settler<L> {
-    async fn work(&mut self, _: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, _: &Context) -> Result<Next, WorkFailure> {
         self.desk.settle().await?;
         Ok(Next::WhenWoken)
     }

@@ -1,7 +1,7 @@
 //! What all threads of a node share: the cells, the store, and the way to the writer.
 
 use super::commits::Commits;
-use super::correction::{CorrectionError, CorrectionRequest, Outcome};
+use super::correction::{CorrectionError, CorrectionRequest, RemedyOutcome};
 use super::lookup::{Found, Lookup};
 use super::question::Asked;
 use super::queue::Queues;
@@ -39,7 +39,7 @@ pub(super) enum Message {
     /// Something is asked for about the past.
     Remedy {
         request: CorrectionRequest,
-        reply: oneshot::Sender<Result<Outcome, CorrectionError>>,
+        reply: oneshot::Sender<Result<RemedyOutcome, CorrectionError>>,
     },
     /// Deltas are to be recorded; answers from where on.
     Follow {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tally_core::database::Space;
 use tally_core::id::CellHasher;
 use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOT_KEPT_TOLD_MS, SNAPSHOTS_MAX};
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_core::position::Position;
 use tally_storage::store::{self, Checkpoint};
 
@@ -48,7 +48,7 @@ impl Engine {
 
     /// All of it was told. Whether it arrived nobody knows, so it is held a little longer, unless its place is needed.
     pub fn told_snapshot(&self, snapshot: &Arc<Snapshot>) {
-        let is_it = |held: &&mut Held| held.snapshot.as_ref().is_some_and(|it| Arc::ptr_eq(it, snapshot));
+        let is_it = |held: &&mut HeldSnapshot| held.snapshot.as_ref().is_some_and(|it| Arc::ptr_eq(it, snapshot));
         if let Some(held) = self.shared.snapshots.lock().iter_mut().find(is_it) {
             held.is_told = true;
         }
@@ -56,12 +56,12 @@ impl Engine {
 }
 
 /// The place of a snapshot that is being taken; it is given up if nothing comes of it.
-struct Place<'a> {
+struct SnapshotPlace<'a> {
     snapshots: &'a Snapshots,
     number: u64,
 }
 
-impl Place<'_> {
+impl SnapshotPlace<'_> {
     fn hold(&self, snapshot: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(snapshot);
         if let Some(held) = self.snapshots.lock().iter_mut().find(|held| held.place == self.number) {
@@ -71,7 +71,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SnapshotPlace<'_> {
     fn drop(&mut self) {
         self.snapshots.lock().retain(|held| held.place != self.number || held.snapshot.is_some());
     }
@@ -79,9 +79,9 @@ impl Drop for Place<'_> {
 
 /// Snapshots that are held for those who read them.
 #[derive(Default)]
-pub(super) struct Snapshots(Mutex<Vec<Held>>);
+pub(super) struct Snapshots(Mutex<Vec<HeldSnapshot>>);
 
-struct Held {
+struct HeldSnapshot {
     /// `None` while it is being taken.
     snapshot: Option<Arc<Snapshot>>,
     place: u64,
@@ -91,7 +91,7 @@ struct Held {
     is_told: bool,
 }
 
-impl Held {
+impl HeldSnapshot {
     fn is_over(&self, now: Duration) -> bool {
         let kept_ms = if self.is_told { SNAPSHOT_KEPT_TOLD_MS } else { SNAPSHOT_KEPT_MS };
         now.saturating_sub(self.used) >= Duration::from_millis(kept_ms)
@@ -100,7 +100,7 @@ impl Held {
 
 impl Snapshots {
     /// A place for one more, if there is one.
-    fn place(&self, shared: &Shared) -> Result<Place<'_>, Refusal> {
+    fn place(&self, shared: &Shared) -> Result<SnapshotPlace<'_>, Refusal> {
         let now = shared.clock.passed();
         self.sweep(now);
         let mut held = self.lock();
@@ -110,14 +110,14 @@ impl Snapshots {
             held.remove(oldest.ok_or_else(Refusal::busy)?);
         }
         let place = held.iter().map(|held| held.place + 1).max().unwrap_or(0);
-        held.push(Held { snapshot: None, place, used: now, is_told: false });
-        Ok(Place { snapshots: self, number: place })
+        held.push(HeldSnapshot { snapshot: None, place, used: now, is_told: false });
+        Ok(SnapshotPlace { snapshots: self, number: place })
     }
 
     fn find(&self, position: Position, now: Duration) -> Option<Arc<Snapshot>> {
         self.sweep(now);
         let mut held = self.lock();
-        let is_it = |held: &&mut Held| held.snapshot.as_ref().is_some_and(|held| held.position == position);
+        let is_it = |held: &&mut HeldSnapshot| held.snapshot.as_ref().is_some_and(|held| held.position == position);
         let found = held.iter_mut().find(is_it)?;
         found.used = now;
         found.is_told = false;
@@ -129,7 +129,7 @@ impl Snapshots {
         self.lock().retain(|held| !held.is_over(now));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<HeldSnapshot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,7 +174,7 @@ impl Snapshot {
         let mut counters = Vec::with_capacity(ids.len());
         let cells: Vec<_> = ids.iter().map(|id| self.hasher.key(id)).collect();
         for (id, row) in ids.into_iter().zip(store::cells(&*self.view, &cells).map_err(failed)?) {
-            let is_due = |row: &Row| row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
+            let is_due = |row: &CellRow| row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
             if let Some(row) = row.filter(|row| !is_due(row)) {
                 let reading = Reading { value: row.value, generation: row.mark.generation };
                 counters.push((Space::split(&id).1.to_vec(), reading));

@@ -1,7 +1,7 @@
 //! What each generation did to one counter: its steps, in memory while they are new, in the store for good.
 
 use super::question::Question;
-use super::view::View;
+use super::view::JoinedView;
 use super::{Engine, Reading, Refusal, Seen, decode_row};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -98,7 +98,7 @@ impl Question for StepsAround {
 }
 
 /// The first generation of a counter that is not forgotten, given what memory says.
-async fn first_known(view: &View<'_>, cell: CellKey, in_memory: Option<u64>) -> Result<u64, Refusal> {
+async fn first_known(view: &JoinedView<'_>, cell: CellKey, in_memory: Option<u64>) -> Result<u64, Refusal> {
     let forgotten = match in_memory {
         Some(forgotten) => Some(forgotten),
         None => {

@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use super::thread::Desk;
 use super::{Engine, Refusal, Wanted};
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl<L: Log> Sweeper<L> {
 }
 
 impl<L: Log + 'static> Work for Sweeper<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let Some((space, after)) = self.under_way.take() else {
             return self.begin().await;
         };
@@ -62,7 +62,7 @@ impl<L: Log + 'static> Work for Sweeper<L> {
 
 impl<L: Log + 'static> Sweeper<L> {
     /// Looks whether there is anything to sweep.
-    async fn begin(&mut self) -> Result<Next, Failure> {
+    async fn begin(&mut self) -> Result<Next, WorkFailure> {
         let flushed = self.desk.writer.borrow().state().values.databases.flushed();
         let Some(space) = flushed else { return Ok(Next::After(SWEEP_EVERY)) };
         self.engine.checkpoint(Wanted::NewNames).await?;

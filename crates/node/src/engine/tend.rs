@@ -6,7 +6,7 @@
 use super::question::Question;
 use super::shared::{Message, Shared};
 use super::{Engine, Refusal};
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -23,26 +23,26 @@ const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
 const RETRY: Retry = Retry { first: Duration::from_secs(1), most: FORGET_EVERY };
 
 /// A filter, and how it learns which rows the store has.
-pub(super) struct Filter {
+pub(super) struct FilterTending {
     kind: LedgerKind,
     is_learning: fn(&State) -> bool,
     tell: fn(&mut State, Vec<CellKey>),
     done: fn(&mut State),
 }
 
-static CLAIMS: Filter = Filter {
+static CLAIMS: FilterTending = FilterTending {
     kind: LedgerKind::Claim,
     is_learning: |state| state.fates.facts.claims.filter_is_learning(),
     tell: |state, keys| state.fates.facts.claims.filter_add(&keys),
     done: |state| state.fates.facts.claims.filter_done(),
 };
-static ENTITIES: Filter = Filter {
+static ENTITIES: FilterTending = FilterTending {
     kind: LedgerKind::Entity,
     is_learning: |state| state.fates.facts.entities.filter_is_learning(),
     tell: |state, keys| state.fates.facts.entities.filter_add(&keys),
     done: |state| state.fates.facts.entities.filter_done(),
 };
-static ANSWERS: Filter = Filter {
+static ANSWERS: FilterTending = FilterTending {
     kind: LedgerKind::Answer,
     is_learning: |state| state.values.facts.answers.filter_is_learning(),
     tell: |state, keys| state.values.facts.answers.filter_add(&keys),
@@ -51,26 +51,31 @@ static ANSWERS: Filter = Filter {
 
 /// What a pass over rows of the store is for.
 #[derive(Clone, Copy)]
-enum Pass {
+enum TendPass {
     /// Fills a filter that does not know yet what the store has. Without it everything is looked up, which is slower and no
     /// less right.
-    Teach(&'static Filter),
+    Teach(&'static FilterTending),
     /// Forgets idempotency keys whose time is over.
     Forget,
 }
 
 /// At a start every filter is taught; then keys are forgotten, which may leave a filter to be taught anew.
-const AT_START: [Pass; 5] =
-    [Pass::Teach(&CLAIMS), Pass::Teach(&ENTITIES), Pass::Teach(&ANSWERS), Pass::Forget, Pass::Teach(&ANSWERS)];
+const AT_START: [TendPass; 5] = [
+    TendPass::Teach(&CLAIMS),
+    TendPass::Teach(&ENTITIES),
+    TendPass::Teach(&ANSWERS),
+    TendPass::Forget,
+    TendPass::Teach(&ANSWERS),
+];
 /// How much of it is done again and again.
 const AGAIN: usize = 3;
 
 /// What the writer is told, which changes nothing that anybody can see.
 pub(super) enum Tending {
     /// The store has rows under these keys.
-    Teach(&'static Filter, Vec<CellKey>),
+    Teach(&'static FilterTending, Vec<CellKey>),
     /// And no others.
-    Taught(&'static Filter),
+    Taught(&'static FilterTending),
     /// The store had these answers when so many cuts were in it.
     Forget { cuts: u64, answers: Vec<(CellKey, Answered)> },
     /// All of them were looked at.
@@ -93,7 +98,7 @@ impl Tending {
     }
 }
 
-struct IsLearning(&'static Filter);
+struct IsLearning(&'static FilterTending);
 
 impl Question for IsLearning {
     type Answer = bool;
@@ -114,7 +119,7 @@ struct Tender {
 }
 
 /// Some rows of the store, by the number of cuts from which on they were read.
-struct Chunk {
+struct FilterChunk {
     cuts: u64,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -135,7 +140,7 @@ impl Engine {
 }
 
 impl Work for Tender {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let Some(pass) = AT_START.get(self.pass) else {
             self.pass = AGAIN;
             return Ok(Next::After(FORGET_EVERY));
@@ -151,8 +156,8 @@ impl Work for Tender {
 
 impl Tender {
     /// Goes on with a pass by one chunk.
-    async fn is_over(&mut self, pass: Pass) -> Result<bool, Refusal> {
-        if let (Pass::Teach(filter), None) = (pass, &self.from)
+    async fn is_over(&mut self, pass: TendPass) -> Result<bool, Refusal> {
+        if let (TendPass::Teach(filter), None) = (pass, &self.from)
             && !self.engine.ask(IsLearning(filter)).await?
         {
             return Ok(true);
@@ -173,7 +178,7 @@ impl Tender {
         Ok(is_last)
     }
 
-    fn read(&self, kind: LedgerKind) -> Result<Chunk, Refusal> {
+    fn read(&self, kind: LedgerKind) -> Result<FilterChunk, Refusal> {
         let shared = &self.engine.shared;
         let (range, cuts) = (LedgerKey::range(kind), shared.cuts.load(Ordering::Acquire));
         let from = self.from.as_ref().unwrap_or(&range.start);
@@ -183,16 +188,16 @@ impl Tender {
             if rows.len() < CHUNK_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         visited.map_err(|error| Refusal::store(&error))?;
-        Ok(Chunk { cuts, rows })
+        Ok(FilterChunk { cuts, rows })
     }
 
-    async fn hand_over(&self, pass: Pass, chunk: Chunk) -> Result<(), Refusal> {
+    async fn hand_over(&self, pass: TendPass, chunk: FilterChunk) -> Result<(), Refusal> {
         match pass {
-            Pass::Teach(filter) => {
+            TendPass::Teach(filter) => {
                 let keys = chunk.rows.iter().filter_map(|(key, _)| hashed(key)).collect();
                 self.engine.tend(Tending::Teach(filter, keys)).await
             }
-            Pass::Forget => {
+            TendPass::Forget => {
                 let answered = |(key, row): &(Vec<u8>, Vec<u8>)| Some((hashed(key)?, Answered::decode(row).ok()?));
                 let answers = chunk.rows.iter().filter_map(answered).collect();
                 self.engine.tend(Tending::Forget { cuts: chunk.cuts, answers }).await
@@ -201,28 +206,28 @@ impl Tender {
     }
 }
 
-impl Pass {
+impl TendPass {
     fn kind(self) -> LedgerKind {
         match self {
-            Pass::Teach(filter) => filter.kind,
-            Pass::Forget => LedgerKind::Answer,
+            TendPass::Teach(filter) => filter.kind,
+            TendPass::Forget => LedgerKind::Answer,
         }
     }
 
     fn doing(self) -> &'static str {
         match (self, self.kind()) {
-            (Pass::Forget, _) => "forgetting idempotency keys whose time is over",
-            (Pass::Teach(_), LedgerKind::Claim) => "telling the filter of event ids what the store has",
-            (Pass::Teach(_), LedgerKind::Entity) => "telling the filter of entities what the store has",
-            (Pass::Teach(_), _) => "telling the filter of idempotency keys what the store has",
+            (TendPass::Forget, _) => "forgetting idempotency keys whose time is over",
+            (TendPass::Teach(_), LedgerKind::Claim) => "telling the filter of event ids what the store has",
+            (TendPass::Teach(_), LedgerKind::Entity) => "telling the filter of entities what the store has",
+            (TendPass::Teach(_), _) => "telling the filter of idempotency keys what the store has",
         }
     }
 
     /// What the writer is told when it is over.
     fn end(self) -> Tending {
         match self {
-            Pass::Teach(filter) => Tending::Taught(filter),
-            Pass::Forget => Tending::Forgotten,
+            TendPass::Teach(filter) => Tending::Taught(filter),
+            TendPass::Forget => Tending::Forgotten,
         }
     }
 }

@@ -19,10 +19,10 @@ use std::path::Path;
 use std::sync::Weak;
 use tally_core::event::Event;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
-use tally_storage::log::local::{LocalLog, Options as LogOptions};
+use tally_storage::log::local::{LocalLog, LogOptions};
 use tally_storage::log::memory::{MemoryDisk, MemoryLog};
 use tally_storage::store::Store;
-use tally_storage::store::local::{Identity, LocalStore};
+use tally_storage::store::local::{LocalStore, StoreIdentity};
 use tally_storage::store::memory::MemoryStore;
 use tally_wal::testing::{Fault, FaultDisk};
 use tally_wal::{Disk, RealDisk};
@@ -406,7 +406,7 @@ fn open_in(dir: &Path, last: &RefCell<Weak<LocalStore>>) -> EngineThread<LocalLo
         std::thread::yield_now();
     }
     let store = loop {
-        match LocalStore::open(&dir.join("store"), Identity::default(), 1 << 20) {
+        match LocalStore::open(&dir.join("store"), StoreIdentity::default(), 1 << 20) {
             Ok(store) => break Arc::new(store),
             // Nobody has it any more, and yet it is still on its way out.
             Err(error) if error.to_string().contains("Locked") => std::thread::yield_now(),

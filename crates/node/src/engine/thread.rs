@@ -13,7 +13,7 @@ use super::settle::Settler;
 use super::shared::{Done, Message, Reply, Shared};
 use super::sweep::Sweeper;
 use super::tick::Ticker;
-use super::watch::{Terms, Verdict, Watch, Watched};
+use super::watch::{Terms, Watch, WatchVerdict, Watched};
 use super::writer::Writer;
 use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
 use crate::worker::{Spawner, Wake};
@@ -338,9 +338,9 @@ impl<L: Log + 'static> LocalEngine<L> {
             self.desk.writer.borrow_mut().transact(submission, terms, found, reply, self.desk.shared.clock.now_ms());
         self.desk.commit();
         match verdict {
-            Verdict::Changed => return Ok(Transacted::Changed),
-            Verdict::Outdated => return Ok(Transacted::Outdated),
-            Verdict::Holds => {}
+            WatchVerdict::Changed => return Ok(Transacted::Changed),
+            WatchVerdict::Outdated => return Ok(Transacted::Outdated),
+            WatchVerdict::Holds => {}
         }
         Ok(Transacted::At(self.take_answers(submission, answer, answers).await?))
     }

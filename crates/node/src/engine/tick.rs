@@ -2,7 +2,7 @@
 
 use super::Trouble;
 use super::thread::{Desk, THIN_OUT_PER_TURN};
-use crate::worker::{Context, Failure, Next, Retry, Spec, Work};
+use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::rc::Rc;
 use std::time::Duration;
 use tally_storage::log::Log;
@@ -43,7 +43,7 @@ impl<L: Log> Ticker<L> {
 }
 
 impl<L: Log + 'static> Work for Ticker<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         let desk = &self.desk;
         self.steer();
         let mut writer = desk.writer.borrow_mut();

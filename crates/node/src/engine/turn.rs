@@ -4,7 +4,7 @@
 //! a batch needs ([`super::lookup::find`]), both turn here, and both hand the effects on to whoever makes commits; so what a
 //! replay makes of a log is what was made of it when it was new.
 
-use super::commits::{Applied, Recorder, Step};
+use super::commits::{Applied, CommitStep, Recorder};
 use tally_core::aggregate::State;
 use tally_core::counter::Declarations;
 use tally_core::fates::Void;
@@ -28,7 +28,7 @@ pub(super) struct Effects {
     pub void: Option<Void>,
     pub outcomes: Outcomes,
     /// The commit that ended before it.
-    pub closed: Option<Step>,
+    pub closed: Option<CommitStep>,
     /// What it has changed, if somebody follows.
     pub changes: Option<ValueChanges>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Memory is asked first. What a cut takes to the store in between is found there, and what is in both is the same; so nothing is
 //! missed, and what is seen twice is told by its key. After a flush that no cut has told the store yet, the store is void: then
-//! memory has everything, and a [`View`] shows nothing.
+//! memory has everything, and a [`JoinedView`] shows nothing.
 
 use super::lookup::Found;
 use super::question::Question;
@@ -21,7 +21,7 @@ use tally_storage::store::{self, Reads};
 pub(super) type LedgerRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What the store has beside what memory has said.
-pub(super) struct View<'a> {
+pub(super) struct JoinedView<'a> {
     shared: &'a Arc<Shared>,
     store_is_void: bool,
 }
@@ -39,9 +39,9 @@ impl<Q: Question> Question for Continued<Q> {
 
 impl Engine {
     /// What memory says, and a view of what the store has.
-    pub(super) async fn view<Q: Question>(&self, question: Q) -> Result<(Q::Answer, View<'_>), Refusal> {
+    pub(super) async fn view<Q: Question>(&self, question: Q) -> Result<(Q::Answer, JoinedView<'_>), Refusal> {
         let (answer, store_is_void) = self.ask(Continued(question)).await?;
-        Ok((answer, View { shared: &self.shared, store_is_void }))
+        Ok((answer, JoinedView { shared: &self.shared, store_is_void }))
     }
 
     /// Reads a counter from memory or, if it is cold, from the store on another thread.
@@ -58,7 +58,7 @@ impl Engine {
     }
 }
 
-impl View<'_> {
+impl JoinedView<'_> {
     /// Up to `limit` rows of a range, newest (highest keys) first if `back`.
     pub async fn rows(&self, range: Range<Vec<u8>>, limit: usize, back: bool) -> Result<LedgerRows, Refusal> {
         if self.store_is_void {

@@ -41,7 +41,7 @@ pub struct Terms<'a> {
 
 /// Whether it held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum WatchVerdict {
     Holds,
     /// A watched counter has changed.
     Changed,
@@ -57,34 +57,34 @@ impl Terms<'_> {
 
 #[derive(Default)]
 pub(super) struct Watches {
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, WatchEntry>,
     by_cell: HashMap<CellKey, Vec<u64>>,
     last: u64,
     bytes: usize,
 }
 
-struct Entry {
+struct WatchEntry {
     database: u8,
     key: Box<[u8]>,
     cell: CellKey,
-    seen: Seen,
+    seen: SeenCell,
     changed: bool,
 }
 
 /// What is known of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct SeenCell {
     value: Option<i64>,
     deadline: Option<u64>,
     generation: u64,
 }
 
-impl Seen {
-    fn of(state: &State, cell: CellKey, now_ms: u64) -> Seen {
+impl SeenCell {
+    fn of(state: &State, cell: CellKey, now_ms: u64) -> SeenCell {
         let deadline = state.values.table.deadline(cell);
         match state.values.table.get(cell).filter(|_| deadline.is_none_or(|at_ms| at_ms > now_ms)) {
-            None => Seen { value: None, deadline: None, generation: 0 },
-            value => Seen { value, deadline, generation: state.values.table.mark(cell).generation },
+            None => SeenCell { value: None, deadline: None, generation: 0 },
+            value => SeenCell { value, deadline, generation: state.values.table.mark(cell).generation },
         }
     }
 }
@@ -103,8 +103,8 @@ impl Watches {
         }
         self.bytes += bytes;
         self.last += 1;
-        let seen = Seen::of(state, cell, now_ms);
-        self.entries.insert(self.last, Entry { database, key: key.into(), cell, seen, changed: false });
+        let seen = SeenCell::of(state, cell, now_ms);
+        self.entries.insert(self.last, WatchEntry { database, key: key.into(), cell, seen, changed: false });
         self.by_cell.entry(cell).or_default().push(self.last);
         Ok(Watch(self.last))
     }
@@ -154,7 +154,7 @@ impl Watches {
         for number in moved {
             let entry = self.entries.get_mut(&number).expect("it was there a moment ago");
             let before = entry.cell;
-            entry.changed |= Seen::of(state, before, state.log_time_ms()).value.is_some();
+            entry.changed |= SeenCell::of(state, before, state.log_time_ms()).value.is_some();
             entry.cell = cell_in(space, &entry.key, state.hasher());
             let cell = entry.cell;
             self.unlink(before, number);
@@ -162,20 +162,20 @@ impl Watches {
         }
     }
 
-    pub fn judge(&self, terms: &Terms<'_>, state: &State, now_ms: u64) -> Verdict {
+    pub fn judge(&self, terms: &Terms<'_>, state: &State, now_ms: u64) -> WatchVerdict {
         let databases = &state.values.databases;
         let unchanged = |watch: &Watch| {
             let entry = self.entries.get(&watch.0);
-            entry.is_some_and(|entry| !entry.changed && Seen::of(state, entry.cell, now_ms) == entry.seen)
+            entry.is_some_and(|entry| !entry.changed && SeenCell::of(state, entry.cell, now_ms) == entry.seen)
         };
         if !terms.watches.iter().all(unchanged) {
-            Verdict::Changed
+            WatchVerdict::Changed
         } else if terms.only_main && !databases.only_main()
             || terms.changes.is_some_and(|changes| changes != databases.changes())
         {
-            Verdict::Outdated
+            WatchVerdict::Outdated
         } else {
-            Verdict::Holds
+            WatchVerdict::Holds
         }
     }
 }

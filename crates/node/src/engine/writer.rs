@@ -3,12 +3,12 @@
 mod alone;
 
 use super::checkpoint::{self, Content, Handover, Job, Written};
-use super::commits::{CommitQueue, Recorder, Step};
+use super::commits::{CommitQueue, CommitStep, Recorder};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::turn::{self, Effects, Turn};
-use super::watch::{Terms, Verdict, Watch, Watched, Watches};
+use super::watch::{Terms, Watch, WatchVerdict, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ pub(super) struct Writer<L: Log> {
     head: Head,
     /// Of the next batch.
     seq: u64,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingForCut>,
     loads: Vec<(Need, Stored)>,
     answers: Vec<Answer>,
     /// The most that anything staged asks for.
@@ -82,7 +82,7 @@ pub(super) struct Writer<L: Log> {
     batch_tells_full: bool,
 }
 
-struct Waiting {
+struct WaitingForCut {
     ops: usize,
     /// `None` for what the writer itself has added.
     reply: Option<Reply>,
@@ -220,14 +220,14 @@ impl<L: Log> Writer<L> {
         {
             // By a record, since a replay could not know.
             self.batch.record_op(OpKind::RepeatsFull, CellKey::NONE, 0, &Record::RepeatsFull);
-            self.waiting.push(Waiting { ops: 1, reply: None });
+            self.waiting.push(WaitingForCut { ops: 1, reply: None });
             self.batch_tells_full = true;
         }
         if submission.record_count > 0 {
             self.durability = self.durability.max(submission.needs.durability(self.options.durability.level()));
         }
         self.whole |= submission.needs.whole;
-        self.waiting.push(Waiting { ops: submission.ops.len(), reply: Some(reply) });
+        self.waiting.push(WaitingForCut { ops: submission.ops.len(), reply: Some(reply) });
         self.batch.append(submission);
     }
 
@@ -245,11 +245,11 @@ impl<L: Log> Writer<L> {
         found: Found,
         reply: Reply,
         now_ms: u64,
-    ) -> Verdict {
+    ) -> WatchVerdict {
         self.commit_staged(now_ms);
         self.load(found);
         let verdict = self.watches.judge(terms, &self.state, self.next_log_time_ms(now_ms));
-        if verdict == Verdict::Holds {
+        if verdict == WatchVerdict::Holds {
             self.stage(submission, Found::default(), reply);
             self.commit_staged(now_ms);
         }
@@ -469,11 +469,11 @@ impl<L: Log> Writer<L> {
         if let Some(changes) = effects.changes {
             let declarations = self.state.declarations().clone();
             let batch = std::mem::replace(&mut self.batch, self.steps.spare());
-            self.hand_on(Step::Changed { changes, batch, declarations });
+            self.hand_on(CommitStep::Changed { changes, batch, declarations });
         }
     }
 
-    fn hand_on(&mut self, step: Step) {
+    fn hand_on(&mut self, step: CommitStep) {
         if self.steps.is_full() {
             // What waits may wait for this. A failure is remembered, and every later write is told.
             let _ = self.sync();
@@ -511,7 +511,7 @@ impl<L: Log> Writer<L> {
             self.state.values.table.follow(true);
             self.shared.commits.set_followed(true);
             let (at, log_time_ms) = (self.recorder.end(), self.state.log_time_ms());
-            self.hand_on(Step::Followed { at, log_time_ms });
+            self.hand_on(CommitStep::Followed { at, log_time_ms });
         }
         self.recorder.end()
     }

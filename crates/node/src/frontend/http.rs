@@ -17,9 +17,9 @@ use axum::middleware::from_fn_with_state;
 use tally_core::limits::HTTP_WALKS_MAX;
 use tokio::sync::{Semaphore, watch};
 
-pub use options::{Options, Surface};
+pub use options::{HttpOptions, Surface};
 pub use transport::guard::{Access, HostName, Origin};
-pub use transport::server::{Server, serve};
+pub use transport::server::{HttpServer, serve};
 
 use crate::engine::Engine;
 use crate::frontend::budget::Budget;
@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use endpoints::{health, openapi};
 use transport::guard::guard;
 use transport::observe::observe;
-use words::problem::{self, Kind, Problem};
+use words::problem::{self, Problem, ProblemKind};
 
 /// How metrics call it.
 const PROTOCOL: &str = "http";
@@ -37,7 +37,7 @@ const PROTOCOL: &str = "http";
 struct Api {
     engine: Engine,
     metrics: Arc<Metrics>,
-    options: Arc<Options>,
+    options: Arc<HttpOptions>,
     /// Of all clients, those of other protocols included.
     budget: Arc<Budget>,
     /// Turns for walks through the store.
@@ -51,7 +51,7 @@ struct Api {
 }
 
 impl Api {
-    fn new(engine: Engine, options: Options, budget: Arc<Budget>, stopping: watch::Receiver<bool>) -> Api {
+    fn new(engine: Engine, options: HttpOptions, budget: Arc<Budget>, stopping: watch::Receiver<bool>) -> Api {
         let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
         let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
         let metrics = Arc::clone(engine.metrics());
@@ -75,5 +75,5 @@ fn router(api: Api) -> Router {
 
 async fn nothing_here(uri: Uri) -> Problem {
     let path = problem::quoted(uri.path());
-    Problem::new(Kind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
+    Problem::new(ProblemKind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
 }

@@ -50,7 +50,7 @@ impl Places {
     }
 
     /// Takes a place, if need be that of a stranger.
-    pub fn take(self: &Arc<Places>, address: IpAddr) -> Result<Place, NoPlace> {
+    pub fn take(self: &Arc<Places>, address: IpAddr) -> Result<ClientPlace, NoPlace> {
         let address = address.to_canonical();
         let mut taken = self.lock();
         let too_many = self.max_for(address).is_some_and(|max| taken.of(address) >= max);
@@ -65,7 +65,7 @@ impl Places {
         taken.last_ticket += 1;
         let ticket = taken.last_ticket;
         taken.strangers.insert(ticket, Stranger { address, task: None });
-        Ok(Place { places: self.clone(), address, ticket, is_settled: AtomicBool::new(false) })
+        Ok(ClientPlace { places: self.clone(), address, ticket, is_settled: AtomicBool::new(false) })
     }
 
     fn displace(&self, taken: &mut Taken, is_meant: impl Fn(&Stranger) -> bool) -> bool {
@@ -112,7 +112,7 @@ impl Taken {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ClientPlace {
     places: Arc<Places>,
     address: IpAddr,
     ticket: u64,
@@ -135,7 +135,7 @@ impl Ticket {
     }
 }
 
-impl Place {
+impl ClientPlace {
     pub fn ticket(&self) -> Ticket {
         Ticket { places: self.places.clone(), ticket: self.ticket }
     }
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientPlace {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         // Neither settled nor among the strangers: the place was taken away, and is somebody else's.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this test ends its tasks itself")]
-    fn run(place: Place) -> tokio::task::JoinHandle<()> {
+    fn run(place: ClientPlace) -> tokio::task::JoinHandle<()> {
         let ticket = place.ticket();
         let task = tokio::spawn(async move {
             let _place = place;
@@ -204,24 +204,24 @@ mod tests {
     #[test]
     fn one_address_leaves_places_to_the_others() {
         let places = Places::new(8, None, Counter::default());
-        let mut held: Vec<Place> = (0..6).map(|_| places.take(there(1)).unwrap()).collect();
-        held.iter().for_each(Place::settle);
+        let mut held: Vec<ClientPlace> = (0..6).map(|_| places.take(there(1)).unwrap()).collect();
+        held.iter().for_each(ClientPlace::settle);
         assert_eq!(places.take(there(1)).unwrap_err(), NoPlace::TooManyFromThere);
         let mapped = "::ffff:10.0.0.1".parse().unwrap();
         assert_eq!(places.take(mapped).unwrap_err(), NoPlace::TooManyFromThere);
         held.extend([places.take(there(2)).unwrap(), places.take(there(3)).unwrap()]);
-        held.iter().for_each(Place::settle);
+        held.iter().for_each(ClientPlace::settle);
         assert_eq!(places.take(there(4)).unwrap_err(), NoPlace::Full);
     }
 
     #[test]
     fn this_machine_may_have_every_place_unless_it_is_told_otherwise() {
         let places = Places::new(4, None, Counter::default());
-        let held: Vec<Place> = (0..4).map(|_| places.take(HERE).unwrap()).collect();
+        let held: Vec<ClientPlace> = (0..4).map(|_| places.take(HERE).unwrap()).collect();
         assert_eq!(held.len(), 4);
         let places = Places::new(4, Some(2), Counter::default());
-        let held: Vec<Place> = (0..2).map(|_| places.take(HERE).unwrap()).collect();
-        held.iter().for_each(Place::settle);
+        let held: Vec<ClientPlace> = (0..2).map(|_| places.take(HERE).unwrap()).collect();
+        held.iter().for_each(ClientPlace::settle);
         assert_eq!(places.take(HERE).unwrap_err(), NoPlace::TooManyFromThere);
     }
 }

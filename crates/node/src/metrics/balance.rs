@@ -16,11 +16,11 @@ use tally_core::ledger::{BoxKind, Boxes};
 
 /// The balance of every counter, as of the last scrape.
 #[derive(Debug, Default)]
-pub struct Balances {
+pub struct BalanceMetrics {
     last: ArcSwap<Vec<Balance>>,
 }
 
-impl Balances {
+impl BalanceMetrics {
     pub fn set(&self, balances: Vec<Balance>) {
         self.last.store(Arc::new(balances));
     }
@@ -28,12 +28,12 @@ impl Balances {
 
 /// Boxes of several counters, added up.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sum {
+pub struct BoxSum {
     pub received: u64,
     pub boxes: Boxes,
 }
 
-impl Sum {
+impl BoxSum {
     fn add(&mut self, balance: &Balance) {
         self.received += balance.received;
         self.boxes.add(&balance.boxes);
@@ -46,14 +46,14 @@ impl Sum {
 
 /// The sums of each stream and in total.
 #[derive(Debug, Default)]
-pub struct Sums {
-    pub streams: BTreeMap<&'static str, Sum>,
-    pub total: Sum,
+pub struct BoxSums {
+    pub streams: BTreeMap<&'static str, BoxSum>,
+    pub total: BoxSum,
 }
 
-impl Sums {
-    pub fn of(balances: &[Balance]) -> Sums {
-        let mut sums = Sums::default();
+impl BoxSums {
+    pub fn of(balances: &[Balance]) -> BoxSums {
+        let mut sums = BoxSums::default();
         for balance in balances {
             sums.streams.entry(balance.stream.name()).or_default().add(balance);
             sums.total.add(balance);
@@ -62,20 +62,20 @@ impl Sums {
     }
 }
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+type BoxLabels<'a> = Vec<(&'static str, &'a str)>;
 
 /// One line of the balance: whose it is, and the line itself.
-type Line<'a> = (Labels<'a>, Sum);
+type BoxLine<'a> = (BoxLabels<'a>, BoxSum);
 
-fn line(balance: &Balance) -> Line<'_> {
+fn line(balance: &Balance) -> BoxLine<'_> {
     let labels = vec![("counter", &*balance.name), ("stream", balance.stream.name())];
-    (labels, Sum { received: balance.received, boxes: balance.boxes })
+    (labels, BoxSum { received: balance.received, boxes: balance.boxes })
 }
 
-impl Collector for Balances {
+impl Collector for BalanceMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let balances = self.last.load();
-        let Sums { streams, total } = Sums::of(&balances);
+        let BoxSums { streams, total } = BoxSums::of(&balances);
         let streams: Vec<_> = streams.into_iter().map(|(stream, sum)| (vec![("stream", stream)], sum)).collect();
         level(&mut encoder, "tally_entries", &[(Vec::new(), total)])?;
         level(&mut encoder, "tally_stream_entries", &streams)?;
@@ -84,7 +84,7 @@ impl Collector for Balances {
 }
 
 /// Three metrics: what came, where it ended, and what is late.
-fn level(encoder: &mut DescriptorEncoder<'_>, name: &str, lines: &[Line<'_>]) -> fmt::Result {
+fn level(encoder: &mut DescriptorEncoder<'_>, name: &str, lines: &[BoxLine<'_>]) -> fmt::Result {
     let described = format!("{name}_received");
     let mut metric = encoder.encode_descriptor(&described, "Entries received", None, MetricType::Counter)?;
     for (labels, sum) in lines {
@@ -106,14 +106,14 @@ fn level(encoder: &mut DescriptorEncoder<'_>, name: &str, lines: &[Line<'_>]) ->
     Ok(())
 }
 
-fn sample(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> fmt::Result {
+fn sample(metric: &mut MetricEncoder<'_>, labels: &BoxLabels<'_>, value: u64) -> fmt::Result {
     with_labels(metric, labels, |metric| metric.encode_counter::<NoLabelSet, _, u64>(&value, None))
 }
 
 /// A metric without labels is no family.
 fn with_labels(
     metric: &mut MetricEncoder<'_>,
-    labels: &Labels<'_>,
+    labels: &BoxLabels<'_>,
     encode: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
 ) -> fmt::Result {
     if labels.is_empty() { encode(metric) } else { encode(&mut metric.encode_family(labels)?) }

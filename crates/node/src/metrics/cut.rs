@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 /// Why a client was let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutOff {
     /// There was no place, for anybody or for one more of its address.
     NoPlace,
     /// A newcomer got the place of one who had never been answered.
@@ -20,28 +20,28 @@ pub enum Cut {
     Silent,
 }
 
-impl Cut {
-    pub const ALL: [Cut; 5] = [Cut::NoPlace, Cut::Displaced, Cut::Memory, Cut::Stalled, Cut::Silent];
+impl CutOff {
+    pub const ALL: [CutOff; 5] = [CutOff::NoPlace, CutOff::Displaced, CutOff::Memory, CutOff::Stalled, CutOff::Silent];
 
     pub fn name(self) -> &'static str {
         match self {
-            Cut::NoPlace => "no_place",
-            Cut::Displaced => "displaced",
-            Cut::Memory => "memory",
-            Cut::Stalled => "stalled",
-            Cut::Silent => "silent",
+            CutOff::NoPlace => "no_place",
+            CutOff::Displaced => "displaced",
+            CutOff::Memory => "memory",
+            CutOff::Stalled => "stalled",
+            CutOff::Silent => "silent",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
+struct CutOffLabels {
     protocol: &'static str,
     reason: &'static str,
 }
 
 #[derive(Debug)]
-pub struct Cuts(Family<Labels, Counter>);
+pub struct Cuts(Family<CutOffLabels, Counter>);
 
 impl Cuts {
     pub fn register(registry: &mut Registry) -> Cuts {
@@ -51,12 +51,12 @@ impl Cuts {
         let cuts = Cuts(family);
         // Whoever watches for the first one has to see that there was none before.
         for protocol in ["http", "resp"] {
-            Cut::ALL.into_iter().for_each(|reason| drop(cuts.of(protocol, reason)));
+            CutOff::ALL.into_iter().for_each(|reason| drop(cuts.of(protocol, reason)));
         }
         cuts
     }
 
-    pub fn of(&self, protocol: &'static str, reason: Cut) -> Counter {
-        self.0.get_or_create_owned(&Labels { protocol, reason: reason.name() })
+    pub fn of(&self, protocol: &'static str, reason: CutOff) -> Counter {
+        self.0.get_or_create_owned(&CutOffLabels { protocol, reason: reason.name() })
     }
 }

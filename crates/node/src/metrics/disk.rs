@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 #[derive(Debug)]
-pub struct Disk {
+pub struct DiskSpace {
     /// The data directory, once it is known.
     directory: OnceLock<PathBuf>,
     log_bytes: Gauge,
@@ -16,9 +16,9 @@ pub struct Disk {
     free_bytes: Gauge,
 }
 
-impl Disk {
-    pub fn new(registry: &mut Registry) -> Disk {
-        Disk {
+impl DiskSpace {
+    pub fn new(registry: &mut Registry) -> DiskSpace {
+        DiskSpace {
             directory: OnceLock::new(),
             log_bytes: gauge(registry, "log_bytes", "Bytes of the log's files, spare ones included"),
             store_bytes: gauge(registry, "store_bytes", "Bytes of the store's files"),

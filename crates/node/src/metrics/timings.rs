@@ -15,10 +15,10 @@ const BOUNDS_US: [u64; 16] = [
 ];
 
 #[derive(Clone, Debug, Default)]
-pub struct Timings(Arc<Inner>);
+pub struct Timings(Arc<TimingsInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct TimingsInner {
     buckets: [AtomicU64; BOUNDS_US.len()],
     /// Beyond the last bound.
     beyond: AtomicU64,

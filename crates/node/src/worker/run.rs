@@ -1,6 +1,6 @@
 //! The loop that every worker runs in.
 
-use super::{Context, Failure, Next, Work, WorkerState};
+use super::{Context, Next, Work, WorkFailure, WorkerState};
 use crate::engine::Troubles;
 use futures_util::FutureExt;
 use std::any::Any;
@@ -46,7 +46,7 @@ async fn unit(work: &mut impl Work, context: &Context) -> Ended {
             }
             return Ended::Well(next);
         }
-        Ok(Err(Failure(text))) => (text, false),
+        Ok(Err(WorkFailure(text))) => (text, false),
         Err(panic) => (format!("it panicked: {}", words(&*panic)), true),
     };
     let in_a_row = context.status.erred(&text, context.clock.now_ms());

@@ -52,7 +52,7 @@ pub struct LastError {
 
 /// A worker as it is at a moment.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownStatus {
     pub state: WorkerState,
     /// Units that were begun and came to a good end.
     pub units: u64,
@@ -71,12 +71,12 @@ pub struct Shown {
 #[derive(Debug)]
 pub struct Status {
     pub spec: Spec,
-    shown: Mutex<Shown>,
+    shown: Mutex<ShownStatus>,
 }
 
 impl Status {
     fn new(spec: Spec) -> Status {
-        let shown = Shown {
+        let shown = ShownStatus {
             state: WorkerState::Waiting,
             units: 0,
             errors: 0,
@@ -89,11 +89,11 @@ impl Status {
         Status { spec, shown: Mutex::new(shown) }
     }
 
-    pub fn update<T>(&self, change: impl FnOnce(&mut Shown) -> T) -> T {
+    pub fn update<T>(&self, change: impl FnOnce(&mut ShownStatus) -> T) -> T {
         change(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ShownStatus {
         self.update(|shown| shown.clone())
     }
 

@@ -33,7 +33,7 @@ impl Stage {
         settle().await;
     }
 
-    fn shown(&self, name: &str) -> Shown {
+    fn shown(&self, name: &str) -> ShownStatus {
         let statuses = self.workers.board().statuses();
         statuses.iter().find(|status| status.spec.name == name).expect("it was started").shown()
     }
@@ -62,18 +62,18 @@ async fn settle() {
 /// Does as it is told, and then waits to be woken.
 #[derive(Default)]
 struct Script {
-    units: VecDeque<fn() -> Result<Next, Failure>>,
+    units: VecDeque<fn() -> Result<Next, WorkFailure>>,
     begun: Rc<Cell<u64>>,
 }
 
 impl Work for Script {
-    async fn work(&mut self, _: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, _: &Context) -> Result<Next, WorkFailure> {
         self.begun.update(|begun| begun + 1);
         self.units.pop_front().map_or(Ok(Next::WhenWoken), |unit| unit())
     }
 }
 
-fn script(units: &[fn() -> Result<Next, Failure>]) -> (Script, Rc<Cell<u64>>) {
+fn script(units: &[fn() -> Result<Next, WorkFailure>]) -> (Script, Rc<Cell<u64>>) {
     let script = Script { units: units.iter().copied().collect(), ..Script::default() };
     let begun = script.begun.clone();
     (script, begun)
@@ -233,7 +233,7 @@ struct Adder {
 }
 
 impl Work for Adder {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         *self.sum.borrow_mut() += self.next.take().unwrap_or(0);
         context.queue(self.numbers.len());
         context.progress(format!("at {}", self.sum.borrow()));
@@ -287,7 +287,7 @@ fn what_is_not_tried_again_waits_for_the_next_who_asks() {
 fn a_worker_on_a_thread_of_its_own_is_woken_and_stopped_in_the_middle_of_a_long_wait() {
     struct Told(flume::Sender<&'static str>);
     impl Work for Told {
-        async fn work(&mut self, _: &Context) -> Result<Next, Failure> {
+        async fn work(&mut self, _: &Context) -> Result<Next, WorkFailure> {
             self.0.send(if std::thread::current().name() == Some("tally-x") { "apart" } else { "elsewhere" })?;
             Ok(Next::After(Duration::from_secs(1_000_000)))
         }

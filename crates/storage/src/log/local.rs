@@ -1,23 +1,23 @@
 //! The embedded log: segment files in a directory (`tally_wal`).
 
-use super::{Appended, Batch, Log, LogError, LogHandle, LogReader};
+use super::{Appended, Log, LogBatch, LogError, LogHandle, LogReader};
 use tally_core::position::Position;
 use tally_wal::{Disk, Error, RealDisk};
 
-pub use tally_wal::{Cut, Options, Recovered};
+pub use tally_wal::{LogOptions, LostEnd, RecoveredLog};
 
 /// The embedded node has one log.
 const LOG: u32 = 0;
 
-pub struct LocalLog<D: Disk = RealDisk>(tally_wal::Log<D>);
+pub struct LocalLog<D: Disk = RealDisk>(tally_wal::WalWriter<D>);
 
 pub struct LocalHandle<D: Disk = RealDisk>(tally_wal::Handle<D>);
 
-pub struct LocalReader<D: Disk = RealDisk>(tally_wal::Reader<D>);
+pub struct LocalReader<D: Disk = RealDisk>(tally_wal::WalReader<D>);
 
 impl LocalLog<RealDisk> {
     /// Opens or starts the log in a directory. Only one process may have it open.
-    pub fn open(directory: &std::path::Path, options: Options) -> Result<(Self, Recovered), LogError> {
+    pub fn open(directory: &std::path::Path, options: LogOptions) -> Result<(Self, RecoveredLog), LogError> {
         LocalLog::open_on(open_disk(directory)?, options)
     }
 
@@ -36,8 +36,8 @@ fn open_disk(directory: &std::path::Path) -> Result<RealDisk, LogError> {
 }
 
 impl<D: Disk> LocalLog<D> {
-    pub fn open_on(disk: D, options: Options) -> Result<(Self, Recovered), LogError> {
-        let (log, recovered) = tally_wal::Log::open(disk, options)?;
+    pub fn open_on(disk: D, options: LogOptions) -> Result<(Self, RecoveredLog), LogError> {
+        let (log, recovered) = tally_wal::WalWriter::open(disk, options)?;
         Ok((LocalLog(log), recovered))
     }
 
@@ -121,9 +121,9 @@ impl<D: Disk> LogHandle for LocalHandle<D> {
 }
 
 impl<D: Disk> LogReader for LocalReader<D> {
-    fn next(&mut self) -> Result<Option<Batch<'_>>, LogError> {
+    fn next(&mut self) -> Result<Option<LogBatch<'_>>, LogError> {
         let batch = self.0.next()?;
-        Ok(batch.map(|batch| Batch {
+        Ok(batch.map(|batch| LogBatch {
             position: Position { epoch: batch.epoch, log: LOG, offset: batch.base_offset },
             count: batch.count,
             log_time_ms: batch.log_time_ms,
@@ -154,8 +154,8 @@ mod tests {
     use crate::log::suite;
     use tally_wal::testing::FaultDisk;
 
-    fn options() -> Options {
-        Options { segment_bytes: 16 << 10, log_id: 7, ..Options::default() }
+    fn options() -> LogOptions {
+        LogOptions { segment_bytes: 16 << 10, log_id: 7, ..LogOptions::default() }
     }
 
     suite::tests!(|| {

@@ -1,6 +1,6 @@
 //! A log in memory: for tests, and as the plainest statement of the contract. "Durable" means that it outlives the writer.
 
-use super::{Appended, Batch, Log, LogError, LogHandle, LogReader};
+use super::{Appended, Log, LogBatch, LogError, LogHandle, LogReader};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_core::position::Position;
 
@@ -9,11 +9,11 @@ const BATCH_BYTES_MAX: usize = 63 << 20;
 
 /// What remains when a writer is gone; opening it again is a restart, in which whatever was not synced is lost.
 #[derive(Clone, Default)]
-pub struct MemoryDisk(Arc<Mutex<State>>);
+pub struct MemoryDisk(Arc<Mutex<MemoryLogState>>);
 
 #[derive(Default)]
-struct State {
-    batches: Vec<Stored>,
+struct MemoryLogState {
+    batches: Vec<KeptBatch>,
     epoch: u32,
     /// How many batches, and how many records, are synced.
     synced: usize,
@@ -22,14 +22,14 @@ struct State {
 }
 
 #[derive(Clone)]
-struct Stored {
+struct KeptBatch {
     position: Position,
     count: u32,
     log_time_ms: u64,
     records: Arc<[u8]>,
 }
 
-impl Stored {
+impl KeptBatch {
     fn end(&self) -> u64 {
         self.position.offset + u64::from(self.count)
     }
@@ -51,11 +51,11 @@ pub struct MemoryHandle {
 pub struct MemoryReader {
     disk: MemoryDisk,
     from: u64,
-    current: Option<Stored>,
+    current: Option<KeptBatch>,
 }
 
 impl MemoryDisk {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryLogState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +85,7 @@ impl Log for MemoryLog {
         }
         self.log_time_ms = self.log_time_ms.max(log_time_ms);
         let position = self.end();
-        let stored = Stored { position, count, log_time_ms: self.log_time_ms, records: records.into() };
+        let stored = KeptBatch { position, count, log_time_ms: self.log_time_ms, records: records.into() };
         self.end = stored.end();
         self.disk.state().batches.push(stored);
         Ok(Appended { position, log_time_ms: self.log_time_ms })
@@ -137,7 +137,7 @@ impl LogHandle for MemoryHandle {
     fn retain_from(&self, from: Position) -> Result<(), LogError> {
         let mut state = self.disk.state();
         // The last synced batch stays: it remembers the log time.
-        let before = |batch: &&Stored| batch.end() <= from.offset;
+        let before = |batch: &&KeptBatch| batch.end() <= from.offset;
         let freed = state.batches[..state.synced].iter().take_while(before).count().min(state.synced.saturating_sub(1));
         state.batches.drain(..freed);
         state.synced -= freed;
@@ -159,7 +159,7 @@ impl LogHandle for MemoryHandle {
 }
 
 impl LogReader for MemoryReader {
-    fn next(&mut self) -> Result<Option<Batch<'_>>, LogError> {
+    fn next(&mut self) -> Result<Option<LogBatch<'_>>, LogError> {
         let state = self.disk.state();
         if self.from < state.first_offset {
             return Err(LogError::Trimmed { wanted: self.from, first: state.first_offset });
@@ -169,8 +169,8 @@ impl LogReader for MemoryReader {
         drop(state);
         let Some(batch) = &self.current else { return Ok(None) };
         self.from = batch.end();
-        let Stored { position, count, log_time_ms, ref records } = *batch;
-        Ok(Some(Batch { position, count, log_time_ms, records }))
+        let KeptBatch { position, count, log_time_ms, ref records } = *batch;
+        Ok(Some(LogBatch { position, count, log_time_ms, records }))
     }
 
     fn rest(&mut self) {

@@ -7,7 +7,7 @@ use crate::chance::{Chance, Fault};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 
 pub struct FaultyStore<S> {
     store: S,
@@ -50,7 +50,7 @@ impl<S: Store> Reads for FaultyStore<S> {
         self.read_well()?.read(keys)
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         self.read_well()?.rows(from, visit)
     }
 

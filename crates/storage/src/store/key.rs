@@ -10,7 +10,7 @@ pub enum Key<'a> {
     Checkpoint,
     /// Whose the store is.
     Identity,
-    /// A [`tally_core::memory::cell::Row`].
+    /// A [`tally_core::memory::cell::CellRow`].
     Cell(CellKey),
     /// An id; the value is empty.
     Name(&'a [u8]),

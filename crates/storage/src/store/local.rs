@@ -18,15 +18,15 @@ mod view;
 
 use super::key::Key;
 use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, decode_row, settle};
-use current::Named;
+use current::CurrentName;
 use fjall::{Keyspace, Readable};
-use generation::{Before, Generation, Opening};
+use generation::{Before, Opening, StoreGeneration};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tempfile::TempDir;
 
 pub use carry::carry_over;
@@ -37,14 +37,14 @@ const RENEW_STEP: Duration = Duration::from_millis(1);
 
 /// Whose a store is. It is kept beside the rows, and compared when the store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct StoreIdentity {
     /// Of the data directory.
     pub id: u64,
     /// What the hash by which rows are found makes of a text that never changes.
     pub seed_check: [u8; 16],
 }
 
-impl Identity {
+impl StoreIdentity {
     fn encode(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.id.to_le_bytes());
@@ -55,23 +55,23 @@ impl Identity {
 
 pub struct LocalStore {
     dir: PathBuf,
-    identity: Identity,
+    identity: StoreIdentity,
     opening: Opening,
-    open: RwLock<Open>,
+    open: RwLock<OpenParts>,
     /// What a view is made of.
     _shadow: Option<TempDir>,
 }
 
 /// What is in force. Everybody works on a clone of the generation, so that who holds the lock knows who else is there.
-struct Open {
-    named: Named,
+struct OpenParts {
+    named: CurrentName,
     /// `None` while it cannot be opened.
-    generation: Option<Arc<Generation>>,
+    generation: Option<Arc<StoreGeneration>>,
 }
 
 impl LocalStore {
     /// Opens the store in `dir`, or makes one. `cache_bytes` bounds what it keeps in memory for reads.
-    pub fn open(dir: &Path, identity: Identity, cache_bytes: u64) -> Result<LocalStore, Error> {
+    pub fn open(dir: &Path, identity: StoreIdentity, cache_bytes: u64) -> Result<LocalStore, Error> {
         let opening = Opening { cache_bytes, workers: 1 };
         let named = match current::read(dir)? {
             Some(named) => named,
@@ -81,13 +81,19 @@ impl LocalStore {
             return Err(Error::Foreign(format!("{} belongs to another data directory", dir.display())));
         }
         generation::finish_creation(dir, &named)?;
-        let generation = Generation::open(dir, &named, opening)?;
+        let generation = StoreGeneration::open(dir, &named, opening)?;
         generation.check_identity(&identity)?;
         Ok(LocalStore::of(dir, identity, opening, named, generation))
     }
 
-    fn of(dir: &Path, identity: Identity, opening: Opening, named: Named, generation: Generation) -> LocalStore {
-        let open = RwLock::new(Open { named, generation: Some(generation.into()) });
+    fn of(
+        dir: &Path,
+        identity: StoreIdentity,
+        opening: Opening,
+        named: CurrentName,
+        generation: StoreGeneration,
+    ) -> LocalStore {
+        let open = RwLock::new(OpenParts { named, generation: Some(generation.into()) });
         LocalStore { dir: dir.to_owned(), identity, opening, open, _shadow: None }
     }
 
@@ -103,7 +109,7 @@ impl LocalStore {
     }
 
     /// The generation in force.
-    fn generation(&self) -> Result<Arc<Generation>, Error> {
+    fn generation(&self) -> Result<Arc<StoreGeneration>, Error> {
         if let Some(generation) = &self.open.read().unwrap_or_else(PoisonError::into_inner).generation {
             return Ok(generation.clone());
         }
@@ -111,9 +117,9 @@ impl LocalStore {
         self.open_again(&mut open)
     }
 
-    fn open_again(&self, open: &mut Open) -> Result<Arc<Generation>, Error> {
+    fn open_again(&self, open: &mut OpenParts) -> Result<Arc<StoreGeneration>, Error> {
         if open.generation.is_none() {
-            open.generation = Some(Generation::open(&self.dir, &open.named, self.opening)?.into());
+            open.generation = Some(StoreGeneration::open(&self.dir, &open.named, self.opening)?.into());
         }
         Ok(open.generation.as_ref().expect("it was opened").clone())
     }
@@ -136,10 +142,10 @@ impl LocalStore {
     }
 
     /// Writes a cut that contains everything to a database of its own and puts it in force.
-    fn replace(&self, old: &Generation, cut: Cut<'_>) -> Result<(), Error> {
-        let named = Named::generation(current::unused_number(&self.dir)?, &self.identity);
+    fn replace(&self, old: &StoreGeneration, cut: Cut<'_>) -> Result<(), Error> {
+        let named = CurrentName::generation(current::unused_number(&self.dir)?, &self.identity);
         // Nobody has written to it yet, so merges find nothing there.
-        let next = Generation::create(&self.dir, &named, self.opening)?;
+        let next = StoreGeneration::create(&self.dir, &named, self.opening)?;
         let before = next.before()?;
         let to = cut.to;
         let written = write_cut(&next.keyspace, &self.identity, cut).and_then(|()| next.read_back(&before, to));
@@ -149,16 +155,16 @@ impl LocalStore {
     /// Names a new generation in `CURRENT`, if it was `written`.
     fn put_in_force(
         &self,
-        old: &Generation,
-        next: Generation,
-        named: Named,
+        old: &StoreGeneration,
+        next: StoreGeneration,
+        named: CurrentName,
         written: Result<(), Error>,
     ) -> Result<(), Error> {
         if let Err(error) = written.and_then(|()| current::write(&self.dir, &named)) {
             next.forget();
             return Err(error);
         }
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = Open { named, generation: Some(next.into()) };
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = OpenParts { named, generation: Some(next.into()) };
         old.forget();
         Ok(())
     }
@@ -166,22 +172,22 @@ impl LocalStore {
 
 impl LocalStore {
     /// Adds a cut to a generation and reads it back; if that fails, the store is as it was before.
-    fn add(&self, generation: &Generation, cut: Cut<'_>) -> Result<(), Error> {
+    fn add(&self, generation: &StoreGeneration, cut: Cut<'_>) -> Result<(), Error> {
         let (before, to) = (generation.before()?, cut.to);
         write_cut(&generation.keyspace, &self.identity, cut)?;
         self.make_final(generation, &before, to)
     }
 
-    fn make_final(&self, generation: &Generation, before: &Before, to: &Checkpoint) -> Result<(), Error> {
+    fn make_final(&self, generation: &StoreGeneration, before: &Before, to: &Checkpoint) -> Result<(), Error> {
         let Err(error) = generation.read_back(before, to) else { return Ok(()) };
         self.go_back(generation, before)?;
         Err(error)
     }
 
     /// Copies what was in force before a cut to a database of its own and puts that in force.
-    fn go_back(&self, old: &Generation, before: &Before) -> Result<(), Error> {
-        let named = Named::generation(current::unused_number(&self.dir)?, &self.identity);
-        let next = Generation::create(&self.dir, &named, self.opening)?;
+    fn go_back(&self, old: &StoreGeneration, before: &Before) -> Result<(), Error> {
+        let named = CurrentName::generation(current::unused_number(&self.dir)?, &self.identity);
+        let next = StoreGeneration::create(&self.dir, &named, self.opening)?;
         let written = copy(before.snapshot.iter(&old.keyspace), &next.keyspace);
         self.put_in_force(old, next, named, written)
     }
@@ -212,7 +218,7 @@ impl Reads for LocalStore {
         self.now()?.read(keys)
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         self.now()?.rows(from, visit)
     }
 
@@ -261,7 +267,7 @@ impl Store for LocalStore {
 /// The store as of a moment. Fields are dropped in this order.
 struct LocalSnapshot {
     snapshot: fjall::Snapshot,
-    generation: Arc<Generation>,
+    generation: Arc<StoreGeneration>,
 }
 
 impl LocalSnapshot {
@@ -287,7 +293,7 @@ impl Reads for LocalSnapshot {
         keys.iter().map(|key| Ok(self.value(key)?.map(|bytes| bytes.to_vec()))).collect()
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         for entry in self.range(Key::Cell(from), Key::Name(b"")) {
             let (key, value) = entry.into_inner()?;
             let Key::Cell(key) = Key::decode(&key)? else {
@@ -334,7 +340,7 @@ fn visit_names(
     Ok(names)
 }
 
-fn write_cut(keyspace: &Keyspace, identity: &Identity, cut: Cut<'_>) -> Result<(), Error> {
+fn write_cut(keyspace: &Keyspace, identity: &StoreIdentity, cut: Cut<'_>) -> Result<(), Error> {
     let mut ingestion = keyspace.start_ingestion()?;
     ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
     ingestion.write(Key::Identity.encode(), identity.encode())?;

@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 
 #[derive(Default)]
 pub struct MemoryStore {
-    state: RwLock<State>,
+    state: RwLock<MemoryState>,
 }
 
 #[derive(Clone, Default)]
-struct State {
+struct MemoryState {
     checkpoint: Option<Checkpoint>,
-    rows: BTreeMap<CellKey, Row>,
+    rows: BTreeMap<CellKey, CellRow>,
     names: BTreeSet<Vec<u8>>,
     ledger: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl State {
+impl MemoryState {
     fn value(&self, key: &Key<'_>) -> Option<Vec<u8>> {
         match key {
             Key::Checkpoint => self.checkpoint.as_ref().map(Checkpoint::encode),
@@ -49,7 +49,7 @@ impl Clone for MemoryStore {
 }
 
 impl MemoryStore {
-    fn read_state(&self) -> std::sync::RwLockReadGuard<'_, State> {
+    fn read_state(&self) -> std::sync::RwLockReadGuard<'_, MemoryState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +64,7 @@ impl Reads for MemoryStore {
         Ok(keys.iter().map(|key| state.value(key)).collect())
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         for (key, row) in self.read_state().rows.range(from..) {
             if visit(*key, row.clone()).is_break() {
                 break;
@@ -103,7 +103,7 @@ impl Store for MemoryStore {
             return Err(Error::Fenced { expected: cut.from, found });
         }
         if cut.replace {
-            next = State::default();
+            next = MemoryState::default();
         }
         while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
             for change in chunk {

@@ -7,7 +7,7 @@ use super::owned::OwnedCut;
 use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, certain};
 use std::ops::ControlFlow;
 use tally_core::id::CellKey;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 
 pub struct Patient<S> {
     store: S,
@@ -65,7 +65,7 @@ impl<S: Store> Reads for Patient<S> {
         self.again(|| self.store.read(keys))
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         self.visit(from, |store, from, reached| {
             store.rows(*from, &mut |key, row| {
                 *reached = Some(behind_cell(key));

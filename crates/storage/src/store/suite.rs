@@ -19,16 +19,16 @@ fn at(offset: u64) -> Checkpoint {
     Checkpoint { position, counters: 1, state: offset.to_string().into() }
 }
 
-fn plain(value: i64) -> Option<Row> {
-    Some(Row::plain(value))
+fn plain(value: i64) -> Option<CellRow> {
+    Some(CellRow::plain(value))
 }
 
 #[derive(Default)]
-struct Changes {
+struct DraftCut {
     from: Option<u64>,
     to: u64,
     replace: bool,
-    rows: Vec<(u32, Option<Row>)>,
+    rows: Vec<(u32, Option<CellRow>)>,
     names: Vec<(&'static str, bool)>,
     ledger: Vec<(&'static str, Change)>,
 }
@@ -51,7 +51,7 @@ fn put_sum(number: i64) -> Change {
     put(&sum(number))
 }
 
-fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
+fn commit(store: &dyn Store, changes: DraftCut) -> Result<(), Error> {
     let mut rows: Collected = changes.rows.into_iter().map(|(n, row)| RowChange { key: key(n), row }).collect();
     rows.sort_by_key(|change| change.key);
     // One chunk per row: chunks are no boundary of anything.
@@ -71,12 +71,12 @@ fn commit(store: &dyn Store, changes: Changes) -> Result<(), Error> {
 }
 
 fn commit_ledger(store: &dyn Store, from: Option<u64>, to: u64, ledger: Vec<(&'static str, Change)>) {
-    commit(store, Changes { from, to, ledger, ..Changes::default() }).unwrap();
+    commit(store, DraftCut { from, to, ledger, ..DraftCut::default() }).unwrap();
 }
 
 /// A cut that adds to one row.
 pub fn small_cut(store: &dyn Store, from: Option<u64>, to: u64, number: i64) -> Result<(), Error> {
-    commit(store, Changes { from, to, ledger: vec![("sum", add(number))], ..Changes::default() })
+    commit(store, DraftCut { from, to, ledger: vec![("sum", add(number))], ..DraftCut::default() })
 }
 
 /// What [`small_cut`] has added up.
@@ -114,10 +114,10 @@ fn all_rows(store: &dyn Store) -> Vec<(CellKey, i64)> {
 /// Opens one store, again and again.
 pub type Opener = Box<dyn Fn() -> Box<dyn Store>>;
 /// Makes an empty store.
-pub type Fresh<'a> = &'a dyn Fn() -> Opener;
+pub type FreshStore<'a> = &'a dyn Fn() -> Opener;
 
 /// Runs a check on an empty store; the second argument of the check reopens it.
-fn on(fresh: Fresh<'_>, check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -> Box<dyn Store>)) {
+fn on(fresh: FreshStore<'_>, check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -> Box<dyn Store>)) {
     let open = fresh();
     check(open(), &|store| {
         drop(store);
@@ -125,7 +125,7 @@ fn on(fresh: Fresh<'_>, check: impl Fn(Box<dyn Store>, &dyn Fn(Box<dyn Store>) -
     });
 }
 
-pub fn a_new_store_stands_nowhere_and_knows_nothing(fresh: Fresh<'_>) {
+pub fn a_new_store_stands_nowhere_and_knows_nothing(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         assert_eq!(store.checkpoint().unwrap(), None);
         assert_eq!(store.get(key(1)).unwrap(), None);
@@ -133,11 +133,12 @@ pub fn a_new_store_stands_nowhere_and_knows_nothing(fresh: Fresh<'_>) {
     });
 }
 
-pub fn a_commit_is_all_there_after_reopening(fresh: Fresh<'_>) {
+pub fn a_commit_is_all_there_after_reopening(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
-        let expiring = Row { expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }), ..Row::plain(-7) };
+        let expiring = CellRow { expiry: Some(RowExpiry { at_ms: 99, id: (*b"b").into() }), ..CellRow::plain(-7) };
         let rows = vec![(1, plain(10)), (2, Some(expiring.clone()))];
-        commit(&*store, Changes { to: 5, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 5, rows, names: vec![("a", true), ("b", true)], ..DraftCut::default() })
+            .unwrap();
         let store = reopen(store);
         assert_eq!(store.checkpoint().unwrap(), Some(at(5)));
         assert_eq!(store.get(key(1)).unwrap(), plain(10));
@@ -147,12 +148,13 @@ pub fn a_commit_is_all_there_after_reopening(fresh: Fresh<'_>) {
     });
 }
 
-pub fn a_later_commit_changes_and_removes(fresh: Fresh<'_>) {
+pub fn a_later_commit_changes_and_removes(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         let rows = (0..100).map(|n| (n, plain(1))).collect();
-        commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 1, rows, names: vec![("a", true), ("b", true)], ..DraftCut::default() })
+            .unwrap();
         let rows = vec![(0, None), (1, plain(2))];
-        commit(&*store, Changes { from: Some(1), to: 2, rows, names: vec![("a", false)], ..Changes::default() })
+        commit(&*store, DraftCut { from: Some(1), to: 2, rows, names: vec![("a", false)], ..DraftCut::default() })
             .unwrap();
         let store = reopen(store);
         assert_eq!(store.get(key(0)).unwrap(), None);
@@ -165,9 +167,9 @@ pub fn a_later_commit_changes_and_removes(fresh: Fresh<'_>) {
     });
 }
 
-pub fn a_cut_that_does_not_fit_is_refused_and_changes_nothing(fresh: Fresh<'_>) {
+pub fn a_cut_that_does_not_fit_is_refused_and_changes_nothing(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
-        let cut = |from, to, value| Changes { from, to, rows: vec![(1, plain(value))], ..Changes::default() };
+        let cut = |from, to, value| DraftCut { from, to, rows: vec![(1, plain(value))], ..DraftCut::default() };
         commit(&*store, cut(None, 1, 1)).unwrap();
         for from in [None, Some(0), Some(2)] {
             assert!(matches!(commit(&*store, cut(from, 3, 2)), Err(Error::Fenced { .. })), "{from:?}");
@@ -177,10 +179,10 @@ pub fn a_cut_that_does_not_fit_is_refused_and_changes_nothing(fresh: Fresh<'_>) 
     });
 }
 
-pub fn an_abandoned_cut_leaves_no_trace(fresh: Fresh<'_>) {
+pub fn an_abandoned_cut_leaves_no_trace(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         let (rows, names, ledger_rows) = (vec![(1, plain(1))], vec![("a", true)], vec![("k", put("1"))]);
-        commit(&*store, Changes { to: 1, rows, names, ledger: ledger_rows, ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 1, rows, names, ledger: ledger_rows, ..DraftCut::default() }).unwrap();
         for replace in [false, true] {
             let mut chunks = vec![Err(Abandoned), Ok(Some(vec![RowChange { key: key(1), row: plain(2) }]))];
             let mut names = Names::default();
@@ -200,40 +202,41 @@ pub fn an_abandoned_cut_leaves_no_trace(fresh: Fresh<'_>) {
     });
 }
 
-pub fn a_replacing_cut_forgets_everything_else(fresh: Fresh<'_>) {
+pub fn a_replacing_cut_forgets_everything_else(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
-        let first = Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() };
+        let first = DraftCut { to: 1, rows, names: vec![("a", true), ("b", true)], ..DraftCut::default() };
         commit(&*store, first).unwrap();
-        let second = Changes {
+        let second = DraftCut {
             from: Some(1),
             to: 2,
             replace: true,
             rows: vec![(7, plain(8))],
             names: vec![("c", true)],
-            ..Changes::default()
+            ..DraftCut::default()
         };
         commit(&*store, second).unwrap();
         let store = reopen(store);
         assert_eq!(all_rows(&*store), [(key(7), 8)]);
         assert_eq!(store.names(b"", None, 9).unwrap(), [b"c"]);
         assert_eq!(store.checkpoint().unwrap(), Some(at(2)));
-        let third = Changes { from: Some(2), to: 3, replace: true, ..Changes::default() };
+        let third = DraftCut { from: Some(2), to: 3, replace: true, ..DraftCut::default() };
         commit(&*store, third).unwrap();
         assert!(all_rows(&*store).is_empty());
     });
 }
 
-pub fn a_snapshot_stays_as_it_was_whatever_is_committed(fresh: Fresh<'_>) {
+pub fn a_snapshot_stays_as_it_was_whatever_is_committed(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         let rows = (0..50).map(|n| (n, plain(1))).collect();
-        commit(&*store, Changes { to: 1, rows, names: vec![("a", true), ("b", true)], ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 1, rows, names: vec![("a", true), ("b", true)], ..DraftCut::default() })
+            .unwrap();
         let first = store.snapshot().unwrap();
         let rows = vec![(0, None), (1, plain(2)), (90, plain(9))];
-        commit(&*store, Changes { from: Some(1), to: 2, rows, names: vec![("a", false)], ..Changes::default() })
+        commit(&*store, DraftCut { from: Some(1), to: 2, rows, names: vec![("a", false)], ..DraftCut::default() })
             .unwrap();
         let second = store.snapshot().unwrap();
-        commit(&*store, Changes { from: Some(2), to: 3, replace: true, ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { from: Some(2), to: 3, replace: true, ..DraftCut::default() }).unwrap();
         for (snapshot, position, names, values) in [
             (&first, 1, vec!["a", "b"], [plain(1), plain(1), None]),
             (&second, 2, vec!["b"], [None, plain(2), plain(9)]),
@@ -247,10 +250,10 @@ pub fn a_snapshot_stays_as_it_was_whatever_is_committed(fresh: Fresh<'_>) {
     });
 }
 
-pub fn names_come_in_order_page_by_page_and_by_prefix(fresh: Fresh<'_>) {
+pub fn names_come_in_order_page_by_page_and_by_prefix(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         let names = vec![("", true), ("a", true), ("a:1", true), ("a:2", true), ("b", true)];
-        commit(&*store, Changes { to: 1, names, ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 1, names, ..DraftCut::default() }).unwrap();
         let page = |prefix: &str, after: Option<&str>, limit| {
             let names = store.names(prefix.as_bytes(), after.map(str::as_bytes), limit).unwrap();
             names.into_iter().map(|id| String::from_utf8(id).unwrap()).collect::<Vec<_>>()
@@ -264,10 +267,10 @@ pub fn names_come_in_order_page_by_page_and_by_prefix(fresh: Fresh<'_>) {
     });
 }
 
-pub fn rows_can_be_visited_from_the_middle_and_left_early(fresh: Fresh<'_>) {
+pub fn rows_can_be_visited_from_the_middle_and_left_early(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         let rows = (0..20).map(|n| (n, plain(i64::from(n)))).collect();
-        commit(&*store, Changes { to: 1, rows, ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { to: 1, rows, ..DraftCut::default() }).unwrap();
         let middle = all_rows(&*store)[10].0;
         let mut seen = Vec::new();
         store
@@ -280,12 +283,13 @@ pub fn rows_can_be_visited_from_the_middle_and_left_early(fresh: Fresh<'_>) {
     });
 }
 
-pub fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening(fresh: Fresh<'_>) {
+pub fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
         let (rows, names) = (vec![(1, plain(1))], vec![("n", true)]);
         let changes = vec![("a", Change::Delete), ("c", put("4")), ("d", put("5"))];
-        commit(&*store, Changes { from: Some(1), to: 2, rows, names, ledger: changes, ..Changes::default() }).unwrap();
+        commit(&*store, DraftCut { from: Some(1), to: 2, rows, names, ledger: changes, ..DraftCut::default() })
+            .unwrap();
         let store = reopen(store);
         assert_eq!(store.checkpoint().unwrap(), Some(at(2)));
         assert_eq!(ledger(&*store), rows_of([("b", "2"), ("c", "4"), ("d", "5")]));
@@ -297,7 +301,7 @@ pub fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening(fresh: 
     });
 }
 
-pub fn what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row(fresh: Fresh<'_>) {
+pub fn what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put_sum(2)), ("c", add(0)), ("d", add(7))]);
         assert_eq!(ledger(&*store), rows_of([("a", &sum(1)), ("b", &sum(2)), ("d", &sum(7))]));
@@ -308,12 +312,12 @@ pub fn what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row
     });
 }
 
-pub fn a_cut_that_fails_leaves_the_ledger_as_it_was(fresh: Fresh<'_>) {
+pub fn a_cut_that_fails_leaves_the_ledger_as_it_was(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put("no number"))]);
         let changes = |from, replace| {
             let ledger = vec![("a", add(1)), ("b", add(1)), ("c", put("1"))];
-            Changes { from: Some(from), to: 2, replace, rows: vec![(1, plain(1))], ledger, ..Changes::default() }
+            DraftCut { from: Some(from), to: 2, replace, rows: vec![(1, plain(1))], ledger, ..DraftCut::default() }
         };
         assert!(matches!(commit(&*store, changes(7, false)), Err(Error::Fenced { .. })));
         assert!(matches!(commit(&*store, changes(7, true)), Err(Error::Fenced { .. })));
@@ -328,11 +332,11 @@ pub fn a_cut_that_fails_leaves_the_ledger_as_it_was(fresh: Fresh<'_>) {
     });
 }
 
-pub fn a_replacing_cut_forgets_the_ledger_and_adds_to_nothing(fresh: Fresh<'_>) {
+pub fn a_replacing_cut_forgets_the_ledger_and_adds_to_nothing(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put_sum(2)), ("c", put_sum(3))]);
         let changes = vec![("a", add(5)), ("b", Change::Delete)];
-        commit(&*store, Changes { from: Some(1), to: 2, replace: true, ledger: changes, ..Changes::default() })
+        commit(&*store, DraftCut { from: Some(1), to: 2, replace: true, ledger: changes, ..DraftCut::default() })
             .unwrap();
         let store = reopen(store);
         assert_eq!(ledger(&*store), rows_of([("a", &sum(5))]));
@@ -341,7 +345,7 @@ pub fn a_replacing_cut_forgets_the_ledger_and_adds_to_nothing(fresh: Fresh<'_>) 
     });
 }
 
-pub fn ledger_ranges_go_forward_and_backward_between_their_bounds(fresh: Fresh<'_>) {
+pub fn ledger_ranges_go_forward_and_backward_between_their_bounds(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         // Two cuts, so that a range has to join them.
         commit_ledger(&*store, None, 1, vec![("", put("0")), ("a1", put("1")), ("a3", put("3")), ("b", put("9"))]);
@@ -368,7 +372,7 @@ pub fn ledger_ranges_go_forward_and_backward_between_their_bounds(fresh: Fresh<'
     });
 }
 
-pub fn a_visit_of_the_ledger_can_be_left_early(fresh: Fresh<'_>) {
+pub fn a_visit_of_the_ledger_can_be_left_early(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2")), ("c", put("3"))]);
         let first = |back: bool| {
@@ -389,7 +393,7 @@ pub fn a_visit_of_the_ledger_can_be_left_early(fresh: Fresh<'_>) {
     });
 }
 
-pub fn the_ledger_takes_empty_keys_and_empty_values(fresh: Fresh<'_>) {
+pub fn the_ledger_takes_empty_keys_and_empty_values(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("", put("")), ("a", put(""))]);
         let store = reopen(store);
@@ -401,15 +405,15 @@ pub fn the_ledger_takes_empty_keys_and_empty_values(fresh: Fresh<'_>) {
     });
 }
 
-pub fn many_are_read_in_the_order_of_their_keys_and_what_is_not_there_is_told(fresh: Fresh<'_>) {
+pub fn many_are_read_in_the_order_of_their_keys_and_what_is_not_there_is_told(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         let rows = (0..50).map(|n| (n, plain(i64::from(n)))).collect();
         let changes = vec![("a", put("1")), ("b", put("2"))];
-        commit(&*store, Changes { to: 1, rows, names: vec![("n", true)], ledger: changes, ..Changes::default() })
+        commit(&*store, DraftCut { to: 1, rows, names: vec![("n", true)], ledger: changes, ..DraftCut::default() })
             .unwrap();
         let store = reopen(store);
         let mut bytes = Vec::new();
-        Row::plain(7).encode(&mut bytes);
+        CellRow::plain(7).encode(&mut bytes);
         let keys = [
             Key::Ledger(b"b"),
             Key::Cell(key(7)),
@@ -425,7 +429,7 @@ pub fn many_are_read_in_the_order_of_their_keys_and_what_is_not_there_is_told(fr
     });
 }
 
-pub fn a_snapshot_of_the_ledger_stays_as_it_was_in_ranges_and_reads(fresh: Fresh<'_>) {
+pub fn a_snapshot_of_the_ledger_stays_as_it_was_in_ranges_and_reads(fresh: FreshStore<'_>) {
     on(fresh, |store, _| {
         commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2"))]);
         let snapshot = store.snapshot().unwrap();
@@ -442,7 +446,7 @@ pub fn a_snapshot_of_the_ledger_stays_as_it_was_in_ranges_and_reads(fresh: Fresh
 macro_rules! checks {
     ($dollar:tt $($name:ident)*) => {
         /// Runs every check.
-        pub fn all(fresh: Fresh<'_>) {
+        pub fn all(fresh: FreshStore<'_>) {
             $($name(fresh);)*
         }
 

@@ -2,7 +2,7 @@
 
 use super::{Appender, Source};
 use crate::chance::{Chance, Fault};
-use crate::log::{Appended, Batch, LogError, LogReader};
+use crate::log::{Appended, LogBatch, LogError, LogReader};
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_core::limits::DELAYED_APPENDS_MAX;
 use tally_core::position::Position;
@@ -99,7 +99,7 @@ pub struct FaultyReader<R> {
 }
 
 impl<R: LogReader> LogReader for FaultyReader<R> {
-    fn next(&mut self) -> Result<Option<Batch<'_>>, LogError> {
+    fn next(&mut self) -> Result<Option<LogBatch<'_>>, LogError> {
         match self.chance.draw(&[Fault::Fails]) {
             Some(_) => Err(retry()),
             None => self.reader.next(),

@@ -69,7 +69,7 @@ impl<L: Log> Source for Partitions<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::local::{LocalLog, Options};
+    use crate::log::local::{LocalLog, LogOptions};
     use crate::log::memory::{MemoryDisk, MemoryLog};
     use crate::topic::suite;
     use tally_wal::testing::FaultDisk;
@@ -87,7 +87,7 @@ mod tests {
         use super::*;
 
         suite::tests!(|n, now_ms| {
-            let options = |n| Options { segment_bytes: 8 << 10, log_id: n, ..Options::default() };
+            let options = |n| LogOptions { segment_bytes: 8 << 10, log_id: n, ..LogOptions::default() };
             let open = |n| LocalLog::open_on(FaultDisk::new(n), options(n)).unwrap().0;
             Partitions::new((0..u64::from(n)).map(open).collect(), now_ms)
         });

@@ -7,7 +7,7 @@ use tally_core::limits::VIEW_ROWS_MAX;
 use tally_core::position::Position;
 
 /// Makes an empty view.
-pub type Fresh<'a> = &'a dyn Fn() -> Box<dyn View>;
+pub type FreshView<'a> = &'a dyn Fn() -> Box<dyn View>;
 
 pub fn at(offset: u64) -> Position {
     Position { epoch: 1, log: 0, offset }
@@ -35,7 +35,7 @@ fn read(view: &dyn View, bucket: u32, id: &str) -> (Option<u64>, Option<i64>) {
     (position.map(|position| position.offset), value.map(|value| value.value))
 }
 
-pub fn a_bucket_that_was_never_there_stands_nowhere_and_takes_no_update(fresh: Fresh<'_>) {
+pub fn a_bucket_that_was_never_there_stands_nowhere_and_takes_no_update(fresh: FreshView<'_>) {
     let view = fresh();
     assert_eq!(view.positions(&[1, 2]), Ok(vec![None, None]));
     assert_eq!(read(&*view, 1, "a"), (None, None));
@@ -43,7 +43,7 @@ pub fn a_bucket_that_was_never_there_stands_nowhere_and_takes_no_update(fresh: F
     assert_eq!(view.positions(&[1]), Ok(vec![None]));
 }
 
-pub fn rows_and_their_position_are_read_as_they_were_written(fresh: Fresh<'_>) {
+pub fn rows_and_their_position_are_read_as_they_were_written(fresh: FreshView<'_>) {
     let view = fresh();
     send_whole(&*view, 1, 10, &[row("a", 1), row("b", 2)]).expect("a bucket");
     let corrected = ViewRow { id: b"c".to_vec(), value: Some(ViewValue { value: -3, generation: 7 }) };
@@ -55,7 +55,7 @@ pub fn rows_and_their_position_are_read_as_they_were_written(fresh: Fresh<'_>) {
     assert_eq!(view.positions(&[2, 1]), Ok(vec![None, Some(at(20))]));
 }
 
-pub fn an_update_is_taken_once_and_one_that_is_behind_is_seen(fresh: Fresh<'_>) {
+pub fn an_update_is_taken_once_and_one_that_is_behind_is_seen(fresh: FreshView<'_>) {
     let view = fresh();
     send_whole(&*view, 1, 10, &[]).expect("a bucket");
     assert_eq!(update(&*view, 1, 10, 20, &[row("a", 2)]), Ok(Updated::Written));
@@ -66,7 +66,7 @@ pub fn an_update_is_taken_once_and_one_that_is_behind_is_seen(fresh: Fresh<'_>) 
     assert_eq!(read(&*view, 1, "a"), (Some(30), Some(3)));
 }
 
-pub fn a_gap_is_told_with_where_the_bucket_stands_and_changes_nothing(fresh: Fresh<'_>) {
+pub fn a_gap_is_told_with_where_the_bucket_stands_and_changes_nothing(fresh: FreshView<'_>) {
     let view = fresh();
     send_whole(&*view, 1, 10, &[row("a", 1)]).expect("a bucket");
     let gap = update(&*view, 1, 11, 20, &[row("a", 2)]);
@@ -74,7 +74,7 @@ pub fn a_gap_is_told_with_where_the_bucket_stands_and_changes_nothing(fresh: Fre
     assert_eq!(read(&*view, 1, "a"), (Some(10), Some(1)));
 }
 
-pub fn a_call_is_checked_before_anything_of_it_is_written(fresh: Fresh<'_>) {
+pub fn a_call_is_checked_before_anything_of_it_is_written(fresh: FreshView<'_>) {
     let view = fresh();
     let many: Vec<ViewRow> = (0..=VIEW_ROWS_MAX).map(|n| row(&format!("k{n:06}"), 1)).collect();
     let refused =
@@ -92,7 +92,7 @@ pub fn a_call_is_checked_before_anything_of_it_is_written(fresh: Fresh<'_>) {
     assert_eq!(view.read(&ids[..VIEW_ROWS_MAX]).map(|shown| shown.len()), Ok(VIEW_ROWS_MAX));
 }
 
-pub fn a_bucket_that_is_sent_in_parts_stands_nowhere_until_the_last(fresh: Fresh<'_>) {
+pub fn a_bucket_that_is_sent_in_parts_stands_nowhere_until_the_last(fresh: FreshView<'_>) {
     let view = fresh();
     send_whole(&*view, 1, 10, &[row("a", 1), row("z", 1)]).expect("a bucket");
     let part = |is_first, last: Option<u64>, rows: &[ViewRow]| {
@@ -109,7 +109,7 @@ pub fn a_bucket_that_is_sent_in_parts_stands_nowhere_until_the_last(fresh: Fresh
     assert_eq!((read(&*view, 1, "a"), read(&*view, 1, "b")), ((Some(20), Some(2)), (Some(20), Some(3))));
 }
 
-pub fn parts_of_two_sendings_never_mix(fresh: Fresh<'_>) {
+pub fn parts_of_two_sendings_never_mix(fresh: FreshView<'_>) {
     let view = fresh();
     let part = |sending, is_first, last: Option<u64>, rows: &[ViewRow]| {
         view.send(Part { bucket: 1, sending, is_first, last: last.map(at), rows })
@@ -128,7 +128,7 @@ pub fn parts_of_two_sendings_never_mix(fresh: Fresh<'_>) {
 macro_rules! checks {
     ($dollar:tt $($name:ident)*) => {
         /// Runs every check.
-        pub fn all(fresh: Fresh<'_>) {
+        pub fn all(fresh: FreshView<'_>) {
             $($name(fresh);)*
         }
 

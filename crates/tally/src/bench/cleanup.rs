@@ -1,6 +1,6 @@
 //! After a run: removes the counters that it has made, so that a server is as it was.
 
-use crate::client::Client;
+use crate::client::RespClient;
 use crate::failure::{Failure, Result};
 use tally_bench::Load;
 
@@ -9,7 +9,7 @@ const KEYS_PER_CALL: u64 = 4096;
 
 pub fn run(load: &Load) -> Result<()> {
     let Load { key, keys, .. } = load;
-    let mut client = Client::connect_to(&load.server.to_string(), load.password.as_deref())?;
+    let mut client = RespClient::connect_to(&load.server.to_string(), load.password.as_deref())?;
     let left = |failure: Failure| {
         let names = format!("{} to {}", key.zero(), keys - 1);
         failure.remedy(format!("Counters of this run may be left: {names}."))

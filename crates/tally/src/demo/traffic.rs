@@ -27,8 +27,8 @@ impl Traffic {
     pub fn start(server: SocketAddr, events_max: u64) -> io::Result<Traffic> {
         let (stop, stopped) = sync_channel(1);
         let thread = Spawner::thread("demo-traffic", move || match send_until(&stopped, server, events_max) {
-            Ok(Ended::Enough) => tracing::info!("the sample traffic has ended; the server goes on"),
-            Ok(Ended::Stopped) => {}
+            Ok(TrafficEnded::Enough) => tracing::info!("the sample traffic has ended; the server goes on"),
+            Ok(TrafficEnded::Stopped) => {}
             Err(error) => tracing::warn!("the sample traffic has ended: {error}"),
         })?;
         Ok(Traffic { stop: Some(stop), thread: Some(thread) })
@@ -44,26 +44,26 @@ impl Drop for Traffic {
     }
 }
 
-enum Ended {
+enum TrafficEnded {
     Enough,
     Stopped,
 }
 
-fn send_until(stopped: &Receiver<()>, server: SocketAddr, events_max: u64) -> io::Result<Ended> {
+fn send_until(stopped: &Receiver<()>, server: SocketAddr, events_max: u64) -> io::Result<TrafficEnded> {
     let mut stream = BufReader::new(TcpStream::connect(server)?);
     let mut random = SmallRng::seed_from_u64(1);
     let mut sent = 0;
     while sent < events_max {
         match stopped.recv_timeout(EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
-            _ => return Ok(Ended::Stopped),
+            _ => return Ok(TrafficEnded::Stopped),
         }
         let events = EVENTS_PER_REQUEST.min(events_max - sent);
         let body: String = (sent..sent + events).map(|n| event(n, &mut random)).collect();
         post(&mut stream, server, &body)?;
         sent += events;
     }
-    Ok(Ended::Enough)
+    Ok(TrafficEnded::Enough)
 }
 
 /// The `n`-th event, as a line of JSON. Low numbers of videos are popular.

@@ -5,13 +5,13 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, readable};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use tally_core::combined::Deltas;
+use tally_core::combined::Additions;
 use tally_core::event::Event;
 use tally_core::head::{Group, Head};
-use tally_core::ledger::{Correction, Grounds, Proposal, Remedy, Row, Run};
+use tally_core::ledger::{Correction, Grounds, LateRun, Proposal, Remedy, Row};
 use tally_core::record::{self, Expiry, Record};
 use tally_wal::batch;
-use tally_wal::segment::{self, Header};
+use tally_wal::segment::{self, SegmentHeader};
 
 /// The segment files in a directory, in the order of the log.
 pub fn list(directory: &Path) -> Vec<PathBuf> {
@@ -61,13 +61,13 @@ pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<(
         let records = batch
             .payload(&image[*at..])
             .ok_or_else(|| damaged(path, *at, "the checksum of its records does not match"))?;
-        let shown = Shown { path, at: *at, batch, json };
+        let shown = ShownBatch { path, at: *at, batch, json };
         shown.records(records, &mut left, out)?;
     }
     if json { Ok(()) } else { out.line("end of the segment's batches") }
 }
 
-fn show_header(path: &Path, header: &Header, bytes: usize, out: &mut Output) -> Result<()> {
+fn show_header(path: &Path, header: &SegmentHeader, bytes: usize, out: &mut Output) -> Result<()> {
     out.line(format_args!("segment {}", path.display()))?;
     out.line(format_args!("  number        {}", header.sequence))?;
     out.line(format_args!("  log           {:016x}", header.log_id))?;
@@ -76,7 +76,7 @@ fn show_header(path: &Path, header: &Header, bytes: usize, out: &mut Output) -> 
     out.line(format_args!("  bytes         {bytes}"))
 }
 
-fn show_batch(at: usize, batch: &batch::Header, out: &mut Output) -> Result<()> {
+fn show_batch(at: usize, batch: &batch::BatchHeader, out: &mut Output) -> Result<()> {
     out.line(format_args!(
         "batch at byte {at}: records {} to {}, epoch {}, {}, {} bytes",
         batch.base_offset,
@@ -88,14 +88,14 @@ fn show_batch(at: usize, batch: &batch::Header, out: &mut Output) -> Result<()> 
 }
 
 /// A batch that is being shown.
-struct Shown<'a> {
+struct ShownBatch<'a> {
     path: &'a Path,
     at: usize,
-    batch: &'a batch::Header,
+    batch: &'a batch::BatchHeader,
     json: bool,
 }
 
-impl Shown<'_> {
+impl ShownBatch<'_> {
     fn records(&self, mut bytes: &[u8], left: &mut usize, out: &mut Output) -> Result<()> {
         let head = Head::take(&mut bytes).map_err(|error| damaged(self.path, self.at, &error.to_string()))?;
         if let Some(head) = head {
@@ -176,7 +176,7 @@ fn describe(record: &Record<'_>) -> String {
             let set = record::pairs(pairs).map(|(name, value)| format!(" {} = {value}", readable(name)));
             format!("set     {} (if there is none of them)", set.collect::<Vec<_>>().join(","))
         }
-        Record::AddMany { name, deltas: Deltas::Same { delta, times } } => {
+        Record::AddMany { name, deltas: Additions::Same { delta, times } } => {
             format!("adds     {} {times} × {delta:+}", readable(name))
         }
         Record::AddMany { name, deltas } => {
@@ -226,7 +226,7 @@ fn describe_remedy(remedy: &Remedy) -> String {
         Remedy::Clear { ids, grounds: Grounds { reason, author }, .. } => {
             format!("clear    {} counters: {reason} ({author})", ids.len())
         }
-        Remedy::Late(Run { due_by_ms, sums_max, .. }) => {
+        Remedy::Late(LateRun { due_by_ms, sums_max, .. }) => {
             format!("late     what is due by {due_by_ms}, at most {sums_max} sums")
         }
     }
@@ -258,7 +258,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| Failure::new(format!("{} cannot be read", path.display())).why(error))
 }
 
-fn parse(path: &Path, image: &[u8]) -> Result<(Header, Vec<(usize, batch::Header)>)> {
+fn parse(path: &Path, image: &[u8]) -> Result<(SegmentHeader, Vec<(usize, batch::BatchHeader)>)> {
     segment::batches(image).map_err(|why| {
         Failure::new(format!("{} is not a segment of a log", path.display()))
             .why(why)
@@ -290,9 +290,9 @@ mod tests {
         check(Record::Add { name: b"visits", delta: 1 }, "add      visits +1");
         check(Record::Add { name: b"a\xff", delta: -2 }, "add      a\\xff -2");
         check(Record::Delete { name: "größe".as_bytes() }, "delete   größe");
-        let deltas = Deltas::Same { delta: 2, times: 300 };
+        let deltas = Additions::Same { delta: 2, times: 300 };
         check(Record::AddMany { name: b"visits", deltas }, "adds     visits 300 × +2");
-        check(Record::AddMany { name: b"visits", deltas: Deltas::Each(b"\x02\x03") }, "adds     visits +1 -2");
+        check(Record::AddMany { name: b"visits", deltas: Additions::Each(b"\x02\x03") }, "adds     visits +1 -2");
         let mut event = Event::new("video.viewed", 0);
         event.dimensions.push(("video".into(), "v1".into()));
         event.session = Some("s".into());

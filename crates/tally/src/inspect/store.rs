@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::Path;
 use tally_core::aggregate::{ReplayError, State};
 use tally_core::id::CellHasher;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_node::data_dir::DataDir;
 use tally_storage::store::local::LocalStore;
 use tally_storage::store::{Checkpoint, Reads};
@@ -38,16 +38,16 @@ pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<(
         None if json => out.json(&json!({"checkpoint": null}))?,
         None => out.line("  no checkpoint yet: everything is in the log")?,
     }
-    Counters { path, store: &store, hasher: &hasher, json }.show(limit, out)
+    CounterCounts { path, store: &store, hasher: &hasher, json }.show(limit, out)
 }
 
 /// What a checkpoint says: names of facts and the facts, and the configuration.
-struct Facts {
+struct FactCounts {
     facts: Vec<(&'static str, String)>,
     yaml: String,
 }
 
-fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Facts, ReplayError> {
+fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<FactCounts, ReplayError> {
     let mut state = State::new(hasher);
     let read_from = state.resume(&checkpoint.state)?;
     state.resumed()?;
@@ -64,10 +64,10 @@ fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Fac
         ("parked", format!("{} sums of late entries", state.fates.contracts.parked.len())),
         ("configuration", format!("version {}", declarations.version())),
     ];
-    Ok(Facts { facts, yaml: declarations.yaml().to_owned() })
+    Ok(FactCounts { facts, yaml: declarations.yaml().to_owned() })
 }
 
-fn show_checkpoint(Facts { facts, yaml }: &Facts, json: bool, out: &mut Output) -> Result<()> {
+fn show_checkpoint(FactCounts { facts, yaml }: &FactCounts, json: bool, out: &mut Output) -> Result<()> {
     if json {
         let mut members: serde_json::Map<String, serde_json::Value> =
             facts.iter().map(|(name, fact)| (name.replace(' ', "_"), fact.as_str().into())).collect();
@@ -81,14 +81,14 @@ fn show_checkpoint(Facts { facts, yaml }: &Facts, json: bool, out: &mut Output) 
 }
 
 /// The counters of a store, in the order of their ids.
-struct Counters<'a> {
+struct CounterCounts<'a> {
     path: &'a Path,
     store: &'a LocalStore,
     hasher: &'a CellHasher,
     json: bool,
 }
 
-impl Counters<'_> {
+impl CounterCounts<'_> {
     fn show(&self, limit: usize, out: &mut Output) -> Result<()> {
         let mut shown = 0;
         let mut after: Option<Vec<u8>> = None;
@@ -110,7 +110,7 @@ impl Counters<'_> {
         }
     }
 
-    fn counter(&self, name: &[u8], row: &Row, out: &mut Output) -> Result<()> {
+    fn counter(&self, name: &[u8], row: &CellRow, out: &mut Output) -> Result<()> {
         if !self.json {
             return out.line(format_args!("  {}  {}", readable(name), describe(row)));
         }
@@ -119,7 +119,7 @@ impl Counters<'_> {
     }
 }
 
-fn describe(row: &Row) -> String {
+fn describe(row: &CellRow) -> String {
     match &row.expiry {
         Some(expiry) => format!("{}  expires {}", row.value, moment(expiry.at_ms)),
         None => row.value.to_string(),

@@ -35,7 +35,7 @@ fn assert_said(document: &str, heading: &str, said: &[String]) {
 
 #[test]
 fn the_limits_of_http_are_those_of_the_code() {
-    let times = http::Options::default();
+    let times = http::HttpOptions::default();
     let seconds = |time: std::time::Duration| time.as_secs();
     let said = [
         format!(

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use tally_wal::testing::FaultDisk;
-use tally_wal::{Disk, Error, Log, Options, Recovered};
+use tally_wal::{Disk, Error, LogOptions, RecoveredLog, WalWriter};
 
 pub const SEGMENT_BYTES: u64 = 16 << 10;
 
-pub fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 0x7a11, ..Options::default() }
+pub fn options() -> LogOptions {
+    LogOptions { segment_bytes: SEGMENT_BYTES, spares_max: 1, log_id: 0x7a11, ..LogOptions::default() }
 }
 
 /// A batch that was handed to the log, whatever became of it.
@@ -47,7 +47,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn append<D: Disk>(&mut self, log: &mut Log<D>, count: u32, records: &[u8]) -> Result<(), Error> {
+    pub fn append<D: Disk>(&mut self, log: &mut WalWriter<D>, count: u32, records: &[u8]) -> Result<(), Error> {
         let attempt = Attempt { base_offset: log.end(), epoch: log.epoch(), count, records: records.to_vec() };
         let earlier = self.given.insert((attempt.epoch, attempt.base_offset), records.to_vec());
         assert!(earlier.is_none_or(|earlier| earlier == records), "position {attempt:?} was given twice");
@@ -60,19 +60,19 @@ impl Model {
         appended.map(|_| ())
     }
 
-    pub fn sync<D: Disk>(&mut self, log: &mut Log<D>) -> Result<(), Error> {
+    pub fn sync<D: Disk>(&mut self, log: &mut WalWriter<D>) -> Result<(), Error> {
         log.sync()?;
         self.acknowledged = log.end();
         Ok(())
     }
 
-    pub fn retain_from<D: Disk>(&mut self, log: &Log<D>, offset: u64) -> Result<(), Error> {
+    pub fn retain_from<D: Disk>(&mut self, log: &WalWriter<D>, offset: u64) -> Result<(), Error> {
         self.retained_from = self.retained_from.max(offset);
         log.handle().retain_from(offset)
     }
 
     /// Compares a log that was just opened with what it may and must hold. What it holds is what must be there from now on.
-    pub fn check_opened<D: Disk>(&mut self, log: &Log<D>, recovered: &Recovered) {
+    pub fn check_opened<D: Disk>(&mut self, log: &WalWriter<D>, recovered: &RecoveredLog) {
         let found = read_all(log);
         assert!(log.first_offset() <= self.retained_from);
         assert!(log.end() >= self.acknowledged, "{} acknowledged, but {recovered:?}", self.acknowledged);
@@ -88,11 +88,11 @@ impl Model {
 }
 
 /// Every batch that a reader gives from the beginning.
-pub fn read_all<D: Disk>(log: &Log<D>) -> Vec<Attempt> {
+pub fn read_all<D: Disk>(log: &WalWriter<D>) -> Vec<Attempt> {
     try_read_all(log).expect("what was verified can be read")
 }
 
-pub fn try_read_all<D: Disk>(log: &Log<D>) -> Result<Vec<Attempt>, Error> {
+pub fn try_read_all<D: Disk>(log: &WalWriter<D>) -> Result<Vec<Attempt>, Error> {
     let mut reader = log.handle().reader(log.first_offset())?;
     let mut found = Vec::new();
     while let Some(batch) = reader.next()? {
@@ -110,9 +110,9 @@ pub fn try_read_all<D: Disk>(log: &Log<D>) -> Result<Vec<Attempt>, Error> {
 const LENGTHS: [usize; 8] = [10, 3000, 1, 4096 - 56, 5000, 2 * 4096 - 56, 700, 11_000];
 
 /// Opens, appends, syncs, rolls, trims, recycles and prepares, in three lives; ends with the first error.
-pub fn workload(disk: &FaultDisk, options: &Options, model: &mut Model) -> Result<(), Error> {
+pub fn workload(disk: &FaultDisk, options: &LogOptions, model: &mut Model) -> Result<(), Error> {
     for life in 0..3u8 {
-        let (mut log, recovered) = Log::open(disk.clone(), options.clone())?;
+        let (mut log, recovered) = WalWriter::open(disk.clone(), options.clone())?;
         model.check_opened(&log, &recovered);
         for (n, length) in LENGTHS.into_iter().enumerate() {
             let records = vec![life * 50 + n as u8 + 1; length];
@@ -133,12 +133,12 @@ pub fn workload(disk: &FaultDisk, options: &Options, model: &mut Model) -> Resul
 }
 
 /// Opens a log that must open, and checks it twice: a second opening finds the same, and nothing more to cut.
-pub fn check_recovery(disk: &FaultDisk, options: &Options, model: &mut Model) {
-    let (log, recovered) = Log::open(disk.clone(), options.clone()).expect("a crash is no damage");
+pub fn check_recovery(disk: &FaultDisk, options: &LogOptions, model: &mut Model) {
+    let (log, recovered) = WalWriter::open(disk.clone(), options.clone()).expect("a crash is no damage");
     model.check_opened(&log, &recovered);
     let found = read_all(&log);
     drop(log);
-    let (log, recovered) = Log::open(disk.clone(), options.clone()).expect("what was recovered is whole");
+    let (log, recovered) = WalWriter::open(disk.clone(), options.clone()).expect("what was recovered is whole");
     assert_eq!(recovered.cut, None);
     assert_eq!(read_all(&log), found);
 }

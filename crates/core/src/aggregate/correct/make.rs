@@ -1,6 +1,6 @@
 //! What was asked for is done, at its place in the log.
 
-use super::{CorrectionRequest, Outcome, Unfit};
+use super::{CorrectionRequest, RemedyOutcome, Unfit};
 use crate::aggregate::State;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Cause, Correction, Delta, Purpose, Row, Step};
@@ -20,20 +20,20 @@ impl State {
     }
 
     /// What became of the last request.
-    pub fn take_outcome(&mut self) -> Option<Result<Outcome, Unfit>> {
+    pub fn take_outcome(&mut self) -> Option<Result<RemedyOutcome, Unfit>> {
         self.outcome.take()
     }
 
     /// The correction that the last batch has made.
     pub fn just_made(&self) -> Option<&Correction> {
         match &self.outcome {
-            Some(Ok(Outcome::Corrected(correction))) => Some(correction),
+            Some(Ok(RemedyOutcome::Corrected(correction))) => Some(correction),
             _ => None,
         }
     }
 
     /// Whoever asks again under the same id is told the same; also that nothing had to be done, whatever there is by then.
-    fn remember_outcome(&mut self, request: &CorrectionRequest, outcome: &Result<Outcome, Unfit>) {
+    fn remember_outcome(&mut self, request: &CorrectionRequest, outcome: &Result<RemedyOutcome, Unfit>) {
         let Some(once) = &request.once else { return };
         let number = match outcome {
             Ok(outcome) => outcome.number(),
@@ -44,14 +44,14 @@ impl State {
         self.values.remember_answer(once.key, Answered { delta: once.content as i64, value: number as i64, at_ms });
     }
 
-    fn make(&mut self, outcome: Outcome) -> Outcome {
+    fn make(&mut self, outcome: RemedyOutcome) -> RemedyOutcome {
         match outcome {
-            Outcome::Proposed(proposal) => {
+            RemedyOutcome::Proposed(proposal) => {
                 self.values.generations.number = proposal.number;
                 self.values.facts.proposals.insert(&proposal);
-                Outcome::Proposed(proposal)
+                RemedyOutcome::Proposed(proposal)
             }
-            Outcome::Corrected(correction) => Outcome::Corrected(self.make_correction(correction)),
+            RemedyOutcome::Corrected(correction) => RemedyOutcome::Corrected(self.make_correction(correction)),
         }
     }
 

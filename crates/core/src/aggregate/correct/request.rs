@@ -20,16 +20,16 @@ impl From<Remedy> for CorrectionRequest {
 
 /// What a request came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RemedyOutcome {
     Proposed(Proposal),
     Corrected(Correction),
 }
 
-impl Outcome {
+impl RemedyOutcome {
     pub fn number(&self) -> u64 {
         match self {
-            Outcome::Proposed(proposal) => proposal.number,
-            Outcome::Corrected(correction) => correction.number,
+            RemedyOutcome::Proposed(proposal) => proposal.number,
+            RemedyOutcome::Corrected(correction) => correction.number,
         }
     }
 }

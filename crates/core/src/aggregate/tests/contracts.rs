@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::event::Event;
 use crate::id::CellKey;
-use crate::ledger::{Boxes, Correction, Delta, Grounds, Proposal, Purpose, Remedy, Row, Run};
+use crate::ledger::{Boxes, Correction, Delta, Grounds, LateRun, Proposal, Purpose, Remedy, Row};
 use crate::op::Submission;
 use crate::record::{Expiry, SetCondition};
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// Asks for something about the past; answers what it came to.
-    pub fn ask(&mut self, request: &CorrectionRequest) -> Result<Outcome, Unfit> {
+    pub fn ask(&mut self, request: &CorrectionRequest) -> Result<RemedyOutcome, Unfit> {
         let once = request.once.as_ref().map(|once| (&*once.id, once.content));
         let mut submission = Submission::default();
         let at = submission.remedy(&request.remedy.encode(once));
@@ -85,8 +85,8 @@ impl Bench {
 
     pub fn correct(&mut self, remedy: Remedy) -> Result<Correction, Unfit> {
         match self.ask(&remedy.into())? {
-            Outcome::Corrected(correction) => Ok(correction),
-            Outcome::Proposed(proposal) => panic!("{proposal:?} is no correction"),
+            RemedyOutcome::Corrected(correction) => Ok(correction),
+            RemedyOutcome::Proposed(proposal) => panic!("{proposal:?} is no correction"),
         }
     }
 
@@ -122,7 +122,7 @@ impl Bench {
 
     /// Lets all late entries count.
     pub fn run(&mut self) -> Correction {
-        self.correct(Remedy::Late(Run::due_by(u64::MAX))).expect("something waits")
+        self.correct(Remedy::Late(LateRun::due_by(u64::MAX))).expect("something waits")
     }
 
     /// As earlier versions did.
@@ -443,10 +443,10 @@ fn an_event_two_months_late_touches_only_its_own_key_and_bucket() {
     assert_eq!((bench.boxes("timely").late, bench.boxes("timely").counted), (1, 2));
     let parked = &bench.state.fates.contracts.parked;
     assert!(
-        parked.due(Run::due_by(bench.log_time_ms + 59_000)).is_empty(),
+        parked.due(LateRun::due_by(bench.log_time_ms + 59_000)).is_empty(),
         "it waits for the restatement, not for the next run"
     );
-    let due = parked.due(Run::due_by(bench.log_time_ms + 60_000));
+    let due = parked.due(LateRun::due_by(bench.log_time_ms + 60_000));
     let hour_ms = 3_600_000;
     let bucket_ms = (now_ms - 2 * MONTH_MS) as u64 / hour_ms * hour_ms;
     assert_eq!(due, [Delta { id: b"timely:a".to_vec(), bucket_ms: Some(bucket_ms), delta: 1 }]);
@@ -465,7 +465,7 @@ fn a_counter_that_somebody_has_filled_up_holds_nothing_up() {
     let mut fill = Submission::default();
     fill.set(hasher().key(b"timely:full"), b"timely:full", i64::MAX, SetCondition::Always, Expiry::Keep);
     bench.commit(&fill);
-    let due = bench.state.fates.contracts.parked.due(Run::due_by(u64::MAX));
+    let due = bench.state.fates.contracts.parked.due(LateRun::due_by(u64::MAX));
     assert_eq!(due.len(), 2);
     bench.run();
     assert_eq!((bench.value("timely:full"), bench.value("timely:b")), (i64::MAX, 2));
@@ -478,8 +478,8 @@ fn a_counter_that_somebody_has_filled_up_holds_nothing_up() {
 fn a_run_that_an_earlier_version_wrote_applies_once() {
     let mut bench = Bench::new();
     bench.send(&[event("viewed", "x", 10_000, &[("video", "a")]), event("viewed", "x", 5_000, &[("video", "a")])]);
-    let run = bench.state.assess(&Remedy::Late(Run::due_by(u64::MAX)).into());
-    let Ok(Outcome::Corrected(run)) = run else { panic!("something waits") };
+    let run = bench.state.assess(&Remedy::Late(LateRun::due_by(u64::MAX)).into());
+    let Ok(RemedyOutcome::Corrected(run)) = run else { panic!("something waits") };
     assert_eq!(bench.commit_correction(&run), Answer::Yes);
     assert_eq!(bench.commit_correction(&run), Answer::No, "the generation is in force");
     bench.commit_correction(&Correction { number: 2, generation: 2, ..run });
@@ -571,7 +571,7 @@ fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
     assert_eq!(resumed.balances(), bench.state.balances());
     assert_eq!(resumed.fates.contracts.meanings(), bench.state.fates.contracts.meanings());
     assert_eq!(resumed.values.generations.current, 1);
-    let parked = |state: &State| state.fates.contracts.parked.due(Run::due_by(u64::MAX));
+    let parked = |state: &State| state.fates.contracts.parked.due(LateRun::due_by(u64::MAX));
     assert_eq!(parked(&resumed), parked(&bench.state));
     for cut in 0..bytes.len() {
         assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");

@@ -3,7 +3,7 @@
 use super::contracts::{Bench, event, hasher};
 use super::*;
 use crate::fact::Request;
-use crate::ledger::{Cause, Correction, Delta, Grounds, Purpose, Remedy, Run};
+use crate::ledger::{Cause, Correction, Delta, Grounds, LateRun, Purpose, Remedy};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::values::Sums;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ impl Twins {
         }
     }
 
-    fn ask(&mut self, remedy: Remedy) -> Result<Outcome, Unfit> {
+    fn ask(&mut self, remedy: Remedy) -> Result<RemedyOutcome, Unfit> {
         let request = CorrectionRequest::from(remedy);
         let mut submission = Submission::default();
         let at = submission.remedy(&request.remedy.encode(None));
@@ -213,9 +213,9 @@ fn run_one(twins: &mut Twins, model: &mut Model, act: Act) {
             }
         }
         Act::Run { sums_max } => {
-            let outcome = twins.ask(Remedy::Late(Run { sums_max, ..Run::due_by(now_ms) }));
+            let outcome = twins.ask(Remedy::Late(LateRun { sums_max, ..LateRun::due_by(now_ms) }));
             let due = model.parked.iter().filter(|(.., due_ms)| *due_ms <= now_ms).count();
-            let Ok(Outcome::Corrected(made)) = outcome else {
+            let Ok(RemedyOutcome::Corrected(made)) = outcome else {
                 return assert_eq!((outcome, due), (Err(Unfit::Nothing), 0));
             };
             assert_eq!(made.deltas.len(), due.min(sums_max as usize), "as many as a run takes, and no fewer");
@@ -354,14 +354,14 @@ fn a_run_takes_what_is_due_at_its_place_in_the_log_and_leaves_the_rest_to_the_ne
         let video: &'static str = name.clone().leak();
         assert_eq!(bench.send(&[view(video, 50_000)]), [Answer::Late]);
     }
-    let run = Remedy::Late(Run { sums_max: 3, ..Run::due_by(u64::MAX) });
+    let run = Remedy::Late(LateRun { sums_max: 3, ..LateRun::due_by(u64::MAX) });
     let request = CorrectionRequest::from(run.clone());
     // It is planned, and then one more entry joins a sum: that counts as well.
     bench.send(&[view("v0", 50_000)]);
     let sizes: Vec<_> = (0..3).map(|_| bench.ask(&request).expect("something is due")).collect();
-    let taken = |outcome: &Outcome| match outcome {
-        Outcome::Corrected(made) => made.deltas.len(),
-        Outcome::Proposed(_) => 0,
+    let taken = |outcome: &RemedyOutcome| match outcome {
+        RemedyOutcome::Corrected(made) => made.deltas.len(),
+        RemedyOutcome::Proposed(_) => 0,
     };
     assert_eq!(sizes.iter().map(taken).collect::<Vec<_>>(), [3, 3, 1]);
     assert_eq!(bench.ask(&request), Err(Unfit::Nothing));
@@ -375,7 +375,7 @@ fn what_an_earlier_version_was_asked_for_under_an_id_is_answered_the_same() {
     let clear = || Remedy::Clear { ids: vec![b"x".to_vec()], grounds: Grounds::new("", ""), if_generation: None };
     let once = Request::new(&hasher(), b"k", &[b"clear"]);
     bench.adjust(&[Delta { id: b"x".to_vec(), bucket_ms: None, delta: 5 }]).expect("it fits");
-    let Ok(Outcome::Corrected(drafted)) = bench.state.assess(&clear().into()) else { panic!("it is not 0") };
+    let Ok(RemedyOutcome::Corrected(drafted)) = bench.state.assess(&clear().into()) else { panic!("it is not 0") };
     let mut written = Submission::default();
     written.record(&Record::Once { id: b"k", content: once.content, number: drafted.number });
     written.record(&Record::Correct(&drafted.to_bytes()));
@@ -412,7 +412,7 @@ fn what_is_too_large_for_one_record_is_in_parts_and_comes_to_the_same() {
     for (number, bytes) in [(1, 1_000), (2, RECORD_BYTES_MAX), (3, 3 * RECORD_BYTES_MAX)] {
         assert_eq!(twins.ask(propose(bytes)).map(|outcome| outcome.number()), Ok(number));
         let apply = Remedy::Apply { number, author: "boss".into(), if_generation: None };
-        let Ok(Outcome::Corrected(made)) = twins.ask(apply) else { panic!("it is open") };
+        let Ok(RemedyOutcome::Corrected(made)) = twins.ask(apply) else { panic!("it is open") };
         assert_eq!(made.deltas.len(), bytes / 1000);
     }
     assert_eq!(twins.live.value(std::str::from_utf8(&id(0)).unwrap()), 3);

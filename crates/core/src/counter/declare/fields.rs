@@ -2,21 +2,25 @@
 
 use crate::counter::ConfigError;
 use crate::counter::duration;
-use crate::counter::schema::{Group, Value, Word};
-use crate::counter::yaml::{Item, Key, Node, Source};
+use crate::counter::schema::{SettingGroup, Value, Word};
+use crate::counter::yaml::{Item, YamlKey, YamlNode, YamlText};
 use crate::limits::NAME_BYTES_MAX;
 use crate::nearest::nearest;
 
 pub(super) struct Fields<'n> {
-    pub source: &'n Source<'n>,
+    pub source: &'n YamlText<'n>,
     pub item: &'n Item,
-    group: &'static Group,
-    fields: &'n [(Key, Item)],
+    group: &'static SettingGroup,
+    fields: &'n [(YamlKey, Item)],
 }
 
 impl<'n> Fields<'n> {
     /// The fields of `item`. Those that the group does not have are errors that are kept.
-    pub fn of(source: &'n Source<'n>, group: &'static Group, item: &'n Item) -> Result<Fields<'n>, ConfigError> {
+    pub fn of(
+        source: &'n YamlText<'n>,
+        group: &'static SettingGroup,
+        item: &'n Item,
+    ) -> Result<Fields<'n>, ConfigError> {
         let fields = source.map(group.what, item, group.example)?;
         let fields = Fields { source, item, group, fields };
         let unknown = fields.unknown().filter(|key| !fields.is_a_missing_one(key));
@@ -25,12 +29,12 @@ impl<'n> Fields<'n> {
     }
 
     /// Fields that the group does not have.
-    fn unknown(&self) -> impl Iterator<Item = &'n Key> {
+    fn unknown(&self) -> impl Iterator<Item = &'n YamlKey> {
         self.fields.iter().map(|(key, _)| key).filter(|key| self.group.setting(&key.value).is_none())
     }
 
     /// Whether a field seems to be a misspelt one that is needed and not there; whoever asks for that one is told.
-    fn is_a_missing_one(&self, key: &Key) -> bool {
+    fn is_a_missing_one(&self, key: &YamlKey) -> bool {
         let missing = self.group.fields.iter().filter(|setting| setting.required && self.get(setting.name).is_none());
         nearest(&key.value, missing.map(|setting| setting.name)).is_some()
     }
@@ -54,7 +58,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The name of a field where it stands.
-    pub fn key(&self, name: &str) -> Option<&'n Key> {
+    pub fn key(&self, name: &str) -> Option<&'n YamlKey> {
         self.find(name).map(|(key, _)| key)
     }
 
@@ -72,11 +76,15 @@ impl<'n> Fields<'n> {
     pub fn flag(&self, name: &str) -> Result<bool, ConfigError> {
         match self.get(name).map(|item| (item, &item.value)) {
             None => Ok(false),
-            Some((_, Node::Flag(flag))) => Ok(*flag),
+            Some((_, YamlNode::Flag(flag))) => Ok(*flag),
             Some((item, other)) => {
                 let fix = match other {
-                    Node::Text(word) if is_one_of(word, &["yes", "on", "true", "y"]) => format!("write {name}: true"),
-                    Node::Text(word) if is_one_of(word, &["no", "off", "false", "n"]) => format!("write {name}: false"),
+                    YamlNode::Text(word) if is_one_of(word, &["yes", "on", "true", "y"]) => {
+                        format!("write {name}: true")
+                    }
+                    YamlNode::Text(word) if is_one_of(word, &["no", "off", "false", "n"]) => {
+                        format!("write {name}: false")
+                    }
                     _ => "write true or false, without quotes".to_owned(),
                 };
                 let message = format!("{name} must be true or false, not {}", self.source.written(item));
@@ -111,7 +119,7 @@ impl<'n> Fields<'n> {
         let Value::Number { least, most, default } = *self.value(name) else { mismatch(name) };
         let Some(item) = self.get(name) else { return Ok(default) };
         let number = match &item.value {
-            Node::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
+            YamlNode::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         number.ok_or_else(|| {
@@ -127,7 +135,7 @@ impl<'n> Fields<'n> {
         let Some(item) = self.get(name) else { return Ok(default_ms) };
         let error = |message, fix| Err(self.source.error(item, message, fix));
         let Some((text, ms)) = (match &item.value {
-            Node::Text(text) => duration::parse(text).map(|ms| (text, ms)),
+            YamlNode::Text(text) => duration::parse(text).map(|ms| (text, ms)),
             _ => None,
         }) else {
             let (given, remedy) = (self.source.written(item), remedy(&item.value));
@@ -167,7 +175,7 @@ impl<'n> Fields<'n> {
         Ok(names)
     }
 
-    fn find(&self, name: &str) -> Option<&'n (Key, Item)> {
+    fn find(&self, name: &str) -> Option<&'n (YamlKey, Item)> {
         debug_assert!(self.group.setting(name).is_some(), "{name} is not in the table");
         self.fields.iter().find(|(key, _)| key.value == name)
     }
@@ -184,7 +192,7 @@ fn mismatch(name: &str) -> ! {
 }
 
 /// Text short enough for a name.
-pub(super) fn short_text<'n>(source: &Source<'_>, field: &str, item: &'n Item) -> Result<&'n str, ConfigError> {
+pub(super) fn short_text<'n>(source: &YamlText<'_>, field: &str, item: &'n Item) -> Result<&'n str, ConfigError> {
     let text = source.text(field, item)?;
     if text.is_empty() || text.len() > NAME_BYTES_MAX {
         let message = format!("{field} has {} bytes; it needs 1 to {NAME_BYTES_MAX}", text.len());
@@ -195,10 +203,10 @@ pub(super) fn short_text<'n>(source: &Source<'_>, field: &str, item: &'n Item) -
 }
 
 /// How to write what was meant as a duration.
-fn remedy(value: &Node) -> String {
+fn remedy(value: &YamlNode) -> String {
     match value {
-        Node::Number(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{number}s"),
-        Node::Text(text) if duration::meant(text).is_some() => duration::meant(text).unwrap_or_default(),
+        YamlNode::Number(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{number}s"),
+        YamlNode::Text(text) if duration::meant(text).is_some() => duration::meant(text).unwrap_or_default(),
         _ => duration::SHAPE.to_owned(),
     }
 }
@@ -216,7 +224,7 @@ fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|other| other.eq_ignore_ascii_case(word))
 }
 
-fn unknown_field(source: &Source<'_>, key: &Key, group: &Group) -> ConfigError {
+fn unknown_field(source: &YamlText<'_>, key: &YamlKey, group: &SettingGroup) -> ConfigError {
     let name = key.value.as_str();
     if group.future.contains(&name) {
         return source.error(key, format!("field {name:?} is not available in this version"), "remove it");

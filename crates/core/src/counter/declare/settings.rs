@@ -2,8 +2,10 @@
 
 use super::fields::Fields;
 use crate::counter::schema::{refused_fields, required_durability};
-use crate::counter::yaml::{Item, Node};
-use crate::counter::{Clocks, ConfigError, Dedup, Durability, Field, Idempotency, Lateness, Mode, Rule, duration};
+use crate::counter::yaml::{Item, YamlNode};
+use crate::counter::{
+    Clocks, ConfigError, DedupSettings, Durability, Field, Idempotency, Lateness, Mode, Rule, duration,
+};
 use crate::nearest::nearest;
 
 /// Refuses what the mode has no use for.
@@ -17,19 +19,19 @@ pub(super) fn check_mode(fields: &Fields<'_>, mode: Mode) {
 }
 
 /// When an event is a duplicate; for `display`, which has a rule even if it says nothing. `None` if that is wrong.
-pub(super) fn dedup(counter: &Fields<'_>, mode: Mode) -> Option<Option<Dedup>> {
+pub(super) fn dedup(counter: &Fields<'_>, mode: Mode) -> Option<Option<DedupSettings>> {
     if mode != Mode::Display {
         return Some(None);
     }
     let source = counter.source;
     match counter.get("dedup") {
-        None => return Some(Some(Dedup::undeclared())),
-        Some(Item { value: Node::Text(word), .. }) if word == "none" => return Some(None),
-        Some(item) if !matches!(item.value, Node::Map(_)) => {
+        None => return Some(Some(DedupSettings::undeclared())),
+        Some(Item { value: YamlNode::Text(word), .. }) if word == "none" => return Some(None),
+        Some(item) if !matches!(item.value, YamlNode::Map(_)) => {
             let given = source.written(item);
             let message = format!("dedup must be none or {{by: [session, seq], window: 60s}}, not {given}");
-            let is_off = matches!(&item.value, Node::Flag(false) | Node::Nothing)
-                || matches!(&item.value, Node::Text(word) if word == "off" || nearest(word, ["none"]).is_some());
+            let is_off = matches!(&item.value, YamlNode::Flag(false) | YamlNode::Nothing)
+                || matches!(&item.value, YamlNode::Text(word) if word == "off" || nearest(word, ["none"]).is_some());
             let fix = if is_off { "write dedup: none" } else { "write one of them" };
             return source.keep(Err(source.error(item, message, fix)));
         }
@@ -38,11 +40,11 @@ pub(super) fn dedup(counter: &Fields<'_>, mode: Mode) -> Option<Option<Dedup>> {
     let fields = source.keep(counter.group("dedup"))??;
     let window_ms = source.keep(fields.duration("window"));
     let declared = source.keep(declared_dedup(&fields));
-    Some(Some(Dedup { window_ms: window_ms?, required: true, ..declared? }))
+    Some(Some(DedupSettings { window_ms: window_ms?, required: true, ..declared? }))
 }
 
-fn declared_dedup(fields: &Fields<'_>) -> Result<Dedup, ConfigError> {
-    let Some(list) = fields.get("by") else { return Ok(Dedup::undeclared()) };
+fn declared_dedup(fields: &Fields<'_>) -> Result<DedupSettings, ConfigError> {
+    let Some(list) = fields.get("by") else { return Ok(DedupSettings::undeclared()) };
     let mut by: Vec<Field> = fields.names("by")?.into_iter().map(|(_, name)| Field::named(name)).collect();
     let seq = by.contains(&Field::Seq);
     by.retain(|field| *field != Field::Seq);
@@ -50,7 +52,7 @@ fn declared_dedup(fields: &Fields<'_>) -> Result<Dedup, ConfigError> {
         let message = "a seq is a number within a session";
         return Err(fields.source.error(list, message, "name what it counts in as well: [session, seq]"));
     }
-    Ok(Dedup { by: by.into(), seq, ..Dedup::undeclared() })
+    Ok(DedupSettings { by: by.into(), seq, ..DedupSettings::undeclared() })
 }
 
 pub(super) fn entity(counter: &Fields<'_>) -> Result<Box<[Field]>, ConfigError> {

@@ -1,6 +1,6 @@
 //! The table of fields as a JSON Schema, with which an editor completes and checks a configuration.
 
-use super::{CONFIGURATION, COUNTER, Group, Setting, Value, Word, refused_fields, required_durability};
+use super::{CONFIGURATION, COUNTER, Setting, SettingGroup, Value, Word, refused_fields, required_durability};
 use crate::counter::{Mode, duration};
 use crate::limits::NAME_BYTES_MAX;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -22,10 +22,10 @@ enum Json {
     Flag(bool),
     Number(u64),
     List(Vec<Json>),
-    Object(Object),
+    Object(JsonObject),
 }
 
-type Object = Vec<(&'static str, Json)>;
+type JsonObject = Vec<(&'static str, Json)>;
 
 impl From<&str> for Json {
     fn from(text: &str) -> Json {
@@ -58,7 +58,7 @@ fn kind(kind: &'static str, may_be_empty: bool) -> (&'static str, Json) {
     ("type", if may_be_empty { texts([kind, "null"]) } else { Json::from(kind) })
 }
 
-fn group(group: &Group, may_be_empty: bool) -> Object {
+fn group(group: &SettingGroup, may_be_empty: bool) -> JsonObject {
     let properties = group.fields.iter().map(|setting| (setting.name, property(setting))).collect();
     let required = group.fields.iter().filter(|setting| setting.required).map(|setting| setting.name);
     let mut schema = vec![
@@ -79,7 +79,7 @@ fn property(setting: &Setting) -> Json {
     Json::Object(schema)
 }
 
-fn value(value: &Value) -> Object {
+fn value(value: &Value) -> JsonObject {
     match value {
         Value::Text => vec![kind("string", false)],
         Value::Name => name(),
@@ -117,7 +117,7 @@ fn value(value: &Value) -> Object {
     }
 }
 
-fn name() -> Object {
+fn name() -> JsonObject {
     vec![
         kind("string", false),
         ("minLength", Json::Number(1)),
@@ -133,7 +133,7 @@ fn word(word: &Word) -> Json {
 /// What holds for a counter of this mode only.
 fn terms(mode: Mode) -> Json {
     let is_mode = vec![("mode", Json::Object(vec![("const", Json::from(mode.name()))]))];
-    let mut properties: Object = refused_fields(mode)
+    let mut properties: JsonObject = refused_fields(mode)
         .iter()
         .map(|(field, (why, fix))| {
             (

@@ -84,7 +84,7 @@ fn every_setting_is_understood() {
         "display",
         "dedup: {by: [session, seq], window: 30s}\n    lateness: {allowed: 10s, corrected: 2h}",
     ));
-    let dedup = Dedup { by: [Field::Session].into(), seq: true, window_ms: 30_000, required: true };
+    let dedup = DedupSettings { by: [Field::Session].into(), seq: true, window_ms: 30_000, required: true };
     assert_eq!((views.dedup, views.lateness), (Some(dedup), Some(Lateness::DEFAULT)));
 
     let likes = parsed(&one("transition", "entity: [user, session, eventId, type]\n    floorAtZero: true"));
@@ -93,7 +93,7 @@ fn every_setting_is_understood() {
     assert!(likes.floor_at_zero);
 
     let by = parsed(&one("display", "dedup: {by: [eventId, user]}\n    durability: none"));
-    let dedup = Dedup { by: [Field::EventId, user].into(), seq: false, window_ms: 60_000, required: true };
+    let dedup = DedupSettings { by: [Field::EventId, user].into(), seq: false, window_ms: 60_000, required: true };
     assert_eq!((by.dedup, by.durability), (Some(dedup), Some(Durability::None)));
 
     let late = parsed(&one("simple", "lateness: {allowed: 0s, corrected: 500ms, every: 1s, restated: 7d}"));
@@ -104,12 +104,12 @@ fn every_setting_is_understood() {
 #[test]
 fn what_is_not_said_is_filled_in() {
     let views = parsed(&one("display", ""));
-    let dedup = Dedup { by: [Field::Session].into(), seq: true, window_ms: 60_000, required: false };
+    let dedup = DedupSettings { by: [Field::Session].into(), seq: true, window_ms: 60_000, required: false };
     assert_eq!(views.dedup, Some(dedup.clone()));
     assert_eq!((views.lateness, views.durability, views.floor_at_zero), (None, None, false));
     assert_eq!(parsed(&one("display", "dedup: none")).dedup, None);
     let window = parsed(&one("display", "dedup: {window: 1h}")).dedup;
-    assert_eq!(window, Some(Dedup { window_ms: 3_600_000, required: true, ..dedup }));
+    assert_eq!(window, Some(DedupSettings { window_ms: 3_600_000, required: true, ..dedup }));
     assert_eq!(parsed(&one("simple", "")).dedup, None);
     assert_eq!(parsed(&one("persistent", "durability: sync")).durability, Some(Durability::Sync));
     assert_eq!(parsed(&one("persistent", "")).durability, Some(Durability::Sync));

@@ -5,15 +5,15 @@
 //! commits, so no commit waits for more than one segment. Three era numbers suffice: the current one, the one in the cut,
 //! and the one before, whose last traces are wiped while the cut passes by.
 
-use super::Row;
-use super::segment::{Slot, flag};
+use super::CellRow;
+use super::segment::{CellSlot, flag};
 use crate::id::CellKey;
 
 /// A cell as of the cut; `None` if there is no such counter any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
     pub key: CellKey,
-    pub row: Option<Row>,
+    pub row: Option<CellRow>,
 }
 
 /// The changes of one segment, in ascending order of their keys. Segments come in ascending order, too.
@@ -117,7 +117,7 @@ impl Changes {
     }
 
     /// Whether a slot belongs into the cut as it stands; wipes the traces of older eras.
-    pub fn collects(&self, slot: &Slot) -> bool {
+    pub fn collects(&self, slot: &CellSlot) -> bool {
         let low = slot.low();
         let era = (low & flag::ERA) >> flag::ERA_SHIFT;
         if self.in_flight == Some(era) {

@@ -1,6 +1,6 @@
 //! The readers' side of the table.
 
-use super::segment::{Place, Segment, Slot, flag};
+use super::segment::{CellPlace, CellSlot, Segment, flag};
 use super::{Hot, Mark};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
@@ -96,7 +96,7 @@ impl Cells {
 
     fn find(&self, key: CellKey, now_ms: impl FnOnce() -> u64) -> Option<Hot> {
         let segment = self.segments[segment_of(key)].load();
-        let Place::Found(index) = segment.place(key, SEGMENT_BITS) else {
+        let CellPlace::Found(index) = segment.place(key, SEGMENT_BITS) else {
             return None;
         };
         let slot = segment.slot(index);
@@ -111,7 +111,7 @@ impl Cells {
     }
 
     /// Whether a counter that expires has done so; `None` if it has left memory while we looked.
-    fn is_gone(&self, key: CellKey, slot: &Slot, now_ms: u64) -> Option<bool> {
+    fn is_gone(&self, key: CellKey, slot: &CellSlot, now_ms: u64) -> Option<bool> {
         if let Some(at_ms) = self.deadlines.pin().get(&key) {
             return Some(*at_ms <= now_ms);
         }

@@ -1,6 +1,6 @@
 //! The bytes of a row in the store (`docs/formats/keys.md`).
 
-use super::{Mark, Row, RowExpiry, Spans};
+use super::{CellRow, Mark, RowExpiry, Spans};
 use crate::record::{DecodeError, put_signed, put_varint, take_byte, take_signed, take_varint};
 
 /// Which extras follow the value.
@@ -11,7 +11,7 @@ mod extra {
     pub const MARK: u8 = 4;
 }
 
-impl Row {
+impl CellRow {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let marked = self.mark != Mark::default();
         let expiry = if self.expiry.is_some() { extra::EXPIRY } else { 0 };
@@ -27,13 +27,13 @@ impl Row {
         }
     }
 
-    pub fn decode(mut bytes: &[u8]) -> Result<Row, DecodeError> {
+    pub fn decode(mut bytes: &[u8]) -> Result<CellRow, DecodeError> {
         let bytes = &mut bytes;
         let extras = take_byte(bytes)?;
         if extras & !(extra::EXPIRY | extra::PLAIN_MARK | extra::MARK) != 0 {
             return Err(DecodeError::BadValue { field: "row extras", value: extras.into() });
         }
-        let mut row = Row::plain(take_signed(bytes)?);
+        let mut row = CellRow::plain(take_signed(bytes)?);
         if extras & extra::PLAIN_MARK != 0 {
             row.mark = Mark { generation: take_varint(bytes)?, spans: Spans::of_last_clear(take_varint(bytes)?) };
         }
@@ -59,10 +59,10 @@ mod tests {
         ) {
             let spans = Spans::of_last_clear(cleared);
             let mark = if generation == 0 { Mark::default() } else { Mark { generation, spans } };
-            let row = Row { value, mark, expiry: expiry.map(|(at_ms, id)| RowExpiry { at_ms, id: id.into() }) };
+            let row = CellRow { value, mark, expiry: expiry.map(|(at_ms, id)| RowExpiry { at_ms, id: id.into() }) };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);
-            prop_assert_eq!(Row::decode(&bytes).unwrap(), row);
+            prop_assert_eq!(CellRow::decode(&bytes).unwrap(), row);
         }
     }
 
@@ -70,11 +70,11 @@ mod tests {
     fn the_bytes_of_a_row_are_pinned() {
         let mut bytes = Vec::new();
         let expiry = || Some(RowExpiry { at_ms: 5, id: (*b"a").into() });
-        Row::plain(-3).encode(&mut bytes);
-        Row { expiry: expiry(), ..Row::plain(300) }.encode(&mut bytes);
+        CellRow::plain(-3).encode(&mut bytes);
+        CellRow { expiry: expiry(), ..CellRow::plain(300) }.encode(&mut bytes);
         let mark = |cleared| Mark { generation: 7, spans: Spans::of_last_clear(cleared) };
-        Row { mark: mark(3), ..Row::plain(1) }.encode(&mut bytes);
-        Row { mark: mark(0), expiry: expiry(), ..Row::plain(1) }.encode(&mut bytes);
+        CellRow { mark: mark(3), ..CellRow::plain(1) }.encode(&mut bytes);
+        CellRow { mark: mark(0), expiry: expiry(), ..CellRow::plain(1) }.encode(&mut bytes);
         let cleared = b"\x04\x02\x07\x02\x00\x03\x01\x00\x03\x00\x00\x00";
         assert_eq!(bytes, [b"\x00\x05\x01\xd8\x04\x05a", &cleared[..], b"\x05\x02\x07\x00\x05a"].concat());
     }
@@ -82,6 +82,6 @@ mod tests {
     #[test]
     fn a_row_of_format_2_is_still_read() {
         let mark = Mark { generation: 7, spans: Spans::of_last_clear(3) };
-        assert_eq!(Row::decode(b"\x02\x02\x07\x03").unwrap(), Row { mark, ..Row::plain(1) });
+        assert_eq!(CellRow::decode(b"\x02\x02\x07\x03").unwrap(), CellRow { mark, ..CellRow::plain(1) });
     }
 }

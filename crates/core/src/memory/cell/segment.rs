@@ -36,19 +36,19 @@ fn capacity_for(cells: usize) -> usize {
 
 /// What the smallest segment of at least so many slots takes.
 fn bytes_of(capacity: usize) -> usize {
-    let bytes = (capacity * size_of::<Slot>()).max(BYTES_MIN);
+    let bytes = (capacity * size_of::<CellSlot>()).max(BYTES_MIN);
     let step = (bytes / SIZE_STEPS + 1).next_power_of_two() / 2;
     bytes.next_multiple_of(step)
 }
 
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct CellSlot {
     low: AtomicU64,
     high: AtomicU64,
     value: AtomicI64,
 }
 
-impl Slot {
+impl CellSlot {
     /// The key's low half together with the flags.
     #[inline]
     pub fn low(&self) -> u64 {
@@ -91,11 +91,11 @@ impl Slot {
 }
 
 pub(super) struct Segment {
-    slots: Box<[Slot]>,
+    slots: Box<[CellSlot]>,
 }
 
 /// Where a key is, or where it would go.
-pub(super) enum Place {
+pub(super) enum CellPlace {
     Found(usize),
     Free(usize),
 }
@@ -103,8 +103,8 @@ pub(super) enum Place {
 impl Segment {
     /// The smallest segment of at least so many slots.
     pub fn with_capacity(capacity: usize) -> Segment {
-        let capacity = bytes_of(capacity) / size_of::<Slot>();
-        Segment { slots: std::iter::repeat_with(Slot::default).take(capacity).collect() }
+        let capacity = bytes_of(capacity) / size_of::<CellSlot>();
+        Segment { slots: std::iter::repeat_with(CellSlot::default).take(capacity).collect() }
     }
 
     /// A segment that holds `cells` and some more.
@@ -114,7 +114,7 @@ impl Segment {
 
     /// Up to so many cells whose segment takes at most so many bytes.
     pub fn cells_within(bytes: usize, cells_max: usize) -> usize {
-        let mut cells = cells_max.min(bytes / size_of::<Slot>());
+        let mut cells = cells_max.min(bytes / size_of::<CellSlot>());
         while cells > 0 && bytes_of(capacity_for(cells)) > bytes {
             cells -= (cells / 64).max(1);
         }
@@ -131,21 +131,21 @@ impl Segment {
     }
 
     pub fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<Slot>()
+        self.slots.len() * size_of::<CellSlot>()
     }
 
     #[inline]
-    pub fn slot(&self, index: usize) -> &Slot {
+    pub fn slot(&self, index: usize) -> &CellSlot {
         &self.slots[index]
     }
 
-    pub fn occupied(&self) -> impl Iterator<Item = &Slot> {
+    pub fn occupied(&self) -> impl Iterator<Item = &CellSlot> {
         self.slots.iter().filter(|slot| slot.low() != 0)
     }
 
     /// Finds a key by linear probing from its home. There is always a free slot, so the walk ends.
     #[inline]
-    pub fn place(&self, key: CellKey, segment_bits: u32) -> Place {
+    pub fn place(&self, key: CellKey, segment_bits: u32) -> CellPlace {
         let low = key.as_u128() as u64;
         let high = (key.as_u128() >> 64) as u64;
         let mut index = self.home(key, segment_bits);
@@ -153,10 +153,10 @@ impl Segment {
             let slot = &self.slots[index];
             let found = slot.low();
             if found == 0 {
-                return Place::Free(index);
+                return CellPlace::Free(index);
             }
             if (found ^ low) & !flag::ALL == 0 && slot.high.load(Ordering::Relaxed) == high {
-                return Place::Found(index);
+                return CellPlace::Found(index);
             }
             index += 1;
             if index == self.slots.len() {
@@ -172,8 +172,8 @@ impl Segment {
     }
 
     /// Copies a slot of another segment into this one, with other flags.
-    pub fn adopt(&self, slot: &Slot, low: u64, segment_bits: u32) {
-        let Place::Free(index) = self.place(slot.key(), segment_bits) else {
+    pub fn adopt(&self, slot: &CellSlot, low: u64, segment_bits: u32) {
+        let CellPlace::Free(index) = self.place(slot.key(), segment_bits) else {
             unreachable!("a key is in a segment once");
         };
         self.slots[index].fill(slot.key(), slot.value(), low & flag::ALL);

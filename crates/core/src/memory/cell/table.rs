@@ -5,9 +5,9 @@ use super::cut::{Changes, Collected, RowChange};
 use super::expiry::Expiries;
 use super::mark::Marks;
 use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
-use super::segment::{Place, Segment, Slot, flag};
+use super::segment::{CellPlace, CellSlot, Segment, flag};
 use super::unsettled::Unsettled;
-use super::{Mark, Row, RowExpiry};
+use super::{CellRow, Mark, RowExpiry};
 use crate::database::Space;
 use crate::id::CellKey;
 use crate::limits::UNSETTLED_CELLS_MAX;
@@ -129,7 +129,7 @@ impl Table {
 
     /// Whether memory can answer for this key, be it that there is no such counter.
     pub fn knows(&self, key: CellKey) -> bool {
-        matches!(self.place(key), Place::Found(_)) || self.is_absent(key)
+        matches!(self.place(key), CellPlace::Found(_)) || self.is_absent(key)
     }
 
     /// Whether it is certain that there is no counter of a key that is in no segment.
@@ -165,9 +165,9 @@ impl Table {
     fn add_by(&mut self, key: CellKey, delta: i64, sum: impl FnOnce(i64, i64) -> Option<i64>) -> Added {
         let segment = segment_of(key);
         let index = match self.segments[segment].place(key, SEGMENT_BITS) {
-            Place::Found(index) => index,
-            Place::Free(_) if !self.is_absent(key) => return Added::Unknown,
-            Place::Free(index) => {
+            CellPlace::Found(index) => index,
+            CellPlace::Free(_) if !self.is_absent(key) => return Added::Unknown,
+            CellPlace::Free(index) => {
                 self.create(segment, index, key, delta);
                 return Added::Created(delta);
             }
@@ -229,14 +229,14 @@ impl Table {
     pub fn set(&mut self, key: CellKey, value: i64) -> Option<i64> {
         let segment = segment_of(key);
         match self.place(key) {
-            Place::Free(index) => {
+            CellPlace::Free(index) => {
                 assert!(self.is_absent(key), "everything that is changed is known");
                 self.create(segment, index, key, value);
             }
-            Place::Found(index) if self.segments[segment].slot(index).low() & flag::ABSENT != 0 => {
+            CellPlace::Found(index) if self.segments[segment].slot(index).low() & flag::ABSENT != 0 => {
                 self.revive(key, segment, index, value);
             }
-            Place::Found(index) => {
+            CellPlace::Found(index) => {
                 self.touch(key, segment, index);
                 let slot = self.segments[segment].slot(index);
                 let previous = slot.value();
@@ -318,8 +318,8 @@ impl Table {
 
     /// Takes in what the store has, be it nothing, unless memory knows better: it has the cell, or nothing is cold, since a flush
     /// for one. What was counted blindly is settled; answers the id of a counter that turns out to be new by that.
-    pub fn load(&mut self, key: CellKey, row: Option<Row>) -> Option<Box<[u8]>> {
-        let Place::Free(index) = self.place(key) else {
+    pub fn load(&mut self, key: CellKey, row: Option<CellRow>) -> Option<Box<[u8]>> {
+        let CellPlace::Free(index) = self.place(key) else {
             return None;
         };
         let counted = self.unsettled.take(&self.cells, key);
@@ -345,7 +345,7 @@ impl Table {
         created
     }
 
-    fn load_row(&mut self, index: usize, key: CellKey, row: Row, counted: Option<i64>) {
+    fn load_row(&mut self, index: usize, key: CellKey, row: CellRow, counted: Option<i64>) {
         let mut flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
         if let Some(expiry) = row.expiry {
             self.expiries.set(&self.cells, key, expiry);
@@ -419,7 +419,7 @@ impl Table {
         let quota = self.used[segment].div_ceil(8).min(candidates);
         let mut share = 0;
         let mut leaving = Vec::with_capacity(quota);
-        let mut keep: Vec<(&Slot, u64)> = Vec::with_capacity(self.used[segment]);
+        let mut keep: Vec<(&CellSlot, u64)> = Vec::with_capacity(self.used[segment]);
         for slot in old.occupied() {
             let low = slot.low();
             if may_leave(low) {
@@ -509,19 +509,19 @@ impl Table {
         self.segments.iter().flat_map(|segment| segment.walks(SEGMENT_BITS))
     }
 
-    fn place(&self, key: CellKey) -> Place {
+    fn place(&self, key: CellKey) -> CellPlace {
         self.segments[segment_of(key)].place(key, SEGMENT_BITS)
     }
 
     fn found(&self, key: CellKey) -> Option<(usize, usize)> {
         match self.place(key) {
-            Place::Found(index) => Some((segment_of(key), index)),
-            Place::Free(_) => None,
+            CellPlace::Found(index) => Some((segment_of(key), index)),
+            CellPlace::Free(_) => None,
         }
     }
 
     /// The slot of a cell that is known, if there is such a counter.
-    fn live_slot(&self, key: CellKey) -> Option<&Slot> {
+    fn live_slot(&self, key: CellKey) -> Option<&CellSlot> {
         let Some((segment, index)) = self.found(key) else {
             assert!(self.is_absent(key), "everything that is asked for is known");
             return None;
@@ -539,7 +539,7 @@ impl Table {
         low
     }
 
-    fn row_change(&self, key: CellKey, slot: &Slot) -> RowChange {
+    fn row_change(&self, key: CellKey, slot: &CellSlot) -> RowChange {
         row_change(&self.expiries, &self.marks, &self.cells, key, slot)
     }
 
@@ -561,7 +561,7 @@ impl Table {
     fn insert(&mut self, segment: usize, mut index: usize, key: CellKey, value: i64, flags: u64) {
         if self.segments[segment].is_full(self.used[segment] + 1) {
             self.grow(segment);
-            let Place::Free(free) = self.place(key) else {
+            let CellPlace::Free(free) = self.place(key) else {
                 unreachable!("the key was not there a moment ago");
             };
             index = free;
@@ -596,11 +596,11 @@ impl Table {
     }
 }
 
-fn row_change(expiries: &Expiries, marks: &Marks, cells: &Cells, key: CellKey, slot: &Slot) -> RowChange {
+fn row_change(expiries: &Expiries, marks: &Marks, cells: &Cells, key: CellKey, slot: &CellSlot) -> RowChange {
     let low = slot.low();
     if low & flag::ABSENT != 0 {
         return RowChange { key, row: None };
     }
     let expiry = if low & flag::EXPIRES != 0 { expiries.row(cells, key) } else { None };
-    RowChange { key, row: Some(Row { value: slot.value(), mark: marks.get(cells, key), expiry }) }
+    RowChange { key, row: Some(CellRow { value: slot.value(), mark: marks.get(cells, key), expiry }) }
 }

@@ -53,10 +53,10 @@ fn expiry(n: u8, at_ms: u64) -> RowExpiry {
 #[derive(Default)]
 struct World {
     table: Table,
-    store: BTreeMap<CellKey, Row>,
-    model: BTreeMap<CellKey, Row>,
+    store: BTreeMap<CellKey, CellRow>,
+    model: BTreeMap<CellKey, CellRow>,
     /// The model as of the running cut, what was collected, and whether the store starts anew with it.
-    cut: Option<(BTreeMap<CellKey, Row>, Vec<RowChange>, bool)>,
+    cut: Option<(BTreeMap<CellKey, CellRow>, Vec<RowChange>, bool)>,
     store_is_void: bool,
 }
 
@@ -93,7 +93,7 @@ impl World {
         if expected == Added::Unknown {
             self.table.count_blindly(key(n), delta, || Box::new([n]));
         }
-        self.model.entry(key(n)).or_insert(Row::plain(value)).value = value;
+        self.model.entry(key(n)).or_insert(CellRow::plain(value)).value = value;
     }
 
     fn step(&mut self, step: Step) {
@@ -105,7 +105,7 @@ impl World {
                 self.load(key(n));
                 let previous = self.table.set(key(n), value);
                 assert_eq!(previous, self.model.get(&key(n)).map(|row| row.value));
-                self.model.entry(key(n)).or_insert(Row::plain(value)).value = value;
+                self.model.entry(key(n)).or_insert(CellRow::plain(value)).value = value;
             }
             Step::Delete(n) => {
                 self.load(key(n));
@@ -169,16 +169,16 @@ impl World {
         };
         assert_eq!(self.table.add(key, delta), expected);
         if let Added::Created(value) | Added::Value(value) = expected {
-            self.model.entry(key).or_insert(Row::plain(value)).value = value;
+            self.model.entry(key).or_insert(CellRow::plain(value)).value = value;
         }
     }
 
     /// What the store has, and what was counted since.
-    fn cold(&self, key: CellKey) -> Option<Row> {
+    fn cold(&self, key: CellKey) -> Option<CellRow> {
         let row = self.store.get(&key).cloned();
         let Some(counted) = self.table.cells().unsettled(key) else { return row };
-        let row = row.unwrap_or(Row::plain(0));
-        Some(Row { value: row.value.saturating_add(counted), ..row })
+        let row = row.unwrap_or(CellRow::plain(0));
+        Some(CellRow { value: row.value.saturating_add(counted), ..row })
     }
 
     fn collect(&mut self) {
@@ -215,7 +215,7 @@ impl World {
             let row = match self.table.cells().read(key(n), || 0) {
                 Hot::Value(value) => {
                     let expiry = self.table.deadline(key(n)).map(|at_ms| expiry(n, at_ms));
-                    Some(Row { expiry, ..Row::plain(value) })
+                    Some(CellRow { expiry, ..CellRow::plain(value) })
                 }
                 Hot::Absent => None,
                 Hot::Cold => self.cold(key(n)),

@@ -6,7 +6,7 @@
 //! 40 bytes per slot, and behind a rebuild at least half of them alive: at most 80 bytes per group, in one window or in both.
 
 use super::runs::Gaps;
-use super::slot::{Fingerprint, Slot};
+use super::slot::{DedupSlot, Fingerprint};
 use crate::memory::prefetch::prefetch;
 
 /// Beyond this, linear probing gets slow.
@@ -19,21 +19,21 @@ const CAPACITY_MIN: usize = 2 * SIZE_STEPS;
 /// A sweep leaves a segment as it is if no more than one in so many is dead.
 const DEAD_PARTS: usize = 8;
 
-pub(super) struct Segment {
-    slots: Box<[Slot]>,
+pub(super) struct DedupSegment {
+    slots: Box<[DedupSlot]>,
     used: usize,
     gaps: Box<Gaps>,
 }
 
 /// Where a group is, or where it would go.
-pub(super) enum Place {
+pub(super) enum DedupPlace {
     Found(usize),
     Free(usize),
 }
 
-impl Segment {
-    pub fn new() -> Segment {
-        Segment { slots: free_slots(CAPACITY_MIN), used: 0, gaps: Box::default() }
+impl DedupSegment {
+    pub fn new() -> DedupSegment {
+        DedupSegment { slots: free_slots(CAPACITY_MIN), used: 0, gaps: Box::default() }
     }
 
     /// Groups that are here, alive or not.
@@ -52,15 +52,15 @@ impl Segment {
 
     /// Finds a group by linear probing from its home. There is always a free slot, so the walk ends.
     #[inline]
-    pub fn place(&self, group: Fingerprint, within: u64) -> Place {
+    pub fn place(&self, group: Fingerprint, within: u64) -> DedupPlace {
         let mut at = self.home(within);
         loop {
             let slot = &self.slots[at];
             if slot.is_of(group) && !slot.is_free() {
-                return Place::Found(at);
+                return DedupPlace::Found(at);
             }
             if slot.is_free() {
-                return Place::Free(at);
+                return DedupPlace::Free(at);
             }
             at += 1;
             if at == self.slots.len() {
@@ -78,7 +78,7 @@ impl Segment {
     #[inline]
     pub fn fill(&mut self, at: usize, group: Fingerprint, seq: u64, window: u32) {
         debug_assert!(self.slots[at].is_free());
-        self.slots[at] = Slot::new(group, seq, window);
+        self.slots[at] = DedupSlot::new(group, seq, window);
         self.used += 1;
     }
 
@@ -94,11 +94,11 @@ impl Segment {
     }
 
     /// Takes over what slot `at` of another segment has beside a seq. `within` says where its group belongs here.
-    pub fn copy_beside(&mut self, from: &Segment, at: usize, within: u64, seq: u64) {
+    pub fn copy_beside(&mut self, from: &DedupSegment, at: usize, within: u64, seq: u64) {
         let slot = &from.slots[at];
         match self.place(slot.group(), within) {
-            Place::Found(here) => self.slots[here].take_beside(slot, &from.gaps, seq, &mut self.gaps),
-            Place::Free(here) => {
+            DedupPlace::Found(here) => self.slots[here].take_beside(slot, &from.gaps, seq, &mut self.gaps),
+            DedupPlace::Free(here) => {
                 self.slots[here] = slot.emptied();
                 self.slots[here].take_beside(slot, &from.gaps, seq, &mut self.gaps);
                 self.used += 1;
@@ -124,8 +124,8 @@ impl Segment {
     }
 
     /// Moves the groups into the segments of a larger table.
-    pub fn deal_out(self, segments: &mut [Segment], window: u32) {
-        let Segment { slots, mut gaps, .. } = self;
+    pub fn deal_out(self, segments: &mut [DedupSegment], window: u32) {
+        let DedupSegment { slots, mut gaps, .. } = self;
         let count = segments.len();
         for mut slot in slots.into_iter().filter(|slot| !slot.is_free()) {
             let target = &mut segments[slot.group().locate(count).0];
@@ -153,8 +153,8 @@ impl Segment {
         self.gaps.trim();
     }
 
-    fn put(&mut self, slot: Slot, segments: usize) {
-        let Place::Free(at) = self.place(slot.group(), slot.group().locate(segments).1) else {
+    fn put(&mut self, slot: DedupSlot, segments: usize) {
+        let DedupPlace::Free(at) = self.place(slot.group(), slot.group().locate(segments).1) else {
             unreachable!("a group is in a segment once");
         };
         self.slots[at] = slot;
@@ -168,8 +168,8 @@ impl Segment {
     }
 }
 
-fn free_slots(capacity: usize) -> Box<[Slot]> {
-    vec![Slot::default(); capacity].into_boxed_slice()
+fn free_slots(capacity: usize) -> Box<[DedupSlot]> {
+    vec![DedupSlot::default(); capacity].into_boxed_slice()
 }
 
 /// The smallest size for so many groups.

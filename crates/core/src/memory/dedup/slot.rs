@@ -33,7 +33,7 @@ impl Fingerprint {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
+pub(super) struct DedupSlot {
     high: u64,
     low: u32,
     /// The window that wrote last, by the low half of its number.
@@ -55,10 +55,10 @@ fn half_of(window: u32) -> usize {
     (window & 1) as usize
 }
 
-impl Slot {
+impl DedupSlot {
     #[inline]
-    pub fn new(group: Fingerprint, seq: u64, window: u32) -> Slot {
-        let mut slot = Slot { high: group.high, low: group.low, window, ..Slot::default() };
+    pub fn new(group: Fingerprint, seq: u64, window: u32) -> DedupSlot {
+        let mut slot = DedupSlot { high: group.high, low: group.low, window, ..DedupSlot::default() };
         slot.lengths[half_of(window)] = 1;
         slot.firsts[half_of(window)] = seq;
         slot
@@ -125,13 +125,13 @@ impl Slot {
     }
 
     /// The slot of the same group, as of the same window, without a run.
-    pub fn emptied(&self) -> Slot {
-        Slot { lengths: [NONE, NONE], ..*self }
+    pub fn emptied(&self) -> DedupSlot {
+        DedupSlot { lengths: [NONE, NONE], ..*self }
     }
 
     /// Takes over the runs that another slot has beside a seq, and one in any case, if it has any: that a half has none means
     /// something.
-    pub fn take_beside(&mut self, from: &Slot, from_gaps: &Gaps, seq: u64, gaps: &mut Gaps) {
+    pub fn take_beside(&mut self, from: &DedupSlot, from_gaps: &Gaps, seq: u64, gaps: &mut Gaps) {
         for half in 0..2 {
             match from.lengths[half] {
                 NONE => {}
@@ -239,8 +239,8 @@ mod tests {
     use super::*;
     use crate::id::CellHasher;
 
-    fn slot_with(run: Run) -> Slot {
-        let mut slot = Slot::new(Fingerprint::of(CellHasher::new(1).key(b"s")), 0, 2);
+    fn slot_with(run: Run) -> DedupSlot {
+        let mut slot = DedupSlot::new(Fingerprint::of(CellHasher::new(1).key(b"s")), 0, 2);
         assert!(slot.hold(0, run));
         slot
     }

@@ -3,7 +3,7 @@
 //! A table starts with nothing, is one segment while it is small, and then many, so that neither growth nor a sweep ever
 //! moves more than a small part of a large one.
 
-use super::segment::{Place, Segment};
+use super::segment::{DedupPlace, DedupSegment};
 use super::slot::Fingerprint;
 
 /// Segments of a table that is not small.
@@ -12,24 +12,24 @@ const SEGMENTS: usize = 256;
 const SMALL_GROUPS_MAX: usize = 4096;
 
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct DedupTable {
     /// None, one, or [`SEGMENTS`].
-    segments: Vec<Segment>,
+    segments: Vec<DedupSegment>,
     next_to_sweep: usize,
 }
 
-impl Table {
+impl DedupTable {
     /// Notes a seq in a window and answers whether it stood before, in this window or in the one before.
     #[inline]
     pub fn note(&mut self, group: Fingerprint, seq: u64, window: u32) -> bool {
         let (index, within) = group.locate(self.segments.len());
         let Some(segment) = self.segments.get_mut(index) else {
-            self.segments.push(Segment::new());
+            self.segments.push(DedupSegment::new());
             return self.note(group, seq, window);
         };
         match segment.place(group, within) {
-            Place::Found(at) => segment.note(at, seq, window),
-            Place::Free(at) => {
+            DedupPlace::Found(at) => segment.note(at, seq, window),
+            DedupPlace::Free(at) => {
                 segment.fill(at, group, seq, window);
                 if segment.is_full() {
                     self.make_room(index, window);
@@ -43,18 +43,18 @@ impl Table {
     pub fn has_place(&self, group: Fingerprint, seq: u64, window: u32) -> bool {
         let (index, within) = group.locate(self.segments.len());
         self.segments.get(index).is_some_and(|segment| match segment.place(group, within) {
-            Place::Found(at) => segment.has_place(at, seq, window),
-            Place::Free(_) => false,
+            DedupPlace::Found(at) => segment.has_place(at, seq, window),
+            DedupPlace::Free(_) => false,
         })
     }
 
     /// Takes over what another table has beside a seq of a group.
-    pub fn copy_beside(&mut self, from: &Table, group: Fingerprint, seq: u64, window: u32) {
+    pub fn copy_beside(&mut self, from: &DedupTable, group: Fingerprint, seq: u64, window: u32) {
         let (index, within) = group.locate(from.segments.len());
         let Some(segment) = from.segments.get(index) else { return };
-        let Place::Found(at) = segment.place(group, within) else { return };
+        let DedupPlace::Found(at) = segment.place(group, within) else { return };
         if self.segments.is_empty() {
-            self.segments.push(Segment::new());
+            self.segments.push(DedupSegment::new());
         }
         let (index, within) = group.locate(self.segments.len());
         self.segments[index].copy_beside(segment, at, within, seq);
@@ -76,13 +76,13 @@ impl Table {
     }
 
     pub fn groups(&self) -> usize {
-        self.segments.iter().map(Segment::groups).sum()
+        self.segments.iter().map(DedupSegment::groups).sum()
     }
 
     /// Memory in use, beside the table itself.
     pub fn bytes(&self) -> usize {
-        let segments: usize = self.segments.iter().map(Segment::bytes).sum();
-        segments + self.segments.capacity() * size_of::<Segment>()
+        let segments: usize = self.segments.iter().map(DedupSegment::bytes).sum();
+        segments + self.segments.capacity() * size_of::<DedupSegment>()
     }
 
     /// Sweeps the segment whose turn it is. Behind the last one, a table that has become small is one segment again.
@@ -105,7 +105,7 @@ impl Table {
 
     /// Deals all groups out to another number of segments.
     fn deal_out(&mut self, count: usize, window: u32) {
-        let mut segments: Vec<Segment> = std::iter::repeat_with(Segment::new).take(count).collect();
+        let mut segments: Vec<DedupSegment> = std::iter::repeat_with(DedupSegment::new).take(count).collect();
         self.segments.drain(..).for_each(|segment| segment.deal_out(&mut segments, window));
         self.segments = segments;
     }

@@ -1,6 +1,6 @@
 //! What others see of the commits: how far they are, and reading them.
 
-use super::log::{CommitsError, Reading, find, reading};
+use super::log::{CommitReading, CommitsError, find, reading};
 use super::make::CommitsOptions;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tally_core::commit::Commit;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// The commits of a node, for any thread.
 pub struct Commits {
-    source: Box<dyn Source>,
+    source: Box<dyn CommitSource>,
     options: CommitsOptions,
     /// Behind the last commit that can be read.
     end: watch::Sender<Position>,
@@ -21,7 +21,7 @@ pub struct Commits {
 }
 
 /// Reads commits one after the other.
-pub struct CommitReader(Box<dyn Next>);
+pub struct CommitReader(Box<dyn NextCommit>);
 
 impl CommitReader {
     /// The next commit, or `None` at the end of those that are published; ask again when it has moved.
@@ -110,32 +110,32 @@ impl Commits {
 }
 
 /// A second log of any kind.
-trait Source: Send + Sync {
+trait CommitSource: Send + Sync {
     fn find(&self, offset: u64) -> Result<Option<(u64, Commit)>, CommitsError>;
-    fn reading(&self, ordinal: u64) -> Result<Box<dyn Next>, CommitsError>;
+    fn reading(&self, ordinal: u64) -> Result<Box<dyn NextCommit>, CommitsError>;
 }
 
-impl<H: LogHandle<Reader: 'static>> Source for H {
+impl<H: LogHandle<Reader: 'static>> CommitSource for H {
     fn find(&self, offset: u64) -> Result<Option<(u64, Commit)>, CommitsError> {
         find(self, offset)
     }
 
-    fn reading(&self, ordinal: u64) -> Result<Box<dyn Next>, CommitsError> {
+    fn reading(&self, ordinal: u64) -> Result<Box<dyn NextCommit>, CommitsError> {
         Ok(Box::new(reading(self, ordinal)?))
     }
 }
 
-trait Next: Send {
+trait NextCommit: Send {
     fn next(&mut self) -> Result<Option<Commit>, CommitsError>;
     fn rest(&mut self);
 }
 
-impl<R: LogReader> Next for Reading<R> {
+impl<R: LogReader> NextCommit for CommitReading<R> {
     fn next(&mut self) -> Result<Option<Commit>, CommitsError> {
-        Reading::next(self)
+        CommitReading::next(self)
     }
 
     fn rest(&mut self) {
-        Reading::rest(self);
+        CommitReading::rest(self);
     }
 }

@@ -64,16 +64,16 @@ impl<L: Log> CommitLog<L> {
 }
 
 /// Reads commits from some record on.
-pub(in crate::engine) struct Reading<R> {
+pub(in crate::engine) struct CommitReading<R> {
     reader: R,
     parts: Parts,
     /// Behind the commit that was read last it says that deltas are recorded.
     followed: bool,
 }
 
-impl<R: LogReader> Reading<R> {
-    pub fn new(reader: R) -> Reading<R> {
-        Reading { reader, parts: Parts::default(), followed: false }
+impl<R: LogReader> CommitReading<R> {
+    pub fn new(reader: R) -> CommitReading<R> {
+        CommitReading { reader, parts: Parts::default(), followed: false }
     }
 
     /// The next commit that begins where this one stands or later; `None` at the end.
@@ -113,8 +113,8 @@ fn at(ordinal: u64) -> Position {
     Position { offset: ordinal, ..Position::default() }
 }
 
-pub(in crate::engine) fn reading<H: LogHandle>(handle: &H, ordinal: u64) -> Result<Reading<H::Reader>, LogError> {
-    Ok(Reading::new(handle.reader(at(ordinal))?))
+pub(in crate::engine) fn reading<H: LogHandle>(handle: &H, ordinal: u64) -> Result<CommitReading<H::Reader>, LogError> {
+    Ok(CommitReading::new(handle.reader(at(ordinal))?))
 }
 
 /// The first commit that ends behind an offset of the log, and where it begins in the log of commits; `None` if there is none

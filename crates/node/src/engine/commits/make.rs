@@ -1,9 +1,9 @@
 //! Off the writer's thread: from what was applied to commits in the second log.
 
 use super::super::shared::Shared;
-use super::log::{CommitLog, CommitsError, Reading, find, reading, search};
-use super::record::Step;
-use crate::worker::{Context, Failure, Next, Retry, Spawner, Spec, Work};
+use super::log::{CommitLog, CommitReading, CommitsError, find, reading, search};
+use super::record::CommitStep;
+use crate::worker::{Context, Next, Retry, Spawner, Spec, Work, WorkFailure};
 use flume::{Receiver, Sender};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ impl Default for CommitsOptions {
 
 /// What is asked of the thread that makes commits.
 pub(in crate::engine) enum Order {
-    Step(Step),
+    Step(CommitStep),
     /// Everything that was handed on before is to be durable.
     Settle(oneshot::Sender<Result<(), CommitsError>>),
 }
@@ -63,7 +63,7 @@ impl CommitQueue {
     }
 
     /// Hands on a step; waits if the thread is behind.
-    pub fn send(&self, step: Step) {
+    pub fn send(&self, step: CommitStep) {
         // If it is gone it has said why.
         let _ = self.orders.send(Order::Step(step));
     }
@@ -87,9 +87,9 @@ pub(in crate::engine) struct Maker<L: Log> {
     gathering: Gathering,
     digest: Digest,
     /// What was published before the restart and is made again.
-    published: Option<Reading<<L::Handle as LogHandle>::Reader>>,
+    published: Option<CommitReading<<L::Handle as LogHandle>::Reader>>,
     /// Made, and not in the second log: what they are of may not be durable.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingSlot>,
     pending_bytes: usize,
     /// The second log has what is not synced.
     unsynced: bool,
@@ -97,14 +97,14 @@ pub(in crate::engine) struct Maker<L: Log> {
     written: Position,
 }
 
-struct Pending {
+struct PendingSlot {
     to: Position,
     log_time_ms: u64,
     /// Of the commit; `None` for word that deltas are recorded.
     bytes: Option<Vec<u8>>,
 }
 
-impl Pending {
+impl PendingSlot {
     fn bytes(&self) -> usize {
         self.bytes.as_ref().map_or(0, Vec::len)
     }
@@ -163,7 +163,7 @@ impl<L: Log> Maker<L> {
         hasher: CellHasher,
         digest: Digest,
         written: Position,
-        published: Option<Reading<<L::Handle as LogHandle>::Reader>>,
+        published: Option<CommitReading<<L::Handle as LogHandle>::Reader>>,
     ) -> Maker<L> {
         Maker {
             log: CommitLog::new(log),
@@ -187,18 +187,18 @@ impl<L: Log> Maker<L> {
     }
 
     /// Takes a step. Answers the buffers of the batch, which are of use again.
-    pub fn take(&mut self, step: Step) -> Result<Option<Submission>, CommitsError> {
+    pub fn take(&mut self, step: CommitStep) -> Result<Option<Submission>, CommitsError> {
         match step {
-            Step::Changed { changes, mut batch, declarations } => {
+            CommitStep::Changed { changes, mut batch, declarations } => {
                 self.gathering.add(changes, &batch.records, &batch.ops, &declarations);
                 batch.clear();
                 Ok(Some(batch))
             }
-            Step::Followed { at, log_time_ms } => {
-                self.keep(Pending { to: at, log_time_ms, bytes: None });
+            CommitStep::Followed { at, log_time_ms } => {
+                self.keep(PendingSlot { to: at, log_time_ms, bytes: None });
                 Ok(None)
             }
-            Step::Closed { slot, followed } => {
+            CommitStep::Closed { slot, followed } => {
                 let deltas = followed.then(|| self.gathering.finish());
                 let commit = Commit::new(slot, self.digest, deltas);
                 self.digest = commit.digest;
@@ -221,11 +221,11 @@ impl<L: Log> Maker<L> {
                 None => self.published = None,
             }
         }
-        self.keep(Pending { to: commit.to, log_time_ms: commit.log_time_ms, bytes: Some(commit.encode()) });
+        self.keep(PendingSlot { to: commit.to, log_time_ms: commit.log_time_ms, bytes: Some(commit.encode()) });
         Ok(())
     }
 
-    fn keep(&mut self, pending: Pending) {
+    fn keep(&mut self, pending: PendingSlot) {
         self.pending_bytes += pending.bytes();
         self.pending.push_back(pending);
     }
@@ -268,7 +268,7 @@ impl<L: Log> Maker<L> {
             let commit = Commit::decode(bytes).expect("it was encoded here");
             *bytes = Commit { deltas: None, ..commit }.encode();
         }
-        self.pending_bytes = self.pending.iter().map(Pending::bytes).sum();
+        self.pending_bytes = self.pending.iter().map(PendingSlot::bytes).sum();
     }
 
     pub fn sync(&mut self) -> Result<(), LogError> {
@@ -452,7 +452,7 @@ fn retain<H: LogHandle>(handle: &H, end: u64, step: u64) -> Result<bool, Commits
 }
 
 impl<L: Log> Work for CommitMaker<L> {
-    async fn work(&mut self, context: &Context) -> Result<Next, Failure> {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         context.queue(self.orders.len());
         if self.is_broken {
             self.refuse_all();

@@ -13,7 +13,7 @@ use tally_core::op::{Answer, Batch, Submission};
 use tally_core::position::Position;
 
 /// What is handed on.
-pub(in crate::engine) enum Step {
+pub(in crate::engine) enum CommitStep {
     /// A batch of the commit that is open has changed values.
     Changed { changes: ValueChanges, batch: Submission, declarations: Arc<Declarations> },
     /// Deltas are recorded from here on, at this time.
@@ -58,11 +58,11 @@ impl Recorder {
 
     /// Notes a batch that was applied. Answers the commit that ended before it, and what it has changed if that is to be handed
     /// on, in this order.
-    pub fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> (Option<Step>, Option<ValueChanges>) {
+    pub fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> (Option<CommitStep>, Option<ValueChanges>) {
         let Applied { batch, count, to, answers, exceptional, void } = *applied;
         let is_new = self.slots.is_empty();
         let closed = self.slots.enter(to, batch.log_time_ms, batch.begins(), state.declarations());
-        let closed = closed.map(|slot| Step::Closed { slot, followed: self.followed });
+        let closed = closed.map(|slot| CommitStep::Closed { slot, followed: self.followed });
         if is_new || closed.is_some() {
             self.followed = state.values.table.is_followed();
         }
@@ -79,12 +79,12 @@ impl Recorder {
     }
 
     /// Closes the commit that is open: no later batch will be of it.
-    pub fn close(&mut self) -> Option<Step> {
-        self.slots.close().map(|slot| Step::Closed { slot, followed: self.followed })
+    pub fn close(&mut self) -> Option<CommitStep> {
+        self.slots.close().map(|slot| CommitStep::Closed { slot, followed: self.followed })
     }
 
     /// The same, if the clock has passed it.
-    pub fn close_if_over(&mut self, now_ms: u64) -> Option<Step> {
+    pub fn close_if_over(&mut self, now_ms: u64) -> Option<CommitStep> {
         if self.slots.is_over(now_ms) { self.close() } else { None }
     }
 }

@@ -29,11 +29,11 @@ pub struct PreviewPart {
 }
 
 /// What a correction does to a part of its counters, and the last of them if there are more.
-pub type Effects = (Vec<CounterEffect>, Option<Vec<u8>>);
+pub type CorrectionEffects = (Vec<CounterEffect>, Option<Vec<u8>>);
 
 impl Engine {
     /// What a proposal would do now, all values as of one moment; or what a correction did.
-    pub async fn preview(&self, found: &FoundCorrection, part: &PreviewPart) -> Result<Effects, Refusal> {
+    pub async fn preview(&self, found: &FoundCorrection, part: &PreviewPart) -> Result<CorrectionEffects, Refusal> {
         let (sums, next) = part.of(found.deltas());
         let effects = match found {
             FoundCorrection::Proposed(_) => self.would(&sums).await?,

@@ -3,7 +3,7 @@
 use super::ground::Ground;
 use super::*;
 use crate::clock::Hands;
-use crate::worker::{Shown, Spawner, WorkerState};
+use crate::worker::{ShownStatus, Spawner, WorkerState};
 
 pub const START_MS: u64 = 1_800_000_000_000;
 
@@ -53,7 +53,7 @@ pub fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
     });
 }
 
-pub fn shown(engine: &Engine, name: &str) -> Shown {
+pub fn shown(engine: &Engine, name: &str) -> ShownStatus {
     let statuses = engine.workers().board().statuses();
     statuses.iter().find(|status| status.spec.name == name).unwrap().shown()
 }

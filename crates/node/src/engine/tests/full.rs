@@ -4,7 +4,7 @@ use super::ground::Ground;
 use super::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
-use tally_core::memory::cell::Row;
+use tally_core::memory::cell::CellRow;
 use tally_storage::store::key::Key;
 use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitLedger};
 
@@ -50,7 +50,7 @@ impl Reads for Stubborn {
         self.readable()?.read(keys)
     }
 
-    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, Row) -> ControlFlow<()>) -> Result<(), Error> {
+    fn rows(&self, from: CellKey, visit: &mut dyn FnMut(CellKey, CellRow) -> ControlFlow<()>) -> Result<(), Error> {
         self.store.rows(from, visit)
     }
 

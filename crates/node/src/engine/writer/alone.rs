@@ -1,7 +1,7 @@
 //! What is committed by itself: events that count all or not at all, and what is asked for about the past.
 
 use super::super::Refusal;
-use super::super::correction::{CorrectionError, CorrectionRequest, Outcome};
+use super::super::correction::{CorrectionError, CorrectionRequest, RemedyOutcome};
 use super::super::lookup::Found;
 use super::super::shared::Reply;
 use super::Writer;
@@ -38,7 +38,7 @@ impl<L: Log> Writer<L> {
         request: &CorrectionRequest,
         found: Found,
         now_ms: u64,
-    ) -> Result<Outcome, CorrectionError> {
+    ) -> Result<RemedyOutcome, CorrectionError> {
         self.commit_staged(now_ms);
         self.load(found);
         // As it will be where the record stands.
@@ -81,12 +81,12 @@ impl<L: Log> Writer<L> {
 }
 
 /// A line for each: it changes what people have read, or is about to.
-fn tell(outcome: &Outcome) {
+fn tell(outcome: &RemedyOutcome) {
     match outcome {
-        Outcome::Proposed(Proposal { number, author, deltas, .. }) => {
+        RemedyOutcome::Proposed(Proposal { number, author, deltas, .. }) => {
             tracing::info!(number, author, counters = deltas.len(), "a correction was proposed");
         }
-        Outcome::Corrected(Correction { number, generation, cause, purpose, reason, author, deltas, .. }) => {
+        RemedyOutcome::Corrected(Correction { number, generation, cause, purpose, reason, author, deltas, .. }) => {
             let counters = deltas.len();
             tracing::info!(number, generation, ?cause, ?purpose, reason, author, counters, "a correction was applied");
         }

@@ -16,7 +16,7 @@ pub enum Surface {
 
 /// What an operator may choose.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct HttpOptions {
     pub surface: Surface,
     pub access: Access,
     pub connections_max: usize,
@@ -41,9 +41,9 @@ pub struct Options {
     pub heartbeat: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for HttpOptions {
+    fn default() -> HttpOptions {
+        HttpOptions {
             surface: Surface::Everything,
             access: Access::default(),
             connections_max: HTTP_CONNECTIONS_MAX,

@@ -18,9 +18,9 @@ mod several;
 mod table;
 mod transaction;
 
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use super::parse::Args;
-use super::pass::{Outcome, Pass};
+use super::pass::{CommandOutcome, Pass};
 
 /// The Redis whose answers these are; clients ask for it to know what they may use.
 const REDIS_VERSION: &str = "7.0.15";
@@ -30,7 +30,7 @@ pub struct Command {
     pub name: &'static str,
     /// How many arguments it takes, itself included; if negative, at least as many.
     arity: i32,
-    pub run: fn(&mut Pass<'_>, Args<'_>) -> Outcome,
+    pub run: fn(&mut Pass<'_>, Args<'_>) -> CommandOutcome,
     /// Words with spaces between them, as are the categories and tips.
     flags: &'static str,
     categories: &'static str,
@@ -73,7 +73,7 @@ enum Keys {
 }
 
 impl Command {
-    const fn new(name: &'static str, arity: i32, run: fn(&mut Pass<'_>, Args<'_>) -> Outcome) -> Command {
+    const fn new(name: &'static str, arity: i32, run: fn(&mut Pass<'_>, Args<'_>) -> CommandOutcome) -> Command {
         Command {
             name,
             arity,
@@ -164,13 +164,13 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
 }
 
 /// Finds the command, or the subcommand of a container, that `args` asks for.
-pub fn find(args: Args<'_>) -> Result<&'static Command, Fault> {
-    let mut command = by_name(args.get(0)).ok_or_else(|| Fault::unknown_command(args.get(0), args.from(1)))?;
+pub fn find(args: Args<'_>) -> Result<&'static Command, ErrorReply> {
+    let mut command = by_name(args.get(0)).ok_or_else(|| ErrorReply::unknown_command(args.get(0), args.from(1)))?;
     if !command.subcommands.is_empty() && args.len() > 1 {
         let name = args.get(1);
-        command = command.subcommand(name).ok_or_else(|| Fault::unknown_subcommand(command.name, name))?;
+        command = command.subcommand(name).ok_or_else(|| ErrorReply::unknown_subcommand(command.name, name))?;
     }
-    if command.takes(args.len()) { Ok(command) } else { Err(Fault::arity(command.name)) }
+    if command.takes(args.len()) { Ok(command) } else { Err(ErrorReply::arity(command.name)) }
 }
 
 /// The command that `args` means, be it with a wrong number of arguments.

@@ -11,17 +11,17 @@
 //! used up, the connection that holds most of it is closed.
 
 use super::client::Client;
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use super::latency::Family;
-use super::parse::{Allowance, Args, Step};
-use super::pass::{Flow, Found, Pass};
+use super::parse::{Allowance, Args, ParseStep};
+use super::pass::{Flow, FoundNames, Pass};
 use super::server::Server;
 use super::unit::Unit;
-use super::work::Work;
+use super::work::ConnectionWork;
 use crate::clock::{self, Stopwatch};
 use crate::engine::Watched;
-use crate::frontend::places::Place;
-use crate::metrics::{Connected, Cut};
+use crate::frontend::places::ClientPlace;
+use crate::metrics::{Connected, CutOff};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -39,9 +39,9 @@ pub struct Connection {
     server: Rc<Server>,
     client: Rc<Client>,
     stream: TcpStream,
-    place: Place,
+    place: ClientPlace,
     /// Only while there is much in it.
-    work: Option<Work>,
+    work: Option<ConnectionWork>,
     /// The beginning of a command, if it is all that there is and it is short.
     rest: Vec<u8>,
     /// Grows with whatever the client takes.
@@ -58,7 +58,7 @@ pub enum End {
     More,
     /// What is before it comes first.
     Unit(Box<Unit>),
-    Watch(Vec<Found>),
+    Watch(Vec<FoundNames>),
     Close,
 }
 
@@ -77,7 +77,7 @@ impl End {
 }
 
 impl Connection {
-    pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream, place: Place) -> Connection {
+    pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream, place: ClientPlace) -> Connection {
         Connection {
             _counted: server.local.engine().metrics().connected("resp"),
             server,
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// Waits for something to do, but not for ever for whom there is no reason to.
-    async fn ready(&mut self) -> io::Result<Option<Work>> {
+    async fn ready(&mut self) -> io::Result<Option<ConnectionWork>> {
         loop {
             let Some((patience, cut, why)) = self.patience() else { return self.ready_at_last().await };
             let sent_bytes = self.sent_bytes;
@@ -131,22 +131,22 @@ impl Connection {
     }
 
     /// How long to wait for a client that may do nothing yet, or that has left much in the server's memory.
-    fn patience(&self) -> Option<(Duration, Cut, &'static str)> {
+    fn patience(&self) -> Option<(Duration, CutOff, &'static str)> {
         let options = &self.server.options;
         if !self.client.authenticated.get() {
             let left = options.stranger_timeout.saturating_sub(self.connected.elapsed());
-            return Some((left, Cut::Silent, "the client did not say AUTH in time"));
+            return Some((left, CutOff::Silent, "the client did not say AUTH in time"));
         }
         let why = "the client neither went on sending nor read its replies";
-        self.work.as_ref().map(|_| (options.stall_timeout, Cut::Stalled, why))
+        self.work.as_ref().map(|_| (options.stall_timeout, CutOff::Stalled, why))
     }
 
-    async fn ready_at_last(&mut self) -> io::Result<Option<Work>> {
+    async fn ready_at_last(&mut self) -> io::Result<Option<ConnectionWork>> {
         poll_fn(|context| self.poll_ready(context)).await
     }
 
     /// Sends what waits and reads what is there, whichever is possible first; `None` when the client is gone.
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Work>>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<ConnectionWork>>> {
         let mut work = self.pick_up();
         while !work.replies.out().is_empty() {
             match Pin::new(&mut self.stream).poll_write(context, work.replies.out()) {
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    fn pick_up(&mut self) -> Work {
+    fn pick_up(&mut self) -> ConnectionWork {
         self.work.take().unwrap_or_else(|| {
             let mut work = self.server.pool.take();
             if !self.rest.is_empty() {
@@ -180,7 +180,7 @@ impl Connection {
     }
 
     /// Keeps the buffers if there is much of this connection in them. A short rest is kept by itself and read again.
-    fn put_down(&mut self, mut work: Work) -> io::Result<()> {
+    fn put_down(&mut self, mut work: ConnectionWork) -> io::Result<()> {
         let replies_wait = !work.replies.out().is_empty();
         self.client.busy.set(replies_wait);
         let rest = work.input.unread();
@@ -216,7 +216,7 @@ impl Connection {
     }
 
     /// Runs everything that has arrived. Answers whether the connection stays open.
-    async fn pass(&mut self, work: &mut Work) -> io::Result<bool> {
+    async fn pass(&mut self, work: &mut ConnectionWork) -> io::Result<bool> {
         work.replies.set_manner(self.client.manner());
         let mut arrived = Stopwatch::start();
         loop {
@@ -248,7 +248,7 @@ impl Connection {
     }
 
     /// Carries out commands as one, unless the client leaves meanwhile.
-    async fn run_unit(&self, unit: &Unit, work: &mut Work) -> io::Result<()> {
+    async fn run_unit(&self, unit: &Unit, work: &mut ConnectionWork) -> io::Result<()> {
         tokio::select! {
             biased;
             () = unit.run(&self.server, &self.client, work) => {}
@@ -270,9 +270,9 @@ impl Connection {
     }
 
     /// Runs commands until the input is used up, enough is pending, or a command wants more than a pass can do.
-    fn slice(&self, work: &mut Work) -> (End, u64) {
+    fn slice(&self, work: &mut ConnectionWork) -> (End, u64) {
         let declarations = self.server.local.engine().declarations();
-        let Work { input, parser, pending, floored, replies, .. } = work;
+        let ConnectionWork { input, parser, pending, floored, replies, .. } = work;
         let replies_before = replies.len();
         let (server, client, declarations) = (&self.server, &self.client, &declarations);
         let spaces = server.local.spaces();
@@ -287,10 +287,10 @@ impl Connection {
             client.input_bytes.set((unread.len(), input.free_bytes()));
             let allowance = Allowance::new(client.authenticated.get());
             let (flow, len) = match parser.step(unread, allowance) {
-                Ok(Step::Command(len)) => (pass.run(parser.args(unread)), len),
-                Ok(Step::Nothing(len)) => (Flow::Next, len),
-                Ok(Step::Incomplete) if unread.len() <= allowance.query_bytes_max() => break End::Drained,
-                Ok(Step::Incomplete) => (pass.fail_protocol(allowance.too_big_a_request()), 0),
+                Ok(ParseStep::Command(len)) => (pass.run(parser.args(unread)), len),
+                Ok(ParseStep::Nothing(len)) => (Flow::Next, len),
+                Ok(ParseStep::Incomplete) if unread.len() <= allowance.query_bytes_max() => break End::Drained,
+                Ok(ParseStep::Incomplete) => (pass.fail_protocol(allowance.too_big_a_request()), 0),
                 Err(error) => (pass.fail_protocol(error), 0),
             };
             let end = End::after(flow, || parser.args(unread));
@@ -305,7 +305,7 @@ impl Connection {
     }
 
     /// Carries out what is pending and writes the replies that waited for it.
-    async fn settle(&self, work: &mut Work) {
+    async fn settle(&self, work: &mut ConnectionWork) {
         if work.pending.is_empty() {
             // Only changes of manner can wait for nothing.
             return work.replies.settle(&[], None);
@@ -318,21 +318,21 @@ impl Connection {
     }
 
     /// Watches keys, of which memory may not know all.
-    async fn watch(&self, keys: &[Found], work: &mut Work) {
-        for Found { database, key, cell } in keys {
+    async fn watch(&self, keys: &[FoundNames], work: &mut ConnectionWork) {
+        for FoundNames { database, key, cell } in keys {
             if self.client.watching.borrow().has(*database, key) {
                 continue;
             }
             match self.server.local.watch(Watched { database: *database, key, cell: *cell }).await {
                 Ok(watch) => self.client.watching.borrow_mut().add(*database, key, watch),
-                Err(refusal) => return work.fail(&self.server, "watch", &Fault::from(refusal)),
+                Err(refusal) => return work.fail(&self.server, "watch", &ErrorReply::from(refusal)),
             }
         }
         work.replies.say(|reply| reply.simple("OK"));
     }
 
     /// Sends as much as the client takes right now.
-    fn send(&self, work: &mut Work) -> io::Result<()> {
+    fn send(&self, work: &mut ConnectionWork) -> io::Result<()> {
         let out = work.replies.out();
         let mut sent = 0;
         while sent < out.len() {
@@ -346,14 +346,14 @@ impl Connection {
         match out.len() <= limits::RESP_OUTPUT_BYTES_MAX {
             true => Ok(()),
             false => {
-                self.server.count_cut(Cut::Stalled);
+                self.server.count_cut(CutOff::Stalled);
                 Err(io::Error::other("the client does not read its replies"))
             }
         }
     }
 
     /// Sends the last replies.
-    async fn linger(&mut self, mut work: Work) -> io::Result<()> {
+    async fn linger(&mut self, mut work: ConnectionWork) -> io::Result<()> {
         let send = async {
             self.stream.write_all(work.replies.out()).await?;
             self.stream.shutdown().await

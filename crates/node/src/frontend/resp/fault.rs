@@ -8,14 +8,14 @@ use tally_core::limits;
 
 /// An error reply: its code and its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(Cow<'static, [u8]>);
+pub struct ErrorReply(Cow<'static, [u8]>);
 
-pub const SYNTAX: Fault = Fault::of("ERR syntax error");
-pub const NOT_AN_INTEGER: Fault = Fault::of("ERR value is not an integer or out of range");
+pub const SYNTAX: ErrorReply = ErrorReply::of("ERR syntax error");
+pub const NOT_AN_INTEGER: ErrorReply = ErrorReply::of("ERR value is not an integer or out of range");
 
-impl Fault {
-    pub const fn of(text: &'static str) -> Fault {
-        Fault(Cow::Borrowed(text.as_bytes()))
+impl ErrorReply {
+    pub const fn of(text: &'static str) -> ErrorReply {
+        ErrorReply(Cow::Borrowed(text.as_bytes()))
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -27,7 +27,7 @@ impl Fault {
         code(self.bytes())
     }
 
-    pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> Fault {
+    pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> ErrorReply {
         let mut listed = Vec::new();
         for argument in arguments {
             if listed.len() >= limits::RESP_ECHO_BYTES_MAX {
@@ -37,30 +37,30 @@ impl Fault {
             listed.extend_from_slice(&[b"'", echo(argument, room), b"' "].concat());
         }
         let name = echo(name, limits::RESP_ECHO_BYTES_MAX);
-        Fault::join(&[b"ERR unknown command '", name, b"', with args beginning with: ", &listed])
+        ErrorReply::join(&[b"ERR unknown command '", name, b"', with args beginning with: ", &listed])
     }
 
-    pub fn unknown_subcommand(container: &str, name: &[u8]) -> Fault {
+    pub fn unknown_subcommand(container: &str, name: &[u8]) -> ErrorReply {
         let name = echo(name, limits::RESP_ECHO_BYTES_MAX);
         let container = container.to_ascii_uppercase();
-        Fault::join(&[b"ERR unknown subcommand '", name, b"'. Try ", container.as_bytes(), b" HELP."])
+        ErrorReply::join(&[b"ERR unknown subcommand '", name, b"'. Try ", container.as_bytes(), b" HELP."])
     }
 
-    pub fn arity(command: &str) -> Fault {
-        Fault::from(format!("ERR wrong number of arguments for '{command}' command"))
+    pub fn arity(command: &str) -> ErrorReply {
+        ErrorReply::from(format!("ERR wrong number of arguments for '{command}' command"))
     }
 
-    pub fn expire_time(command: &str) -> Fault {
-        Fault::from(format!("ERR invalid expire time in '{command}' command"))
+    pub fn expire_time(command: &str) -> ErrorReply {
+        ErrorReply::from(format!("ERR invalid expire time in '{command}' command"))
     }
 
-    pub fn unsupported_option(option: &[u8]) -> Fault {
-        Fault::join(&[b"ERR Unsupported option ", echo(option, usize::MAX)])
+    pub fn unsupported_option(option: &[u8]) -> ErrorReply {
+        ErrorReply::join(&[b"ERR Unsupported option ", echo(option, usize::MAX)])
     }
 
-    pub fn not_a_counter_value(value: &[u8]) -> Fault {
+    pub fn not_a_counter_value(value: &[u8]) -> ErrorReply {
         let value = echo(value, limits::RESP_ECHO_BYTES_MAX);
-        Fault::join(&[
+        ErrorReply::join(&[
             b"ERR Tally keeps integers: '",
             value,
             b"' is not a whole number from -9223372036854775808 to 9223372036854775807 in its shortest form",
@@ -68,19 +68,19 @@ impl Fault {
     }
 
     /// Joins texts of which some come from a client.
-    pub fn join(parts: &[&[u8]]) -> Fault {
-        Fault(parts.concat().into())
+    pub fn join(parts: &[&[u8]]) -> ErrorReply {
+        ErrorReply(parts.concat().into())
     }
 }
 
-impl From<String> for Fault {
-    fn from(text: String) -> Fault {
-        Fault(text.into_bytes().into())
+impl From<String> for ErrorReply {
+    fn from(text: String) -> ErrorReply {
+        ErrorReply(text.into_bytes().into())
     }
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Fault {
+impl From<Refusal> for ErrorReply {
+    fn from(refusal: Refusal) -> ErrorReply {
         let code = match refusal {
             Refusal::Busy { .. } => "BUSY",
             Refusal::LogFailed(_) | Refusal::WorkerFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => {
@@ -89,7 +89,7 @@ impl From<Refusal> for Fault {
             Refusal::TooLarge(_) | Refusal::NotAll(_) => "ERR",
             Refusal::ShuttingDown => "SHUTDOWN",
         };
-        Fault::from(format!("{code} {refusal}"))
+        ErrorReply::from(format!("{code} {refusal}"))
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn an_unknown_command_is_echoed_within_bounds() {
         let long = vec![b'x'; 1000];
-        let fault = Fault::unknown_command(&long, [long.as_slice(), b"next"].into_iter());
+        let fault = ErrorReply::unknown_command(&long, [long.as_slice(), b"next"].into_iter());
         let x = "x".repeat(128);
         assert_eq!(
             String::from_utf8_lossy(fault.bytes()),
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn a_refusal_has_a_code_that_clients_can_tell_apart() {
-        let fault = Fault::from(Refusal::Busy { retry_after: Duration::from_secs(2) });
+        let fault = ErrorReply::from(Refusal::Busy { retry_after: Duration::from_secs(2) });
         assert_eq!(fault.bytes(), b"BUSY Tally is catching up; try again in 2 s");
-        let fault = Fault::from(Refusal::LogFailed("disk full".into()));
+        let fault = ErrorReply::from(Refusal::LogFailed("disk full".into()));
         assert!(fault.bytes().starts_with(b"MISCONF the log has failed"));
     }
 }

@@ -93,7 +93,7 @@ pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
 #[derive(Default)]
 struct Piece {
     /// Which bytes may stand at each of its places.
-    places: Vec<Bytes>,
+    places: Vec<GlobBytes>,
     /// For each byte the places where it may stand, a bit each, `words` of them; only of long pieces that can be anywhere.
     masks: Vec<u64>,
 }
@@ -150,9 +150,9 @@ impl Piece {
 
 /// A set of bytes.
 #[derive(Clone, Copy, Default)]
-struct Bytes([u64; 4]);
+struct GlobBytes([u64; 4]);
 
-impl Bytes {
+impl GlobBytes {
     fn add(&mut self, byte: u8) {
         self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
     }
@@ -161,30 +161,30 @@ impl Bytes {
         self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }
 
-    fn of(byte: u8) -> Bytes {
-        let mut bytes = Bytes::default();
+    fn of(byte: u8) -> GlobBytes {
+        let mut bytes = GlobBytes::default();
         bytes.add(byte);
         bytes
     }
 }
 
 /// What the front of the pattern, which is not a `*`, stands for, and the rest of the pattern.
-fn one(pattern: &[u8]) -> (Bytes, &[u8]) {
+fn one(pattern: &[u8]) -> (GlobBytes, &[u8]) {
     match *pattern {
         [] => unreachable!("there is a byte"),
-        [b'?', ref rest @ ..] => (Bytes([u64::MAX; 4]), rest),
+        [b'?', ref rest @ ..] => (GlobBytes([u64::MAX; 4]), rest),
         [b'[', ref class @ ..] => one_of(class),
-        [b'\\', literal, ref rest @ ..] | [literal, ref rest @ ..] => (Bytes::of(literal), rest),
+        [b'\\', literal, ref rest @ ..] | [literal, ref rest @ ..] => (GlobBytes::of(literal), rest),
     }
 }
 
 /// Reads a class, of which the `[` has been read.
-fn one_of(class: &[u8]) -> (Bytes, &[u8]) {
+fn one_of(class: &[u8]) -> (GlobBytes, &[u8]) {
     let (negated, mut class) = match class {
         [b'^', class @ ..] => (true, class),
         class => (false, class),
     };
-    let mut bytes = Bytes::default();
+    let mut bytes = GlobBytes::default();
     let rest = loop {
         match *class {
             [b'\\', literal, ref rest @ ..] => {
@@ -205,7 +205,7 @@ fn one_of(class: &[u8]) -> (Bytes, &[u8]) {
         }
     };
     if negated {
-        bytes = Bytes(bytes.0.map(|word| !word));
+        bytes = GlobBytes(bytes.0.map(|word| !word));
     }
     (bytes, rest)
 }

@@ -11,7 +11,7 @@ use tally_core::limits;
 
 /// Where one argument stands.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct TextSpan {
     start: u32,
     len: u32,
 }
@@ -20,7 +20,7 @@ struct Span {
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     bytes: &'a [u8],
-    spans: &'a [Span],
+    spans: &'a [TextSpan],
 }
 
 impl<'a> Args<'a> {
@@ -31,7 +31,7 @@ impl<'a> Args<'a> {
 
     #[inline]
     pub fn get(&self, index: usize) -> &'a [u8] {
-        let Span { start, len } = self.spans[index];
+        let TextSpan { start, len } = self.spans[index];
         &self.bytes[start as usize..][..len as usize]
     }
 
@@ -46,17 +46,17 @@ impl<'a> Args<'a> {
 
 /// Commands that are carried out later, with bytes of their own.
 #[derive(Default)]
-pub struct Kept {
+pub struct KeptCommand {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<TextSpan>,
     /// Where the spans of each command end.
     ends: Vec<u32>,
 }
 
-impl Kept {
+impl KeptCommand {
     pub fn push(&mut self, args: Args<'_>) {
         for argument in args.from(0) {
-            self.spans.push(Span { start: self.bytes.len() as u32, len: argument.len() as u32 });
+            self.spans.push(TextSpan { start: self.bytes.len() as u32, len: argument.len() as u32 });
             self.bytes.extend_from_slice(argument);
         }
         self.ends.push(self.spans.len() as u32);
@@ -68,7 +68,9 @@ impl Kept {
 
     /// Memory that it takes once another command is in it.
     pub fn bytes_with(&self, args: Args<'_>) -> usize {
-        self.bytes() + args.from(0).map(|argument| argument.len() + size_of::<Span>()).sum::<usize>() + size_of::<u32>()
+        self.bytes()
+            + args.from(0).map(|argument| argument.len() + size_of::<TextSpan>()).sum::<usize>()
+            + size_of::<u32>()
     }
 
     /// Memory that it takes.
@@ -86,7 +88,7 @@ impl Kept {
 
 /// What stood at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ParseStep {
     /// The input ends before the command does.
     Incomplete,
     /// A command of that many bytes; [`Parser::args`] has it until the next call.
@@ -179,7 +181,7 @@ pub enum ProtocolError {
 
 #[derive(Default)]
 pub struct Parser {
-    spans: Vec<Span>,
+    spans: Vec<TextSpan>,
     /// Arguments of the current command that are still to come.
     missing: usize,
     /// How far the current command has been read, from its first byte on.
@@ -194,12 +196,12 @@ pub struct Parser {
 impl Parser {
     /// Reads on in `input`, which begins with the first byte of the current command.
     #[inline]
-    pub fn step(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+    pub fn step(&mut self, input: &[u8], allowance: Allowance) -> Result<ParseStep, ProtocolError> {
         if self.missing > 0 {
             return self.arguments(input, allowance);
         }
         match input.first() {
-            None => Ok(Step::Incomplete),
+            None => Ok(ParseStep::Incomplete),
             Some(b'*') => self.array(input, allowance),
             Some(_) => self.line(input),
         }
@@ -219,7 +221,7 @@ impl Parser {
         Some((&argument[..len], head.len() + line_len + len + 2))
     }
 
-    /// The command that the last [`Step::Command`] found in `input`.
+    /// The command that the last [`ParseStep::Command`] found in `input`.
     #[inline]
     pub fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         Args { bytes: if self.is_inline { &self.words } else { input }, spans: &self.spans }
@@ -232,7 +234,7 @@ impl Parser {
 
     /// What it takes of the memory.
     pub fn held_bytes(&self) -> usize {
-        self.spans.capacity() * size_of::<Span>() + self.words.capacity()
+        self.spans.capacity() * size_of::<TextSpan>() + self.words.capacity()
     }
 
     /// Forgets what it knows of an unfinished command, which is going to be read again.
@@ -249,15 +251,15 @@ impl Parser {
     }
 
     #[inline]
-    fn array(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+    fn array(&mut self, input: &[u8], allowance: Allowance) -> Result<ParseStep, ProtocolError> {
         let (count, len) = match length_line(input) {
-            Line::Number(count, len) => (count, len),
-            Line::Incomplete => return Ok(Step::Incomplete),
-            Line::TooLong => return Err(ProtocolError::TooBigCountLine),
-            Line::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
+            ParsedLine::Number(count, len) => (count, len),
+            ParsedLine::Incomplete => return Ok(ParseStep::Incomplete),
+            ParsedLine::TooLong => return Err(ProtocolError::TooBigCountLine),
+            ParsedLine::Invalid => return Err(ProtocolError::InvalidMultibulkLength),
         };
         if count <= 0 {
-            return Ok(Step::Nothing(len));
+            return Ok(ParseStep::Nothing(len));
         }
         if count > allowance.arguments {
             return Err(allowance.too_many_arguments(count));
@@ -271,7 +273,7 @@ impl Parser {
     }
 
     #[inline]
-    fn arguments(&mut self, input: &[u8], allowance: Allowance) -> Result<Step, ProtocolError> {
+    fn arguments(&mut self, input: &[u8], allowance: Allowance) -> Result<ParseStep, ProtocolError> {
         // The hot loop: what is known of an unfinished command is put away only when the input ends.
         let mut at = self.at;
         while self.missing > 0 {
@@ -289,19 +291,19 @@ impl Parser {
                 self.bulk = Some(len);
                 break;
             }
-            self.spans.push(Span { start: at as u32, len: len as u32 });
+            self.spans.push(TextSpan { start: at as u32, len: len as u32 });
             at += len + 2;
             self.missing -= 1;
         }
         self.at = at;
-        Ok(if self.missing == 0 { Step::Command(at) } else { Step::Incomplete })
+        Ok(if self.missing == 0 { ParseStep::Command(at) } else { ParseStep::Incomplete })
     }
 
-    fn line(&mut self, input: &[u8]) -> Result<Step, ProtocolError> {
+    fn line(&mut self, input: &[u8]) -> Result<ParseStep, ProtocolError> {
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             return match input.len() > limits::RESP_INLINE_BYTES_MAX {
                 true => Err(ProtocolError::TooBigInline),
-                false => Ok(Step::Incomplete),
+                false => Ok(ParseStep::Incomplete),
             };
         };
         let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
@@ -310,17 +312,17 @@ impl Parser {
         self.is_inline = true;
         let spans = &mut self.spans;
         let balanced = inline::split(line, &mut self.words, |start, end| {
-            spans.push(Span { start: start as u32, len: (end - start) as u32 });
+            spans.push(TextSpan { start: start as u32, len: (end - start) as u32 });
         });
         match (balanced, self.spans.is_empty()) {
             (false, _) => Err(ProtocolError::UnbalancedQuotes),
-            (true, true) => Ok(Step::Nothing(end + 1)),
-            (true, false) => Ok(Step::Command(end + 1)),
+            (true, true) => Ok(ParseStep::Nothing(end + 1)),
+            (true, false) => Ok(ParseStep::Command(end + 1)),
         }
     }
 }
 
-enum Line {
+enum ParsedLine {
     /// The number, and the length of its line with its end.
     Number(i64, usize),
     Incomplete,
@@ -359,13 +361,13 @@ fn short_bulk_line(input: &[u8]) -> Option<(usize, usize)> {
 fn any_bulk_line(input: &[u8], allowance: Allowance) -> Result<Option<(usize, usize)>, ProtocolError> {
     let line = length_line(input);
     match line {
-        Line::Incomplete => return Ok(None),
-        Line::TooLong => return Err(ProtocolError::TooBigLengthLine),
-        Line::Number(..) | Line::Invalid => {}
+        ParsedLine::Incomplete => return Ok(None),
+        ParsedLine::TooLong => return Err(ProtocolError::TooBigLengthLine),
+        ParsedLine::Number(..) | ParsedLine::Invalid => {}
     }
     match (input[0], line) {
-        (b'$', Line::Number(len @ 0.., _)) if len > allowance.bulk_bytes => Err(allowance.too_long_a_bulk(len)),
-        (b'$', Line::Number(len @ 0.., line_len)) => Ok(Some((len as usize, line_len))),
+        (b'$', ParsedLine::Number(len @ 0.., _)) if len > allowance.bulk_bytes => Err(allowance.too_long_a_bulk(len)),
+        (b'$', ParsedLine::Number(len @ 0.., line_len)) => Ok(Some((len as usize, line_len))),
         (b'$', _) => Err(ProtocolError::InvalidBulkLength),
         (other, _) => Err(ProtocolError::ExpectedBulk(other)),
     }
@@ -373,22 +375,22 @@ fn any_bulk_line(input: &[u8], allowance: Allowance) -> Result<Option<(usize, us
 
 /// Reads a marker byte, a number and a line end.
 #[inline]
-fn length_line(input: &[u8]) -> Line {
+fn length_line(input: &[u8]) -> ParsedLine {
     match *input {
-        [_, digit @ b'0'..=b'9', b'\r', _, ..] => Line::Number(i64::from(digit - b'0'), 4),
+        [_, digit @ b'0'..=b'9', b'\r', _, ..] => ParsedLine::Number(i64::from(digit - b'0'), 4),
         _ => any_length_line(input),
     }
 }
 
 #[cold]
-fn any_length_line(input: &[u8]) -> Line {
+fn any_length_line(input: &[u8]) -> ParsedLine {
     match input.iter().position(|&byte| byte == b'\r') {
-        None if input.len() > limits::RESP_INLINE_BYTES_MAX => Line::TooLong,
-        None => Line::Incomplete,
-        Some(end) if end + 1 == input.len() => Line::Incomplete,
+        None if input.len() > limits::RESP_INLINE_BYTES_MAX => ParsedLine::TooLong,
+        None => ParsedLine::Incomplete,
+        Some(end) if end + 1 == input.len() => ParsedLine::Incomplete,
         Some(end) => match input.get(1..end).and_then(parse_i64) {
-            Some(number) => Line::Number(number, end + 2),
-            None => Line::Invalid,
+            Some(number) => ParsedLine::Number(number, end + 2),
+            None => ParsedLine::Invalid,
         },
     }
 }

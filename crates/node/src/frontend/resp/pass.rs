@@ -6,7 +6,7 @@
 use super::client::{Client, Hearing};
 use super::command::{self, Command};
 use super::encode::Protocol;
-use super::fault::{self, Fault};
+use super::fault::{self, ErrorReply};
 use super::integer::parse_i64;
 use super::parse::{Args, Parser, ProtocolError};
 use super::reply::{Replies, Shape};
@@ -30,22 +30,22 @@ pub enum Flow {
     Exec(Box<Unit>),
     /// Names have to be fetched before the unit can go on.
     Fetch(Box<Walk>),
-    Watch(Vec<Found>),
+    Watch(Vec<FoundNames>),
     /// Answer what there is to answer and close.
     Close,
 }
 
 /// A key, and what it stands for.
-pub struct Found {
+pub struct FoundNames {
     pub database: u8,
     pub key: Vec<u8>,
     pub cell: CellKey,
 }
 
-pub type Outcome = Result<Flow, Fault>;
+pub type CommandOutcome = Result<Flow, ErrorReply>;
 
 /// A counter: its cell, and what its id stands for.
-pub type Place<'i> = (CellKey, Located<'i>);
+pub type ReplyPlace<'i> = (CellKey, Located<'i>);
 
 pub struct Pass<'a> {
     pub server: &'a Server,
@@ -107,7 +107,7 @@ impl Pass<'_> {
             Err(fault) => return self.reject(command::meant(args), &fault),
         };
         if !self.client.authenticated.get() && !command.is_for_strangers() {
-            return self.reject(Some(command), &Fault::of("NOAUTH Authentication required."));
+            return self.reject(Some(command), &ErrorReply::of("NOAUTH Authentication required."));
         }
         self.client.last_command.set(command.name);
         match command.is_queued() && self.client.is_queueing() {
@@ -139,7 +139,7 @@ impl Pass<'_> {
         }
     }
 
-    fn count(&mut self, command: &'static Command, fault: Option<&Fault>) {
+    fn count(&mut self, command: &'static Command, fault: Option<&ErrorReply>) {
         match &mut self.unit {
             Some(unit) => unit.ran.push((command.slot, fault.cloned())),
             None => self.server.stats.count(command.slot, fault),
@@ -156,7 +156,7 @@ impl Pass<'_> {
     }
 
     /// A command that is not even queued spoils the transaction.
-    fn reject(&mut self, command: Option<&Command>, fault: &Fault) -> Flow {
+    fn reject(&mut self, command: Option<&Command>, fault: &ErrorReply) -> Flow {
         self.server.stats.reject(command.map(|command| command.slot), fault.code());
         if let Some(transaction) = &mut *self.client.transaction.borrow_mut() {
             transaction.spoiled = true;
@@ -198,12 +198,12 @@ impl Pass<'_> {
             || self.replies.len() - replies_before >= limits::RESP_SLICE_BYTES
     }
 
-    pub fn fail(&mut self, fault: &Fault) -> Flow {
+    pub fn fail(&mut self, fault: &ErrorReply) -> Flow {
         self.replies.say(|reply| reply.error(fault.bytes()));
         Flow::Next
     }
 
-    pub fn ok(&mut self) -> Outcome {
+    pub fn ok(&mut self) -> CommandOutcome {
         self.replies.say(|reply| reply.simple("OK"));
         Ok(Flow::Next)
     }
@@ -217,13 +217,13 @@ impl Pass<'_> {
 
     /// Finds a counter, if the command may do there what it intends to.
     #[inline]
-    pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
+    pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<ReplyPlace<'i>, ErrorReply> {
         self.locate_in(self.client.database.get(), id, intent)
     }
 
     /// The same in any database.
     #[inline]
-    pub fn locate_in<'i>(&self, database: u8, id: &'i [u8], intent: Intent) -> Result<Place<'i>, Fault> {
+    pub fn locate_in<'i>(&self, database: u8, id: &'i [u8], intent: Intent) -> Result<ReplyPlace<'i>, ErrorReply> {
         let located = match database {
             0 => target::locate(self.declarations, id, intent)?,
             other => target::locate_in(self.spaces[usize::from(other)], id)?,
@@ -237,7 +237,7 @@ impl Pass<'_> {
     }
 
     /// Walks through names and replies with them.
-    pub fn walk(&mut self, mut walk: Walk) -> Outcome {
+    pub fn walk(&mut self, mut walk: Walk) -> CommandOutcome {
         let Some(unit) = &mut self.unit else { return Ok(Flow::Alone) };
         let touched = Touched::by(self.pending, walk.space(), self.server.hasher);
         walk.skip(touched.keys);
@@ -254,20 +254,20 @@ impl Pass<'_> {
     }
 
     /// The same for every argument of a command, so that it does all or nothing.
-    pub fn locate_all<'i>(&self, args: Args<'i>, intent: Intent) -> Result<Vec<Place<'i>>, Fault> {
+    pub fn locate_all<'i>(&self, args: Args<'i>, intent: Intent) -> Result<Vec<ReplyPlace<'i>>, ErrorReply> {
         args.from(1).map(|id| self.locate(id, intent)).collect()
     }
 
     /// Adds to a counter.
     #[inline]
-    pub fn add(&mut self, id: &[u8], delta: i64, shape: Shape) -> Outcome {
+    pub fn add(&mut self, id: &[u8], delta: i64, shape: Shape) -> CommandOutcome {
         self.push_add(id, delta)?;
         self.replies.expect(shape);
         Ok(Flow::Next)
     }
 
     #[inline]
-    pub fn push_add(&mut self, id: &[u8], delta: i64) -> Result<(), Fault> {
+    pub fn push_add(&mut self, id: &[u8], delta: i64) -> Result<(), ErrorReply> {
         if self.client.database.get() == 0 && self.declarations.is_plainly_ad_hoc(id) {
             self.pending.add(self.server.hasher.key(id), id, delta);
             return Ok(());
@@ -276,7 +276,7 @@ impl Pass<'_> {
     }
 
     /// The same for any id.
-    fn push_add_located(&mut self, id: &[u8], delta: i64) -> Result<(), Fault> {
+    fn push_add_located(&mut self, id: &[u8], delta: i64) -> Result<(), ErrorReply> {
         let (cell, located) = self.locate(id, Intent::Count)?;
         self.note_floor(&located);
         self.pending.add_to(&located.direct(cell), delta);
@@ -284,14 +284,14 @@ impl Pass<'_> {
     }
 
     /// Reads a counter, in its turn.
-    pub fn read(&mut self, id: &[u8], shape: Shape) -> Outcome {
+    pub fn read(&mut self, id: &[u8], shape: Shape) -> CommandOutcome {
         let place = self.locate(id, Intent::Read)?;
         self.push_get(&place);
         self.replies.expect(shape);
         Ok(Flow::Next)
     }
 
-    pub fn push_get(&mut self, (cell, located): &Place<'_>) {
+    pub fn push_get(&mut self, (cell, located): &ReplyPlace<'_>) {
         self.note_floor(located);
         self.pending.get(*cell);
     }
@@ -306,16 +306,16 @@ impl Pass<'_> {
 }
 
 /// An argument that must be an integer.
-pub fn integer(argument: &[u8]) -> Result<i64, Fault> {
+pub fn integer(argument: &[u8]) -> Result<i64, ErrorReply> {
     parse_i64(argument).ok_or(fault::NOT_AN_INTEGER)
 }
 
 /// An argument that must be the number of a database.
-pub fn database(argument: &[u8]) -> Result<u8, Fault> {
+pub fn database(argument: &[u8]) -> Result<u8, ErrorReply> {
     let index = i32::try_from(integer(argument)?)
-        .map_err(|_| Fault::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
+        .map_err(|_| ErrorReply::of("ERR value is out of range, value must between -2147483648 and 2147483647"))?;
     let database = u8::try_from(index).ok().filter(|&index| usize::from(index) < DATABASES);
-    database.ok_or(Fault::of("ERR DB index is out of range"))
+    database.ok_or(ErrorReply::of("ERR DB index is out of range"))
 }
 
 /// Whether an argument is the given word, in capitals or not.

@@ -114,7 +114,7 @@ fn value_of(answer: Answer) -> Option<i64> {
 
 /// A run of replies that are made alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+enum ReplyRun {
     /// That many bytes, ready.
     Literal(usize),
     /// That many replies, one answer each.
@@ -131,17 +131,20 @@ enum Run {
     Mute(bool),
 }
 
-impl Run {
+impl ReplyRun {
     fn answers(self) -> usize {
         match self {
-            Run::Literal(_) | Run::Speak(_) | Run::Mute(_) => 0,
-            Run::Each(_, answers) | Run::Values(answers) | Run::Present(answers) | Run::Made(answers) => answers,
+            ReplyRun::Literal(_) | ReplyRun::Speak(_) | ReplyRun::Mute(_) => 0,
+            ReplyRun::Each(_, answers)
+            | ReplyRun::Values(answers)
+            | ReplyRun::Present(answers)
+            | ReplyRun::Made(answers) => answers,
         }
     }
 }
 
 /// Writes a reply from its answers.
-type Maker = Box<dyn FnOnce(&mut Encoder<'_>, &[Answer])>;
+type ReplyMaker = Box<dyn FnOnce(&mut Encoder<'_>, &[Answer])>;
 
 /// How replies are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +155,7 @@ pub struct Manner {
 }
 
 /// How much there was at some point, to go back to.
-pub struct Mark {
+pub struct ReplyMark {
     out: usize,
     manner: Manner,
 }
@@ -162,9 +165,9 @@ pub struct Replies {
     /// What goes to the client.
     out: Vec<u8>,
     /// What comes behind it once the answers are there.
-    runs: Vec<Run>,
+    runs: Vec<ReplyRun>,
     literals: Vec<u8>,
-    makers: VecDeque<Maker>,
+    makers: VecDeque<ReplyMaker>,
     /// That of the next reply.
     manner: Manner,
     /// That of the first one that waits.
@@ -185,19 +188,19 @@ impl Replies {
         if self.runs.is_empty() {
             self.first_manner = manner;
         } else {
-            self.runs.extend([Run::Speak(manner.protocol), Run::Mute(manner.muted)]);
+            self.runs.extend([ReplyRun::Speak(manner.protocol), ReplyRun::Mute(manner.muted)]);
         }
         self.manner = manner;
     }
 
     /// Only while everything is settled.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> ReplyMark {
         assert!(self.is_settled(), "what waits cannot be marked");
-        Mark { out: self.out.len(), manner: self.manner }
+        ReplyMark { out: self.out.len(), manner: self.manner }
     }
 
     /// Forgets every reply since the mark.
-    pub fn go_back(&mut self, mark: &Mark) {
+    pub fn go_back(&mut self, mark: &ReplyMark) {
         self.out.truncate(mark.out);
         self.forget_waiting();
         self.set_manner(mark.manner);
@@ -223,8 +226,8 @@ impl Replies {
         write(&mut Encoder::new(&mut self.literals, self.manner.protocol));
         let len = self.literals.len() - before;
         match self.runs.last_mut() {
-            Some(Run::Literal(run)) => *run += len,
-            _ => self.runs.push(Run::Literal(len)),
+            Some(ReplyRun::Literal(run)) => *run += len,
+            _ => self.runs.push(ReplyRun::Literal(len)),
         }
     }
 
@@ -232,24 +235,24 @@ impl Replies {
     #[inline]
     pub fn expect(&mut self, shape: Shape) {
         match self.runs.last_mut() {
-            Some(Run::Each(last, replies)) if *last == shape => *replies += 1,
-            _ => self.runs.push(Run::Each(shape, 1)),
+            Some(ReplyRun::Each(last, replies)) if *last == shape => *replies += 1,
+            _ => self.runs.push(ReplyRun::Each(shape, 1)),
         }
     }
 
     /// Adds a reply that lists the next `count` answers.
     pub fn expect_values(&mut self, count: usize) {
-        self.runs.push(Run::Values(count));
+        self.runs.push(ReplyRun::Values(count));
     }
 
     /// Adds a reply that says how many of the next `count` answers found a counter.
     pub fn expect_present(&mut self, count: usize) {
-        self.runs.push(Run::Present(count));
+        self.runs.push(ReplyRun::Present(count));
     }
 
     /// Adds a reply that `make` writes from the next `count` answers.
     pub fn expect_made(&mut self, count: usize, make: impl FnOnce(&mut Encoder<'_>, &[Answer]) + 'static) {
-        self.runs.push(Run::Made(count));
+        self.runs.push(ReplyRun::Made(count));
         self.makers.push_back(Box::new(make));
     }
 
@@ -262,30 +265,30 @@ impl Replies {
         for &run in &self.runs {
             let mine = take(&mut answers, run.answers());
             match run {
-                Run::Speak(protocol) => encoder.speak(protocol),
-                Run::Mute(mute) => muted = mute,
-                Run::Made(_) => {
+                ReplyRun::Speak(protocol) => encoder.speak(protocol),
+                ReplyRun::Mute(mute) => muted = mute,
+                ReplyRun::Made(_) => {
                     let make = self.makers.pop_front().expect("each such run has its maker");
                     if !muted {
                         make(&mut encoder, mine);
                     }
                 }
                 _ if muted => {}
-                Run::Literal(len) => encoder.raw(take(&mut literals, len)),
-                Run::Each(Shape::Incr, _) => {
+                ReplyRun::Literal(len) => encoder.raw(take(&mut literals, len)),
+                ReplyRun::Each(Shape::Incr, _) => {
                     for &answer in mine {
                         Shape::Incr.write(&mut encoder, answer);
                     }
                 }
-                Run::Each(Shape::Counted, _) => {
+                ReplyRun::Each(Shape::Counted, _) => {
                     mine.iter().for_each(|&answer| write_counted(&mut encoder, answer, position));
                 }
-                Run::Each(shape, _) => mine.iter().for_each(|&answer| shape.write(&mut encoder, answer)),
-                Run::Values(count) => {
+                ReplyRun::Each(shape, _) => mine.iter().for_each(|&answer| shape.write(&mut encoder, answer)),
+                ReplyRun::Values(count) => {
                     encoder.array(count);
                     mine.iter().for_each(|&answer| Shape::Bulk.write(&mut encoder, answer));
                 }
-                Run::Present(_) => encoder.integer(mine.iter().filter_map(|&a| value_of(a)).count() as i64),
+                ReplyRun::Present(_) => encoder.integer(mine.iter().filter_map(|&a| value_of(a)).count() as i64),
             }
         }
         assert!(answers.is_empty(), "{} answers that no reply asked for", answers.len());
@@ -300,15 +303,15 @@ impl Replies {
         let mut encoder = Encoder::new(&mut self.out, protocol);
         for &run in &self.runs {
             match run {
-                Run::Speak(protocol) => encoder.speak(protocol),
-                Run::Mute(mute) => muted = mute,
+                ReplyRun::Speak(protocol) => encoder.speak(protocol),
+                ReplyRun::Mute(mute) => muted = mute,
                 _ if muted => {}
-                Run::Literal(len) => encoder.raw(take(&mut literals, len)),
-                Run::Each(_, replies) => {
+                ReplyRun::Literal(len) => encoder.raw(take(&mut literals, len)),
+                ReplyRun::Each(_, replies) => {
                     (0..replies).for_each(|_| encoder.error(error));
                     refused += replies as u64;
                 }
-                Run::Values(_) | Run::Present(_) | Run::Made(_) => {
+                ReplyRun::Values(_) | ReplyRun::Present(_) | ReplyRun::Made(_) => {
                     encoder.error(error);
                     refused += 1;
                 }
@@ -330,7 +333,7 @@ impl Replies {
 
     /// What it takes of the memory.
     pub fn held_bytes(&self) -> usize {
-        self.out.capacity() + self.literals.capacity() + self.runs.capacity() * size_of::<Run>()
+        self.out.capacity() + self.literals.capacity() + self.runs.capacity() * size_of::<ReplyRun>()
     }
 
     /// Gives back memory that only an unusually large reply needed.

@@ -14,7 +14,7 @@ use crate::engine::{Durability, LocalEngine};
 use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::places::Places;
-use crate::metrics::Cut;
+use crate::metrics::CutOff;
 use crate::seldom::Seldom;
 use socket2::TcpKeepalive;
 use std::cell::{Cell, RefCell};
@@ -144,7 +144,7 @@ impl Server {
             places: Places::new(
                 options.clients_max,
                 options.clients_per_address_max,
-                local.engine().metrics().cuts.of("resp", Cut::Displaced),
+                local.engine().metrics().cuts.of("resp", CutOff::Displaced),
             ),
             draining: Cell::new(false),
             draws: Cell::default(),
@@ -165,7 +165,7 @@ impl Server {
         let bytes = if bytes <= limits::RESP_HELD_BYTES_FREE { 0 } else { bytes };
         while client.charge.borrow_mut().set(bytes).is_err() {
             // One has to go: another one, or this.
-            self.count_cut(Cut::Memory);
+            self.count_cut(CutOff::Memory);
             if !self.clients.end_largest(bytes) {
                 return false;
             }
@@ -173,7 +173,7 @@ impl Server {
         true
     }
 
-    pub fn count_cut(&self, reason: Cut) {
+    pub fn count_cut(&self, reason: CutOff) {
         self.local.engine().metrics().cuts.of("resp", reason).inc();
     }
 
@@ -211,7 +211,7 @@ impl Server {
         self.stats.connections.set(self.stats.connections.get() + 1);
         let Ok(place) = self.places.take(address.ip()) else {
             self.stats.connections_refused.set(self.stats.connections_refused.get() + 1);
-            self.count_cut(Cut::NoPlace);
+            self.count_cut(CutOff::NoPlace);
             turn_away(stream);
             return;
         };

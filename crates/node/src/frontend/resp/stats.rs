@@ -5,7 +5,7 @@
 
 use super::command::{self, SLOTS};
 use super::encode::Failed;
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Stats {
     }
 
     /// The same of one that may have failed.
-    pub fn count(&self, slot: usize, fault: Option<&Fault>) {
+    pub fn count(&self, slot: usize, fault: Option<&ErrorReply>) {
         self.count_at(slot, 1);
         self.last.set(slot);
         if let Some(fault) = fault {
@@ -81,7 +81,7 @@ impl Stats {
     }
 
     /// The same of one whose time is told elsewhere.
-    pub fn count_timed(&self, slot: usize, fault: Option<&Fault>) {
+    pub fn count_timed(&self, slot: usize, fault: Option<&ErrorReply>) {
         self.count(slot, fault);
         add(&self.timed[slot], 1);
     }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_failed_and_what_was_rejected_is_told_with_its_code() {
         let stats = Stats::default();
-        stats.count(command::slot("set"), Some(&Fault::of("ERR syntax error")));
+        stats.count(command::slot("set"), Some(&ErrorReply::of("ERR syntax error")));
         stats.reject(Some(command::slot("set")), b"NOAUTH");
         stats.reject(None, b"ERR");
         stats.note(&mut vec![Failed { command: "rename", code: b"ERR".as_slice().into() }]);

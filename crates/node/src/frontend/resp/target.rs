@@ -1,6 +1,6 @@
 //! What an id means to a command, and whether the command may do what it wants there.
 
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use std::borrow::Cow;
 use tally_core::counter::{Counter, Declarations, Durability, IdError, Target};
 use tally_core::database::Space;
@@ -39,7 +39,7 @@ impl Located<'_> {
 }
 
 #[inline]
-pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> Result<Located<'i>, Fault> {
+pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> Result<Located<'i>, ErrorReply> {
     match declarations.resolve(id) {
         Ok(Target::AdHoc(key)) => Ok(ad_hoc(Space::MAIN, key)),
         Ok(Target::Declared { counter: index, id }) => {
@@ -53,7 +53,7 @@ pub fn locate<'i>(declarations: &Declarations, id: &'i [u8], intent: Intent) -> 
 }
 
 /// The same in another database than 0, where all counters are ad-hoc ones.
-pub fn locate_in(space: Space, key: &[u8]) -> Result<Located<'_>, Fault> {
+pub fn locate_in(space: Space, key: &[u8]) -> Result<Located<'_>, ErrorReply> {
     match key.len() <= ID_BYTES_MAX {
         true => Ok(ad_hoc(space, key)),
         false => Err(IdError::TooLong { bytes: key.len() }.into()),
@@ -65,27 +65,27 @@ fn ad_hoc(space: Space, key: &[u8]) -> Located<'_> {
     Located { id: space.id(key), counter: Op::AD_HOC, floor_at_zero: false, durability: None }
 }
 
-fn permit(counter: &Counter, is_removed: bool, intent: Intent) -> Result<(), Fault> {
+fn permit(counter: &Counter, is_removed: bool, intent: Intent) -> Result<(), ErrorReply> {
     let name = &counter.name;
     match intent {
         Intent::Read => Ok(()),
-        Intent::Count if is_removed => Err(Fault::from(format!(
+        Intent::Count if is_removed => Err(ErrorReply::from(format!(
             "ERR counter '{name}' was removed from the configuration, and its name stays its own: declare it again, or use another name"
         ))),
         Intent::Count if counter.mode.takes_direct_writes() => Ok(()),
-        Intent::Count => Err(Fault::from(format!(
+        Intent::Count => Err(ErrorReply::from(format!(
             "ERR counter '{name}' is declared as {} and counts events: send them to POST /v1/events",
             counter.mode.name()
         ))),
-        Intent::Overwrite => Err(Fault::from(format!(
+        Intent::Overwrite => Err(ErrorReply::from(format!(
             "ERR counter '{name}' is declared: clear it with DELETE /v1/counters/{name}, which is a correction; only ad-hoc counters can be set, copied, renamed, deleted or expired"
         ))),
     }
 }
 
-impl From<IdError> for Fault {
-    fn from(error: IdError) -> Fault {
-        Fault::from(format!("ERR {error}"))
+impl From<IdError> for ErrorReply {
+    fn from(error: IdError) -> ErrorReply {
+        ErrorReply::from(format!("ERR {error}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a connection keeps for `EXEC`: the commands since `MULTI`, and the keys since `WATCH`.
 
-use super::fault::Fault;
-use super::parse::{Args, Kept};
+use super::fault::ErrorReply;
+use super::parse::{Args, KeptCommand};
 use crate::engine::{LocalEngine, Watch};
 use std::collections::HashMap;
 use tally_core::limits::RESP_QUEUED_BYTES_MAX;
@@ -9,15 +9,15 @@ use tally_core::limits::RESP_QUEUED_BYTES_MAX;
 /// The commands since `MULTI`.
 #[derive(Default)]
 pub struct Transaction {
-    pub commands: Kept,
+    pub commands: KeptCommand,
     /// One of them could not be queued, so none will be carried out.
     pub spoiled: bool,
 }
 
 impl Transaction {
-    pub fn queue(&mut self, args: Args<'_>) -> Result<(), Fault> {
+    pub fn queue(&mut self, args: Args<'_>) -> Result<(), ErrorReply> {
         if self.commands.bytes_with(args) > RESP_QUEUED_BYTES_MAX {
-            return Err(Fault::from(format!(
+            return Err(ErrorReply::from(format!(
                 "ERR the commands of one transaction have at most {RESP_QUEUED_BYTES_MAX} bytes: use several transactions"
             )));
         }

@@ -11,13 +11,13 @@
 
 use super::client::Client;
 use super::command;
-use super::fault::Fault;
-use super::parse::{Args, Kept};
+use super::fault::ErrorReply;
+use super::parse::{Args, KeptCommand};
 use super::pass::{Flow, Pass};
 use super::server::Server;
 use super::stats::Ran;
 use super::walk::{Fetched, Walk};
-use super::work::Work;
+use super::work::ConnectionWork;
 use crate::engine::{Terms, Transacted, Watch};
 use std::collections::BTreeMap;
 use tally_core::database::Space;
@@ -31,7 +31,7 @@ use tally_core::record::Record;
 const AGAIN_MAX: usize = 3;
 
 pub struct Unit {
-    commands: Kept,
+    commands: KeptCommand,
     /// The replies of a transaction are one list.
     is_transaction: bool,
     watches: Vec<Watch>,
@@ -39,30 +39,30 @@ pub struct Unit {
 
 /// What the commands of a unit know while they run.
 pub struct Making<'a> {
-    fetched: &'a [Result<Fetched, Fault>],
+    fetched: &'a [Result<Fetched, ErrorReply>],
     next: usize,
     /// It flushes everything, which is right only while all there is is in database 0.
     pub only_main: bool,
     /// Spaces that this unit begins: nobody else has anything there.
     pub fresh: Vec<Space>,
     /// The slots of the commands that have run, and what was wrong with them.
-    pub ran: Vec<(usize, Option<Fault>)>,
+    pub ran: Vec<(usize, Option<ErrorReply>)>,
 }
 
 enum Made {
-    Ready { only_main: bool, ran: Vec<(usize, Option<Fault>)> },
+    Ready { only_main: bool, ran: Vec<(usize, Option<ErrorReply>)> },
     Fetch(Box<Walk>),
     TooLarge,
 }
 
 impl Unit {
     pub fn alone(args: Args<'_>) -> Unit {
-        let mut commands = Kept::default();
+        let mut commands = KeptCommand::default();
         commands.push(args);
         Unit { commands, is_transaction: false, watches: Vec::new() }
     }
 
-    pub fn transaction(commands: Kept, watches: Vec<Watch>) -> Unit {
+    pub fn transaction(commands: KeptCommand, watches: Vec<Watch>) -> Unit {
         Unit { commands, is_transaction: true, watches }
     }
 
@@ -71,7 +71,7 @@ impl Unit {
     }
 
     /// Carries out the commands and replies. Everything before must be settled.
-    pub async fn run(&self, server: &Server, client: &Client, work: &mut Work) {
+    pub async fn run(&self, server: &Server, client: &Client, work: &mut ConnectionWork) {
         let (mark, before) = (work.replies.mark(), client.remember());
         let (mut fetched, mut again) = (Vec::new(), 0);
         let mut changes = changes(server);
@@ -115,9 +115,15 @@ impl Unit {
     }
 
     /// Runs the commands on what has been fetched.
-    fn make(&self, server: &Server, client: &Client, work: &mut Work, fetched: &[Result<Fetched, Fault>]) -> Made {
+    fn make(
+        &self,
+        server: &Server,
+        client: &Client,
+        work: &mut ConnectionWork,
+        fetched: &[Result<Fetched, ErrorReply>],
+    ) -> Made {
         let declarations = server.local.engine().declarations();
-        let Work { pending, floored, replies, .. } = work;
+        let ConnectionWork { pending, floored, replies, .. } = work;
         let making = Making { fetched, next: 0, only_main: false, fresh: Vec::new(), ran: Vec::new() };
         let spaces = server.local.spaces();
         let mut pass =
@@ -140,7 +146,7 @@ impl Unit {
     }
 
     /// Only now, since a unit may be made several times. A transaction's time is that of `EXEC`, so its commands have none.
-    fn count(&self, server: &Server, ran: &[(usize, Option<Fault>)], timed: &mut Vec<Ran>) {
+    fn count(&self, server: &Server, ran: &[(usize, Option<ErrorReply>)], timed: &mut Vec<Ran>) {
         for (slot, fault) in ran {
             server.stats.count_timed(*slot, fault.as_ref());
         }
@@ -169,19 +175,19 @@ impl Unit {
 enum Ending {
     /// A watched key has changed.
     Nothing,
-    Fault(Fault),
+    Fault(ErrorReply),
 }
 
 fn changes(server: &Server) -> u64 {
     server.local.look(|state| state.values.databases.changes())
 }
 
-fn no_memory() -> Fault {
-    Fault::of("OOM clients have no memory left for so much at once; nothing was done")
+fn no_memory() -> ErrorReply {
+    ErrorReply::of("OOM clients have no memory left for so much at once; nothing was done")
 }
 
-fn too_large() -> Fault {
-    Fault::from(format!(
+fn too_large() -> ErrorReply {
+    ErrorReply::from(format!(
         "ERR one transaction makes at most {} operations and {} bytes of replies; nothing was done",
         limits::RESP_TRANSACTION_OPS_MAX,
         limits::RESP_OUTPUT_BYTES_MAX
@@ -190,7 +196,7 @@ fn too_large() -> Fault {
 
 impl<'a> Making<'a> {
     /// What was fetched for the command that asks; `None` if that is still to be done.
-    pub fn next_fetched(&mut self) -> Option<&'a Result<Fetched, Fault>> {
+    pub fn next_fetched(&mut self) -> Option<&'a Result<Fetched, ErrorReply>> {
         let fetched = self.fetched.get(self.next)?;
         self.next += 1;
         Some(fetched)

@@ -9,7 +9,7 @@
 
 use super::client::Client;
 use super::encode::Encoder;
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use super::glob::{self, Glob};
 use super::pass::Pass;
 use super::server::Server;
@@ -27,7 +27,7 @@ pub struct Walk {
     prefix: Vec<u8>,
     /// `None`: as in Redis, a lone `*` matches even the empty name.
     glob: Option<Arc<Glob>>,
-    kind: Kind,
+    kind: WalkKind,
     /// Keys that are not looked for: the transaction knows better.
     skipped: Arc<BTreeMap<Vec<u8>, CellKey>>,
 }
@@ -35,7 +35,7 @@ pub struct Walk {
 /// What a walk has found.
 #[derive(Default)]
 pub struct Fetched {
-    names: Arc<Names>,
+    names: Arc<WalkNames>,
     /// The cursor of the next step of a `SCAN`.
     cursor: u64,
     /// It has looked behind the first and up to the second.
@@ -45,7 +45,7 @@ pub struct Fetched {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum WalkKind {
     /// All names, to delete them.
     All,
     Keys,
@@ -61,24 +61,30 @@ enum Kind {
 
 impl Walk {
     pub fn all(space: Space) -> Walk {
-        Walk { space, prefix: Vec::new(), glob: None, kind: Kind::All, skipped: Arc::default() }
+        Walk { space, prefix: Vec::new(), glob: None, kind: WalkKind::All, skipped: Arc::default() }
     }
 
     pub fn some(space: Space, draw: u64) -> Walk {
-        Walk { space, prefix: Vec::new(), glob: None, kind: Kind::Some(draw), skipped: Arc::default() }
+        Walk { space, prefix: Vec::new(), glob: None, kind: WalkKind::Some(draw), skipped: Arc::default() }
     }
 
-    pub fn keys(space: Space, pattern: &[u8]) -> Result<Walk, Fault> {
-        Walk::new(space, pattern, Kind::Keys)
+    pub fn keys(space: Space, pattern: &[u8]) -> Result<Walk, ErrorReply> {
+        Walk::new(space, pattern, WalkKind::Keys)
     }
 
-    pub fn scan(space: Space, cursor: u64, pattern: &[u8], count: usize, of_our_type: bool) -> Result<Walk, Fault> {
-        Walk::new(space, pattern, Kind::Scan { cursor, count, of_our_type })
+    pub fn scan(
+        space: Space,
+        cursor: u64,
+        pattern: &[u8],
+        count: usize,
+        of_our_type: bool,
+    ) -> Result<Walk, ErrorReply> {
+        Walk::new(space, pattern, WalkKind::Scan { cursor, count, of_our_type })
     }
 
-    fn new(space: Space, pattern: &[u8], kind: Kind) -> Result<Walk, Fault> {
+    fn new(space: Space, pattern: &[u8], kind: WalkKind) -> Result<Walk, ErrorReply> {
         if pattern.len() > limits::RESP_PATTERN_BYTES_MAX {
-            return Err(Fault::from(format!(
+            return Err(ErrorReply::from(format!(
                 "ERR the pattern has {} bytes, and {} are the most: use a shorter one",
                 pattern.len(),
                 limits::RESP_PATTERN_BYTES_MAX
@@ -98,12 +104,12 @@ impl Walk {
     }
 
     /// Walks, for a client that holds so much already.
-    pub async fn fetch(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
+    pub async fn fetch(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, ErrorReply> {
         match self.kind {
-            Kind::All => self.fetch_all(server, client, held_bytes).await,
-            Kind::Keys => self.fetch_keys(server, client, held_bytes).await,
-            Kind::Some(draw) => self.fetch_some(server, draw).await,
-            Kind::Scan { cursor, count, of_our_type } => self.fetch_step(server, cursor, count, of_our_type).await,
+            WalkKind::All => self.fetch_all(server, client, held_bytes).await,
+            WalkKind::Keys => self.fetch_keys(server, client, held_bytes).await,
+            WalkKind::Some(draw) => self.fetch_some(server, draw).await,
+            WalkKind::Scan { cursor, count, of_our_type } => self.fetch_step(server, cursor, count, of_our_type).await,
         }
     }
 
@@ -111,10 +117,10 @@ impl Walk {
     pub fn reply(&self, fetched: &Fetched, pass: &mut Pass<'_>) {
         let asked: Vec<Vec<u8>> = self.skipped.keys().filter(|key| self.wants(key, fetched)).cloned().collect();
         asked.iter().for_each(|key| pass.pending.get(self.skipped[key]));
-        if matches!(self.kind, Kind::Some(_)) {
+        if matches!(self.kind, WalkKind::Some(_)) {
             return reply_some(fetched.keys.first().cloned(), asked, pass);
         }
-        let cursor = matches!(self.kind, Kind::Scan { .. }).then_some(fetched.cursor);
+        let cursor = matches!(self.kind, WalkKind::Scan { .. }).then_some(fetched.cursor);
         let found = fetched.names.clone();
         pass.replies.expect_made(asked.len(), move |reply, answers| {
             let there = asked.iter().zip(answers).filter(|(_, answer)| matches!(answer, Answer::Value(_)));
@@ -134,7 +140,7 @@ impl Walk {
         after.as_ref().is_none_or(|after| key > after)
             && to.as_ref().is_none_or(|to| key <= to)
             && self.glob.as_ref().is_none_or(|glob| glob.matches(key))
-            && !matches!(self.kind, Kind::Scan { of_our_type: false, .. })
+            && !matches!(self.kind, WalkKind::Scan { of_our_type: false, .. })
     }
 
     async fn fetch_step(
@@ -143,7 +149,7 @@ impl Walk {
         cursor: u64,
         count: usize,
         of_our_type: bool,
-    ) -> Result<Fetched, Fault> {
+    ) -> Result<Fetched, ErrorReply> {
         let after = match cursor {
             0 => None,
             _ => Some(server.cursors.borrow().find(cursor).ok_or_else(|| unknown_cursor(cursor))?.to_vec()),
@@ -151,13 +157,13 @@ impl Walk {
         let (mut names, to) = self.page(server, after.clone(), count).await?;
         let next = to.clone().map_or(0, |after| server.cursors.borrow_mut().advance(cursor, after));
         if !of_our_type {
-            names = Names::default();
+            names = WalkNames::default();
         }
         Ok(Fetched { names: Arc::new(names), cursor: next, range: (after, to), keys: Vec::new() })
     }
 
-    async fn fetch_keys(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
-        let mut found = Names::default();
+    async fn fetch_keys(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, ErrorReply> {
+        let mut found = WalkNames::default();
         let (mut after, mut seen) = (None, 0);
         loop {
             let (names, next) = self.page(server, after, limits::RESP_KEYS_PAGE).await?;
@@ -175,7 +181,7 @@ impl Walk {
         }
     }
 
-    async fn fetch_all(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, Fault> {
+    async fn fetch_all(&self, server: &Server, client: &Client, held_bytes: usize) -> Result<Fetched, ErrorReply> {
         let (mut keys, mut after, mut bytes) = (Vec::new(), None, held_bytes);
         loop {
             let _turn = server.walks.acquire().await.expect("nobody closes it");
@@ -194,7 +200,7 @@ impl Walk {
     }
 
     /// Goes through the names, as far as the one that was drawn.
-    async fn fetch_some(&self, server: &Server, draw: u64) -> Result<Fetched, Fault> {
+    async fn fetch_some(&self, server: &Server, draw: u64) -> Result<Fetched, ErrorReply> {
         let (mut after, mut first, mut seen) = (None, None, 0);
         let mut wanted = None;
         loop {
@@ -215,7 +221,7 @@ impl Walk {
         }
     }
 
-    async fn names(&self, server: &Server, after: Option<Vec<u8>>, limit: usize) -> Result<Page, Fault> {
+    async fn names(&self, server: &Server, after: Option<Vec<u8>>, limit: usize) -> Result<Page, ErrorReply> {
         Ok(server.local.engine().scan(self.space, self.prefix.clone(), after, limit).await?)
     }
 
@@ -225,7 +231,7 @@ impl Walk {
         server: &Server,
         after: Option<Vec<u8>>,
         limit: usize,
-    ) -> Result<(Names, Option<Vec<u8>>), Fault> {
+    ) -> Result<(WalkNames, Option<Vec<u8>>), ErrorReply> {
         let _turn = server.walks.acquire().await.expect("nobody closes it");
         let mut page = self.names(server, after, limit).await?;
         if !self.skipped.is_empty() {
@@ -234,11 +240,11 @@ impl Walk {
         let next = page.next.take();
         let name_bytes: usize = page.counters.iter().map(|(name, _)| name.len()).sum();
         if name_bytes <= limits::RESP_MATCH_INLINE_BYTES {
-            return Ok((Names::matching(&page, self.glob.as_deref()), next));
+            return Ok((WalkNames::matching(&page, self.glob.as_deref()), next));
         }
         let glob = self.glob.clone();
         let spawner = server.local.engine().workers().spawner();
-        let matched = spawner.blocking(move || Names::matching(&page, glob.as_deref())).await;
+        let matched = spawner.blocking(move || WalkNames::matching(&page, glob.as_deref())).await;
         Ok((matched.expect("matching a pattern does not panic"), next))
     }
 }
@@ -257,14 +263,14 @@ fn reply_some(found: Option<Vec<u8>>, asked: Vec<Vec<u8>>, pass: &mut Pass<'_>) 
 
 /// Names, encoded already.
 #[derive(Default)]
-struct Names {
+struct WalkNames {
     encoded: Vec<u8>,
     count: usize,
 }
 
-impl Names {
-    fn matching(page: &Page, glob: Option<&Glob>) -> Names {
-        let mut names = Names::default();
+impl WalkNames {
+    fn matching(page: &Page, glob: Option<&Glob>) -> WalkNames {
+        let mut names = WalkNames::default();
         for (name, _) in page.counters.iter().filter(|(name, _)| glob.is_none_or(|glob| glob.matches(name))) {
             // A bulk string is the same in every version of the protocol.
             Encoder::new(&mut names.encoded, Default::default()).bulk(name);
@@ -273,22 +279,22 @@ impl Names {
         names
     }
 
-    fn append(&mut self, other: Names) {
+    fn append(&mut self, other: WalkNames) {
         self.encoded.extend_from_slice(&other.encoded);
         self.count += other.count;
     }
 }
 
-fn unknown_cursor(cursor: u64) -> Fault {
-    Fault::from(format!("ERR cursor {cursor} is unknown or has rested too long: start again with SCAN 0"))
+fn unknown_cursor(cursor: u64) -> ErrorReply {
+    ErrorReply::from(format!("ERR cursor {cursor} is unknown or has rested too long: start again with SCAN 0"))
 }
 
-fn too_much_for_keys() -> Fault {
-    Fault::of("ERR KEYS finds too many counters for one reply: narrow the pattern, or use SCAN")
+fn too_much_for_keys() -> ErrorReply {
+    ErrorReply::of("ERR KEYS finds too many counters for one reply: narrow the pattern, or use SCAN")
 }
 
-fn too_much_to_flush() -> Fault {
-    Fault::from(format!(
+fn too_much_to_flush() -> ErrorReply {
+    ErrorReply::from(format!(
         "ERR database 0 has more than {} counters and other databases have some: use FLUSHALL, which clears them all, or DEL",
         limits::RESP_FLUSH_KEYS_MAX
     ))

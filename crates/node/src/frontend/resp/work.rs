@@ -5,7 +5,7 @@
 //! cache, and a buffer that one burst made large does not stay.
 
 use super::command;
-use super::fault::Fault;
+use super::fault::ErrorReply;
 use super::parse::Parser;
 use super::reply::Replies;
 use super::server::Server;
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 #[derive(Default)]
-pub struct Work {
+pub struct ConnectionWork {
     pub input: Input,
     pub parser: Parser,
     pub pending: Submission,
@@ -33,7 +33,7 @@ pub struct Work {
     pub ran: Vec<Ran>,
 }
 
-impl Work {
+impl ConnectionWork {
     /// Whether nothing of the connection is in it.
     pub fn is_blank(&mut self) -> bool {
         self.input.unread().is_empty()
@@ -65,8 +65,8 @@ impl Work {
 
     /// Carries out what is pending and writes the replies that waited for it. With terms it is one transaction; if they
     /// do not hold, nothing has happened and nothing is written, and neither if it is refused.
-    pub async fn carry_out(&mut self, server: &Server, terms: Option<&Terms<'_>>) -> Result<Transacted, Fault> {
-        let Work { pending, floored, answers, replies, .. } = self;
+    pub async fn carry_out(&mut self, server: &Server, terms: Option<&Terms<'_>>) -> Result<Transacted, ErrorReply> {
+        let ConnectionWork { pending, floored, answers, replies, .. } = self;
         let has_terms = terms.is_some_and(|terms| !terms.is_empty());
         let position = if pending.record_count == 0 && !has_terms && read_all(&server.local, &pending.ops, answers) {
             None
@@ -86,7 +86,7 @@ impl Work {
     }
 
     /// Answers that a command has failed, of which nothing else was said.
-    pub fn fail(&mut self, server: &Server, command: &str, fault: &Fault) {
+    pub fn fail(&mut self, server: &Server, command: &str, fault: &ErrorReply) {
         server.stats.fail(command::slot(command), fault.code());
         self.replies.say(|reply| reply.error(fault.bytes()));
     }
@@ -135,15 +135,15 @@ fn read_all(local: &LocalEngine, ops: &[Op], answers: &mut Vec<Answer>) -> bool 
 /// Sets of buffers that nobody needs right now.
 #[derive(Default)]
 pub struct Pool {
-    works: RefCell<Vec<Work>>,
+    works: RefCell<Vec<ConnectionWork>>,
 }
 
 impl Pool {
-    pub fn take(&self) -> Work {
+    pub fn take(&self) -> ConnectionWork {
         self.works.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub fn give(&self, mut work: Work) {
+    pub fn give(&self, mut work: ConnectionWork) {
         debug_assert!(work.is_blank());
         let mut works = self.works.borrow_mut();
         if works.len() < limits::RESP_BUFFERS_KEPT {

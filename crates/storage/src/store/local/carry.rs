@@ -1,9 +1,9 @@
 //! Carries a store of format 2 over to the present one. Every step can be made again, so a crash in between costs nothing:
 //! the data directory says format 2 until all of them are through.
 
-use super::current::{self, Named, UNFINISHED, named_of_format_2};
-use super::generation::{Generation, Opening};
-use super::{Identity, LocalStore};
+use super::current::{self, CurrentName, UNFINISHED, named_of_format_2};
+use super::generation::{Opening, StoreGeneration};
+use super::{LocalStore, StoreIdentity};
 use crate::store::{Error, Reads};
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tally_core::id::CellKey;
 const OPENING: Opening = Opening { cache_bytes: 8 << 20, workers: 1 };
 
 /// Tells the store in `dir` whose it is, after a look whether that is true: `key` is how rows are found.
-pub fn carry_over(dir: &Path, identity: Identity, key: impl Fn(&[u8]) -> CellKey) -> Result<(), Error> {
+pub fn carry_over(dir: &Path, identity: StoreIdentity, key: impl Fn(&[u8]) -> CellKey) -> Result<(), Error> {
     let found = current::read(dir)?;
     let is_new = found.is_none();
     let named = found.unwrap_or_else(|| named_of_format_2(0));
@@ -24,9 +24,9 @@ pub fn carry_over(dir: &Path, identity: Identity, key: impl Fn(&[u8]) -> CellKey
         // What a first start left that did not come to its end.
         return Ok(fs::rename(&database, dir.join(format!("{}{UNFINISHED}", named.directory)))?);
     }
-    let next = Named { id: Some(identity.id), ..named };
+    let next = CurrentName { id: Some(identity.id), ..named };
     {
-        let generation = Generation::open(dir, &next, OPENING)?;
+        let generation = StoreGeneration::open(dir, &next, OPENING)?;
         let store = LocalStore::of(dir, identity, OPENING, next.clone(), generation);
         check_seed(&store, key)?;
         store.generation()?.write_identity(&identity)?;

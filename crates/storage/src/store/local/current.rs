@@ -1,6 +1,6 @@
 //! The file `CURRENT`: which database is in force, and whose it is.
 
-use super::Identity;
+use super::StoreIdentity;
 use crate::label;
 use crate::store::Error;
 use std::fs;
@@ -15,7 +15,7 @@ pub(super) const UNFINISHED: &str = ".new";
 
 /// The database in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct CurrentName {
     /// Its directory beside `CURRENT`.
     pub directory: String,
     pub keyspace: String,
@@ -23,14 +23,18 @@ pub(super) struct Named {
     pub id: Option<u64>,
 }
 
-impl Named {
-    pub fn generation(number: u64, identity: &Identity) -> Named {
-        Named { directory: format!("{GENERATION}{number}"), keyspace: "counters".to_owned(), id: Some(identity.id) }
+impl CurrentName {
+    pub fn generation(number: u64, identity: &StoreIdentity) -> CurrentName {
+        CurrentName {
+            directory: format!("{GENERATION}{number}"),
+            keyspace: "counters".to_owned(),
+            id: Some(identity.id),
+        }
     }
 }
 
 /// What `CURRENT` says; `None` if there is no such file.
-pub(super) fn read(store: &Path) -> Result<Option<Named>, Error> {
+pub(super) fn read(store: &Path) -> Result<Option<CurrentName>, Error> {
     let bytes = match fs::read(store.join(CURRENT)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -41,7 +45,7 @@ pub(super) fn read(store: &Path) -> Result<Option<Named>, Error> {
         let text = label::unseal(&text)?;
         let directory = label::field(text, "directory")?.to_owned();
         let keyspace = label::field(text, "keyspace")?.to_owned();
-        Some(Named { directory, keyspace, id: Some(label::field(text, "id")?.parse().ok()?) })
+        Some(CurrentName { directory, keyspace, id: Some(label::field(text, "id")?.parse().ok()?) })
     });
     named.map(Some).ok_or_else(|| {
         Error::Damaged(format!(
@@ -51,17 +55,17 @@ pub(super) fn read(store: &Path) -> Result<Option<Named>, Error> {
 }
 
 /// In format 2 all generations were keyspaces of one database.
-fn of_format_2(text: &str) -> Option<Named> {
+fn of_format_2(text: &str) -> Option<CurrentName> {
     let number = text.strip_prefix("generation ")?.strip_suffix('\n')?.parse().ok()?;
     Some(named_of_format_2(number))
 }
 
 /// No file meant the first.
-pub(super) fn named_of_format_2(number: u64) -> Named {
-    Named { directory: "db".to_owned(), keyspace: format!("counters-{number}"), id: None }
+pub(super) fn named_of_format_2(number: u64) -> CurrentName {
+    CurrentName { directory: "db".to_owned(), keyspace: format!("counters-{number}"), id: None }
 }
 
-pub(super) fn write(store: &Path, named: &Named) -> Result<(), Error> {
+pub(super) fn write(store: &Path, named: &CurrentName) -> Result<(), Error> {
     let id = named.id.expect("only a store that says whose it is is written");
     let text = format!("directory {}\nkeyspace {}\nid {id}\n", named.directory, named.keyspace);
     Ok(label::write(&store.join(CURRENT), &text)?)

@@ -1,7 +1,7 @@
 //! One generation of the store: a fjall database in a directory of its own, with one keyspace.
 
-use super::current::{self, Named, UNFINISHED};
-use super::{Identity, verify};
+use super::current::{self, CurrentName, UNFINISHED};
+use super::{StoreIdentity, verify};
 use crate::store::key::Key;
 use crate::store::{Checkpoint, Error};
 use fjall::compaction::Leveled;
@@ -34,7 +34,7 @@ pub(super) struct Opening {
 }
 
 /// Fields are dropped in this order: the directory goes after the database is closed.
-pub(super) struct Generation {
+pub(super) struct StoreGeneration {
     pub keyspace: Keyspace,
     pub(super) db: Database,
     remains: Remains,
@@ -61,9 +61,9 @@ impl Drop for Remains {
     }
 }
 
-impl Generation {
+impl StoreGeneration {
     /// Opens the database that `named` names, after a look at its files.
-    pub fn open(store: &Path, named: &Named, opening: Opening) -> Result<Generation, Error> {
+    pub fn open(store: &Path, named: &CurrentName, opening: Opening) -> Result<StoreGeneration, Error> {
         let directory = store.join(&named.directory);
         verify::check(&directory)?;
         let db = open_database(&directory, opening)?;
@@ -71,18 +71,18 @@ impl Generation {
             let (directory, keyspace) = (directory.display(), &named.keyspace);
             return Err(Error::Damaged(format!("{directory} has no {keyspace}, which file CURRENT names")));
         }
-        Generation::new(db, &named.keyspace, directory)
+        StoreGeneration::new(db, &named.keyspace, directory)
     }
 
     /// Makes a database that nobody names yet.
-    pub fn create(store: &Path, named: &Named, opening: Opening) -> Result<Generation, Error> {
+    pub fn create(store: &Path, named: &CurrentName, opening: Opening) -> Result<StoreGeneration, Error> {
         let directory = store.join(&named.directory);
-        Generation::new(open_database(&directory, opening)?, &named.keyspace, directory)
+        StoreGeneration::new(open_database(&directory, opening)?, &named.keyspace, directory)
     }
 
-    fn new(db: Database, keyspace: &str, directory: PathBuf) -> Result<Generation, Error> {
+    fn new(db: Database, keyspace: &str, directory: PathBuf) -> Result<StoreGeneration, Error> {
         let keyspace = db.keyspace(keyspace, options)?;
-        Ok(Generation { keyspace, db, remains: Remains { directory, void: AtomicBool::new(false) } })
+        Ok(StoreGeneration { keyspace, db, remains: Remains { directory, void: AtomicBool::new(false) } })
     }
 
     /// From here on its directory is removed when nobody reads it any more.
@@ -111,7 +111,7 @@ impl Generation {
     }
 
     /// Whether the rows are those of `identity`; before the first cut there are none.
-    pub fn check_identity(&self, identity: &Identity) -> Result<(), Error> {
+    pub fn check_identity(&self, identity: &StoreIdentity) -> Result<(), Error> {
         let found = self.keyspace.get(Key::Identity.encode())?;
         match found {
             Some(found) if *found == identity.encode() => Ok(()),
@@ -132,7 +132,7 @@ impl Generation {
         }
     }
 
-    pub fn write_identity(&self, identity: &Identity) -> Result<(), Error> {
+    pub fn write_identity(&self, identity: &StoreIdentity) -> Result<(), Error> {
         let mut ingestion = self.keyspace.start_ingestion()?;
         ingestion.write(Key::Identity.encode(), identity.encode())?;
         Ok(ingestion.finish()?)
@@ -141,7 +141,7 @@ impl Generation {
 
 /// Makes the first database of a store that has none. Until `CURRENT` names it it has another name, so a database without
 /// a `CURRENT` is one that has lost it.
-pub(super) fn create_first(store: &Path, identity: &Identity, opening: Opening) -> Result<Named, Error> {
+pub(super) fn create_first(store: &Path, identity: &StoreIdentity, opening: Opening) -> Result<CurrentName, Error> {
     if let Some(name) = current::names(store)?.iter().find(|name| is_finished(name)) {
         return Err(Error::Damaged(format!(
             "{} has data in {name}, but has lost its file CURRENT, which says what is in force; restore that file from a copy",
@@ -149,18 +149,18 @@ pub(super) fn create_first(store: &Path, identity: &Identity, opening: Opening) 
         )));
     }
     create_durably(store)?;
-    let named = Named::generation(1, identity);
-    let unfinished = Named { directory: format!("{}{UNFINISHED}", named.directory), ..named.clone() };
+    let named = CurrentName::generation(1, identity);
+    let unfinished = CurrentName { directory: format!("{}{UNFINISHED}", named.directory), ..named.clone() };
     if store.join(&unfinished.directory).exists() {
         fs::remove_dir_all(store.join(&unfinished.directory))?;
     }
-    drop(Generation::create(store, &unfinished, opening)?);
+    drop(StoreGeneration::create(store, &unfinished, opening)?);
     current::write(store, &named)?;
     Ok(named)
 }
 
 /// Gives the database that `CURRENT` names its name, if a crash came before that.
-pub(super) fn finish_creation(store: &Path, named: &Named) -> Result<(), Error> {
+pub(super) fn finish_creation(store: &Path, named: &CurrentName) -> Result<(), Error> {
     let (finished, unfinished) = (store.join(&named.directory), store.join(format!("{}{UNFINISHED}", named.directory)));
     if !finished.exists() && unfinished.exists() {
         fs::rename(unfinished, finished)?;
@@ -175,7 +175,7 @@ fn sync(directory: &Path) -> Result<(), Error> {
 }
 
 /// Removes databases that are not in force.
-pub(super) fn remove_others(store: &Path, named: &Named) -> Result<(), Error> {
+pub(super) fn remove_others(store: &Path, named: &CurrentName) -> Result<(), Error> {
     let names = current::names(store)?;
     for name in names.iter().filter(|name| current::is_database(name) && **name != named.directory) {
         fs::remove_dir_all(store.join(name))?;

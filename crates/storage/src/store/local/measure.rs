@@ -59,7 +59,7 @@ fn compaction_seconds() -> f64 {
 #[ignore = "takes a minute and prints figures"]
 fn measure_cuts_hits_and_misses_of_a_registry() {
     let dir = tempfile::tempdir().unwrap();
-    let store = LocalStore::open(dir.path(), Identity::default(), CACHE_BYTES).unwrap();
+    let store = LocalStore::open(dir.path(), StoreIdentity::default(), CACHE_BYTES).unwrap();
     let cuts = ROWS / ROWS_PER_CUT;
     for cut in 0..cuts {
         let keys = keys(cut);

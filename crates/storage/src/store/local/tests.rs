@@ -9,7 +9,7 @@ use tally_core::memory::cell::RowChange;
 use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
-const OURS: Identity = Identity { id: 1, seed_check: [7; 16] };
+const OURS: StoreIdentity = StoreIdentity { id: 1, seed_check: [7; 16] };
 const CACHE_BYTES: u64 = 1 << 20;
 
 fn hasher() -> CellHasher {
@@ -28,7 +28,7 @@ fn open(dir: &Path) -> Result<LocalStore, Error> {
 fn commit(store: &LocalStore, from: Option<u64>, to: u64, value: i64, replace: bool) -> Result<(), Error> {
     let mut names = Names::default();
     names.created(b"v:1");
-    let mut rows = Some(vec![RowChange { key: hasher().key(b"v:1"), row: Some(Row::plain(value)) }]);
+    let mut rows = Some(vec![RowChange { key: hasher().key(b"v:1"), row: Some(CellRow::plain(value)) }]);
     store.commit(Cut {
         from: from.map(|offset| at(offset).position),
         to: &at(to),
@@ -57,7 +57,7 @@ fn written_in_format_2(dir: &Path, generation: u64, current: Option<&str>) {
     let mut ingestion = keyspace.start_ingestion().unwrap();
     ingestion.write(Key::Checkpoint.encode(), at(5).encode()).unwrap();
     let mut row = Vec::new();
-    Row::plain(10).encode(&mut row);
+    CellRow::plain(10).encode(&mut row);
     ingestion.write(Key::Cell(hasher().key(b"v:1")).encode(), row).unwrap();
     ingestion.write(Key::Name(b"v:1").encode(), []).unwrap();
     ingestion.finish().unwrap();
@@ -88,10 +88,10 @@ fn a_store_says_whose_it_is_and_is_refused_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
     assert_eq!(LocalStore::belongs_to(dir.path()).unwrap(), Some(1));
-    let elsewhere = Identity { id: 2, ..OURS };
+    let elsewhere = StoreIdentity { id: 2, ..OURS };
     let refused = LocalStore::open(dir.path(), elsewhere, CACHE_BYTES).err().unwrap();
     assert!(refused.to_string().contains("belongs to another data directory"), "{refused}");
-    let reseeded = Identity { seed_check: [8; 16], ..OURS };
+    let reseeded = StoreIdentity { seed_check: [8; 16], ..OURS };
     let refused = LocalStore::open(dir.path(), reseeded, CACHE_BYTES).err().unwrap();
     assert!(refused.to_string().contains("another hash-seed"), "{refused}");
     assert_eq!(value(&open(dir.path()).unwrap()), Some(11));
@@ -101,7 +101,7 @@ fn a_store_says_whose_it_is_and_is_refused_elsewhere() {
 fn a_database_of_another_store_is_refused_although_current_names_it() {
     let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     written(ours.path());
-    commit(&LocalStore::open(theirs.path(), Identity { id: 2, ..OURS }, CACHE_BYTES).unwrap(), None, 5, 99, false)
+    commit(&LocalStore::open(theirs.path(), StoreIdentity { id: 2, ..OURS }, CACHE_BYTES).unwrap(), None, 5, 99, false)
         .unwrap();
     fs::remove_dir_all(ours.path().join("gen-1")).unwrap();
     fs::rename(theirs.path().join("gen-1"), ours.path().join("gen-1")).unwrap();
@@ -309,5 +309,5 @@ fn a_cut_that_cannot_be_read_back_is_none_and_the_store_is_as_before() {
 
 suite::tests!(&|| {
     let dir = tempfile::tempdir().unwrap();
-    Box::new(move || Box::new(LocalStore::open(dir.path(), Identity::default(), 1 << 20).unwrap()))
+    Box::new(move || Box::new(LocalStore::open(dir.path(), StoreIdentity::default(), 1 << 20).unwrap()))
 });

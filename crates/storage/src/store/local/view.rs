@@ -4,8 +4,8 @@
 //! it gets a directory of its own, with copies of the small files and links to the tables, which are never changed.
 
 use super::current::{self, UNFINISHED};
-use super::generation::{Generation, Opening};
-use super::{Identity, LocalStore};
+use super::generation::{Opening, StoreGeneration};
+use super::{LocalStore, StoreIdentity};
 use crate::store::Error;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 impl LocalStore {
     /// Opens the store in `dir` for reading. `None` if there is none yet. Nobody else may write to it meanwhile.
-    pub fn view(dir: &Path, identity: Identity, cache_bytes: u64) -> Result<Option<LocalStore>, Error> {
+    pub fn view(dir: &Path, identity: StoreIdentity, cache_bytes: u64) -> Result<Option<LocalStore>, Error> {
         let named = match current::read(dir)? {
             Some(named) => named,
             None if dir.join("db").is_dir() => current::named_of_format_2(0),
@@ -25,7 +25,7 @@ impl LocalStore {
         let database = if database.exists() { database } else { unfinished };
         copy(&fs::canonicalize(database)?, &shadow.path().join(&named.directory))?;
         let opening = Opening { cache_bytes, workers: 0 };
-        let generation = Generation::open(shadow.path(), &named, opening)?;
+        let generation = StoreGeneration::open(shadow.path(), &named, opening)?;
         if named.id.is_some() {
             generation.check_identity(&identity)?;
         }

@@ -15,7 +15,7 @@ use crate::frontend::http::words::at_least::{self, AtLeast};
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339};
 use crate::frontend::http::words::id::IdPath;
 use crate::frontend::http::words::pattern::Pattern;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;
@@ -64,7 +64,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     let pattern = pattern.to_string();
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();
-        Problem::new(Kind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
+        Problem::new(ProblemKind::Overflow, format!("the counters of {pattern} add up to {sum}; narrow the pattern"))
             .with("value", sum)
     })?;
     Ok(Json(Aggregate {
@@ -110,7 +110,7 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     let detail = format!(
         "there are more than {SCAN_NAMES_MAX} ids before the first * of the pattern; write more of the id before it"
     );
-    Err(Problem::new(Kind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
+    Err(Problem::new(ProblemKind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
 }
 
 /// Late entries that wait for counters of the pattern, also for some that do not exist yet.

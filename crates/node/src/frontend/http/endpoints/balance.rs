@@ -14,7 +14,7 @@ use tally_core::ledger::Boxes;
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{rfc3339, rfc3339_signed};
 use crate::frontend::http::words::problem::Problem;
-use crate::metrics::{Sum, Sums};
+use crate::metrics::{BoxSum, BoxSums};
 
 /// How many entries came, and where they ended: `received = counted + duplicate + conflict + rejected + ignored + late`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -94,7 +94,7 @@ pub async fn balance(State(api): State<Api>) -> Result<Json<Balances>, Problem> 
 
 impl Balances {
     fn new(balances: &[Balance]) -> Balances {
-        let sums = Sums::of(balances);
+        let sums = BoxSums::of(balances);
         let counters: Vec<_> = balances.iter().map(CounterAccount::new).collect();
         let streams: BTreeMap<_, _> = sums.streams.iter().map(|(stream, sum)| (*stream, account(sum))).collect();
         let total = account(&sums.total);
@@ -121,7 +121,7 @@ impl CounterAccount {
     }
 }
 
-fn account(sum: &Sum) -> Account {
+fn account(sum: &BoxSum) -> Account {
     Account::new(sum.received, &sum.boxes)
 }
 

@@ -24,9 +24,9 @@ use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::pattern::Pattern;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::{Api, PROTOCOL};
-use crate::metrics::Cut;
+use crate::metrics::CutOff;
 use follow::Follower;
 
 pub use render::{heartbeat, problem, put_json, shown};
@@ -104,7 +104,7 @@ fn asked(uri: &Uri, headers: &HeaderMap) -> Result<Option<Position>, Problem> {
 
 fn too_many(limit: usize) -> Problem {
     let detail = format!("{limit} subscriptions are open, which is the bound; close one or come back");
-    Problem::new(Kind::Busy, detail).with("limit", limit).retry_after(RETRY_AFTER.as_secs())
+    Problem::new(ProblemKind::Busy, detail).with("limit", limit).retry_after(RETRY_AFTER.as_secs())
 }
 
 struct Subscription {
@@ -155,7 +155,7 @@ impl Subscription {
             if !text.is_empty() {
                 if let Err(full) = self.charge.set(text.len()) {
                     self.follower = None;
-                    self.engine.metrics().cuts.of(PROTOCOL, Cut::Memory).inc();
+                    self.engine.metrics().cuts.of(PROTOCOL, CutOff::Memory).inc();
                     return Some(render::problem(&full.into()));
                 }
                 return Some(text);
@@ -200,7 +200,7 @@ mod tests {
             ("?form=1-0-5", None, "the parameter form is not known; there is from, match"),
         ] {
             let problem = asked(query, remembered).unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidParameter);
+            assert_eq!(problem.kind, ProblemKind::InvalidParameter);
             assert!(problem.detail.starts_with(named), "{}", problem.detail);
         }
     }

@@ -17,7 +17,7 @@ use super::counters::idempotency_key;
 use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use preview::Preview;
 use request::{ApplyBody, Number, ProposalBody, WhyBody};
 use view::{CorrectionPage, CorrectionView};
@@ -222,7 +222,7 @@ fn not_open(correction: &Correction, reverted_by: Option<u64>) -> Problem {
             ),
         ),
     };
-    Problem::new(Kind::CorrectionState, detail)
+    Problem::new(ProblemKind::CorrectionState, detail)
         .with("number", *number)
         .with("state", state)
         .with("generation", *generation)
@@ -237,36 +237,36 @@ impl From<CorrectionError> for Problem {
         let detail = unfit.to_string();
         match unfit {
             Unfit::NotOpen(number) | Unfit::NotThere(number) => {
-                Problem::new(Kind::NotFound, detail).with("number", number)
+                Problem::new(ProblemKind::NotFound, detail).with("number", number)
             }
             Unfit::OnlyProposed(number) => {
-                Problem::new(Kind::CorrectionState, detail).with("number", number).with("state", "proposed")
+                Problem::new(ProblemKind::CorrectionState, detail).with("number", number).with("state", "proposed")
             }
             Unfit::Reverted { number, by } => {
                 let detail = format!("{detail}; to bring its effect back, revert correction {by}");
-                Problem::new(Kind::CorrectionState, detail)
+                Problem::new(ProblemKind::CorrectionState, detail)
                     .with("number", number)
                     .with("state", "reverted")
                     .with("revertedBy", by)
             }
-            Unfit::Moved { id, asked, is } => Problem::new(Kind::GenerationMoved, detail)
+            Unfit::Moved { id, asked, is } => Problem::new(ProblemKind::GenerationMoved, detail)
                 .with("id", id)
                 .with("ifGeneration", asked)
                 .with("generation", is),
             Unfit::TooLongAgo { id, number } => {
-                Problem::new(Kind::CorrectionState, detail).with("id", id).with("number", number)
+                Problem::new(ProblemKind::CorrectionState, detail).with("id", id).with("number", number)
             }
-            Unfit::Overflow { id } => Problem::new(Kind::Overflow, detail).with("id", id),
-            Unfit::Repeated(number) => Problem::new(Kind::CorrectionState, detail).with("number", number),
-            Unfit::OtherRequest => Problem::new(Kind::IdempotencyConflict, detail),
-            Unfit::KeysFull(keys_max) => Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max),
-            Unfit::Nothing => Problem::new(Kind::CorrectionState, detail),
+            Unfit::Overflow { id } => Problem::new(ProblemKind::Overflow, detail).with("id", id),
+            Unfit::Repeated(number) => Problem::new(ProblemKind::CorrectionState, detail).with("number", number),
+            Unfit::OtherRequest => Problem::new(ProblemKind::IdempotencyConflict, detail),
+            Unfit::KeysFull(keys_max) => Problem::new(ProblemKind::IdempotencyFull, detail).with("limit", keys_max),
+            Unfit::Nothing => Problem::new(ProblemKind::CorrectionState, detail),
             Unfit::TooManyKeys { name } => {
-                Problem::new(Kind::TooManyCounters, detail).with("id", name).with("limit", CORRECTION_DELTAS_MAX)
+                Problem::new(ProblemKind::TooManyCounters, detail).with("id", name).with("limit", CORRECTION_DELTAS_MAX)
             }
-            Unfit::TooMany => Problem::new(Kind::TooManyCounters, detail),
-            Unfit::TooManyOpen | Unfit::OpenTooLarge { .. } => Problem::new(Kind::TooManyProposals, detail),
-            Unfit::TooLarge { .. } => Problem::new(Kind::TooLarge, detail).with("limit", CORRECTION_BYTES_MAX),
+            Unfit::TooMany => Problem::new(ProblemKind::TooManyCounters, detail),
+            Unfit::TooManyOpen | Unfit::OpenTooLarge { .. } => Problem::new(ProblemKind::TooManyProposals, detail),
+            Unfit::TooLarge { .. } => Problem::new(ProblemKind::TooLarge, detail).with("limit", CORRECTION_BYTES_MAX),
         }
     }
 }

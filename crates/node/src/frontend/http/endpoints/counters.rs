@@ -27,14 +27,15 @@ use crate::frontend::http::words::document::{given, parse};
 use crate::frontend::http::words::envelope::Envelope;
 use crate::frontend::http::words::id::{ID, IdPath, Named};
 use crate::frontend::http::words::parameters::{Parameters, refused};
-use crate::frontend::http::words::problem::{Kind, Problem, quoted};
+use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// By how much to change a counter; an empty body means 1.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Change<'a> {
+#[schema(as = Change)]
+pub struct ChangeBody<'a> {
     #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = Option<i64>, example = 1)]
     delta: Option<&'a RawValue>,
@@ -94,7 +95,7 @@ pub enum Deleted {
 ///
 /// The counter begins at 0. The answer comes when the change is durable.
 #[utoipa::path(post, path = "/v1/counters/{id}/increment", tag = "counters",
-    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<Change>),
+    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<ChangeBody>),
     responses((status = 200, description = "The new value", body = Changed), Problem))]
 pub async fn increment(
     State(api): State<Api>,
@@ -109,7 +110,7 @@ pub async fn increment(
 
 /// Subtracts from a counter and answers its new value
 #[utoipa::path(post, path = "/v1/counters/{id}/decrement", tag = "counters",
-    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<Change>),
+    params(("id" = String, Path, description = ID, example = "likes")), request_body(content = Option<ChangeBody>),
     responses((status = 200, description = "The new value", body = Changed), Problem))]
 pub async fn decrement(
     State(api): State<Api>,
@@ -248,17 +249,17 @@ fn not_added(answer: Answer, id: String, delta: i64, keys_max: u64) -> Problem {
             let detail = format!(
                 "this Idempotency-Key has changed {id} by {first} before, and now asks for {delta}; use a new key for a new change"
             );
-            Problem::new(Kind::IdempotencyConflict, detail).with("firstDelta", first)
+            Problem::new(ProblemKind::IdempotencyConflict, detail).with("firstDelta", first)
         }
         Answer::Full => {
             let detail = format!(
                 "{keys_max} idempotency keys are kept, which is the bound; try again later, or raise idempotency.maxKeys"
             );
-            Problem::new(Kind::IdempotencyFull, detail).with("limit", keys_max)
+            Problem::new(ProblemKind::IdempotencyFull, detail).with("limit", keys_max)
         }
         _ => {
             let detail = format!("{id} cannot be changed by {delta}: the result does not fit into 64 bits");
-            Problem::new(Kind::Overflow, detail)
+            Problem::new(ProblemKind::Overflow, detail)
         }
     };
     problem.with("id", id).with("delta", delta)
@@ -321,14 +322,14 @@ fn check_takes_writes(declarations: &Arc<Declarations>, named: &Named) -> Result
         let detail = format!(
             "{name} was removed from the configuration, and its name stays its own; declare it again, or use another name"
         );
-        return Err(Problem::new(Kind::CounterRemoved, detail).with("id", named.id.as_str()));
+        return Err(Problem::new(ProblemKind::CounterRemoved, detail).with("id", named.id.as_str()));
     }
     if counter.mode.takes_direct_writes() {
         return Ok(());
     }
     let (name, mode) = (&counter.name, counter.mode.name());
     let detail = format!("{name} is a {mode} counter: it counts events; send them to POST /v1/events");
-    Err(Problem::new(Kind::CountsEvents, detail).with("id", named.id.as_str()).with("mode", mode))
+    Err(Problem::new(ProblemKind::CountsEvents, detail).with("id", named.id.as_str()).with("mode", mode))
 }
 
 /// What the request asks for, strictly: whatever is not understood is refused, never ignored.
@@ -341,7 +342,7 @@ fn parse_delta(body: &[u8]) -> Result<i64, Problem> {
     if body.trim_ascii().is_empty() {
         return Ok(1);
     }
-    let Change { delta } = parse(body, r#"{"delta":1}"#)?;
+    let ChangeBody { delta } = parse(body, r#"{"delta":1}"#)?;
     delta.map_or(Ok(1), |delta| delta.get().parse().map_err(|_| delta_out_of_range(delta.get())))
 }
 
@@ -361,7 +362,7 @@ fn generation(uri: &Uri) -> Result<Option<u64>, Problem> {
 }
 
 fn check_query(uri: &Uri) -> Result<(), Problem> {
-    let refused = |detail: String| Problem::new(Kind::InvalidParameter, detail);
+    let refused = |detail: String| Problem::new(ProblemKind::InvalidParameter, detail);
     let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|error| refused(format!("the query cannot be read: {error}")))?;
     for (name, value) in &parameters {
@@ -414,7 +415,7 @@ mod tests {
             &long,
         ] {
             let problem = parse_delta(body.as_bytes()).unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidField, "{}", quoted(body));
+            assert_eq!(problem.kind, ProblemKind::InvalidField, "{}", quoted(body));
             assert!(problem.detail.starts_with("delta is "), "{}", problem.detail);
             assert!(problem.detail.len() < 300, "{}", problem.detail);
         }
@@ -424,20 +425,20 @@ mod tests {
     fn what_is_not_understood_is_refused() {
         let deep = "[".repeat(100_000);
         for (body, kind) in [
-            (r#"{"dleta":5}"#, Kind::UnknownField),
-            (r#"{"delta":1,"delta":2}"#, Kind::InvalidBody),
-            (r#"{"delta":NaN}"#, Kind::InvalidBody),
-            (r#"{"delta":1"#, Kind::InvalidBody),
-            ("5", Kind::InvalidBody),
-            ("[]", Kind::InvalidBody),
-            ("[5]", Kind::InvalidBody),
-            ("null", Kind::InvalidBody),
-            ("{\"delta\":\"\u{0}\"", Kind::InvalidBody),
-            (&deep, Kind::InvalidBody),
+            (r#"{"dleta":5}"#, ProblemKind::UnknownField),
+            (r#"{"delta":1,"delta":2}"#, ProblemKind::InvalidBody),
+            (r#"{"delta":NaN}"#, ProblemKind::InvalidBody),
+            (r#"{"delta":1"#, ProblemKind::InvalidBody),
+            ("5", ProblemKind::InvalidBody),
+            ("[]", ProblemKind::InvalidBody),
+            ("[5]", ProblemKind::InvalidBody),
+            ("null", ProblemKind::InvalidBody),
+            ("{\"delta\":\"\u{0}\"", ProblemKind::InvalidBody),
+            (&deep, ProblemKind::InvalidBody),
         ] {
             assert_eq!(parse_delta(body.as_bytes()).unwrap_err().kind, kind, "{}", quoted(body));
         }
-        assert_eq!(parse_delta(b"{\"delta\":\xff}").unwrap_err().kind, Kind::InvalidBody);
+        assert_eq!(parse_delta(b"{\"delta\":\xff}").unwrap_err().kind, ProblemKind::InvalidBody);
     }
 
     #[test]
@@ -447,7 +448,7 @@ mod tests {
             check(query).unwrap();
         }
         for query in ["?consistency=eventual", "?generations=3", "?consistency"] {
-            assert_eq!(check(query).unwrap_err().kind, Kind::InvalidParameter, "{query}");
+            assert_eq!(check(query).unwrap_err().kind, ProblemKind::InvalidParameter, "{query}");
         }
     }
 }

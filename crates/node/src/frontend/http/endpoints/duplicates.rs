@@ -22,7 +22,8 @@ use crate::frontend::http::words::problem::Problem;
 
 /// A page of the audit.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Duplicates {
+#[schema(as = Duplicates)]
+pub struct DuplicatePage {
     /// How many rows the audit ever got, whatever was asked for.
     total: u64,
     /// The newest first.
@@ -91,7 +92,7 @@ pub struct Place {
 
 /// What somebody wants to see.
 #[derive(Debug)]
-struct Wanted {
+struct WantedPage {
     event_id: Option<CellKey>,
     counter: Option<String>,
     conflict: Option<bool>,
@@ -109,13 +110,13 @@ struct Wanted {
         ("conflict" = Option<bool>, Query, description = "Only events with another content than the first, or only those with the same"),
         ("limit" = Option<u64>, Query, description = "How many, at most 1000; 100 if left out"),
         ("before" = Option<String>, Query, description = "The `next` of the page before")),
-    responses((status = 200, description = "A page of the audit", body = Duplicates), Problem))]
-pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<Duplicates>, Problem> {
-    let wanted = Wanted::read(&uri, &api.engine)?;
+    responses((status = 200, description = "A page of the audit", body = DuplicatePage), Problem))]
+pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<DuplicatePage>, Problem> {
+    let wanted = WantedPage::read(&uri, &api.engine)?;
     let total = api.engine.audited().await?;
     let (rows, next) = page(&api.engine, &wanted).await?;
     let next = next.map(|(offset, index)| format!("{offset}-{index}"));
-    Ok(Json(Duplicates { total, duplicates: views(&api.engine, rows).await?, next }))
+    Ok(Json(DuplicatePage { total, duplicates: views(&api.engine, rows).await?, next }))
 }
 
 /// The rows, each with what came first.
@@ -130,13 +131,13 @@ async fn views(engine: &Engine, rows: Vec<Duplicate>) -> Result<Vec<DuplicateVie
     rows.into_iter().map(view).collect()
 }
 
-impl Wanted {
+impl WantedPage {
     const PARAMETERS: [&str; 5] = ["eventId", "counter", "conflict", "limit", "before"];
 
-    fn read(uri: &Uri, engine: &Engine) -> Result<Wanted, Problem> {
-        let parameters = Parameters::read(uri, &Wanted::PARAMETERS)?;
+    fn read(uri: &Uri, engine: &Engine) -> Result<WantedPage, Problem> {
+        let parameters = Parameters::read(uri, &WantedPage::PARAMETERS)?;
         let claim_key = |event_id: &str| fact::claim_key(&engine.hasher(), event_id, &mut Vec::new());
-        Ok(Wanted {
+        Ok(WantedPage {
             event_id: parameters.text("eventId").map(claim_key),
             counter: parameters.text("counter").map(str::to_owned),
             conflict: parameters.text("conflict").map(conflict).transpose()?,
@@ -161,7 +162,7 @@ fn cursor(value: &str) -> Result<DuplicatePlace, Problem> {
 }
 
 /// A page, and where the next one begins.
-async fn page(engine: &Engine, wanted: &Wanted) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
+async fn page(engine: &Engine, wanted: &WantedPage) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
     let (mut found, mut before) = (Vec::new(), wanted.before);
     for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / AUDIT_TURN_ROWS {
         let rows = engine.duplicates(wanted.event_id, before).await?;

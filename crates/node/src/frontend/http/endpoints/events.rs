@@ -19,10 +19,10 @@ use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::{Pieces, content_length};
 use crate::frontend::http::transport::guard::is_lines;
 use crate::frontend::http::words::parameters::Parameters;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::metrics::Metrics;
 use crate::seldom::Seldom;
-use batch::{Batch, Outcome};
+use batch::{EventsBatch, Outcome};
 
 mod batch;
 
@@ -46,7 +46,7 @@ pub async fn events(
 ) -> Result<Json<Outcome>, Problem> {
     let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
-    let mut batch = Batch::new(api.engine.declarations(), api.engine.hasher());
+    let mut batch = EventsBatch::new(api.engine.declarations(), api.engine.hasher());
     let promised_bytes = content_length(&headers).unwrap_or(0);
     let reader = BodyReader::new(form(&headers), api.engine.clock().arrival());
     if let Err(problem) = read(&mut pieces, reader, &mut batch, promised_bytes).await {
@@ -64,7 +64,7 @@ pub async fn events(
 async fn read(
     pieces: &mut Pieces,
     mut reader: BodyReader,
-    batch: &mut Batch,
+    batch: &mut EventsBatch,
     promised_bytes: u64,
 ) -> Result<(), Problem> {
     let mut body_bytes = 0;
@@ -83,7 +83,7 @@ async fn read(
     Ok(pieces.charge.grow_to(batch.bytes())?)
 }
 
-async fn commit(api: &Api, mut batch: Batch, is_strict: bool) -> Result<Outcome, Problem> {
+async fn commit(api: &Api, mut batch: EventsBatch, is_strict: bool) -> Result<Outcome, Problem> {
     let mut submission = batch.take_submission();
     if submission.is_empty() {
         return Ok(batch.outcome(&[], None));
@@ -105,7 +105,7 @@ fn form(headers: &HeaderMap) -> Option<Form> {
     is_lines(headers).then_some(Form::Lines)
 }
 
-fn check(batch: &Batch) -> Result<(), Problem> {
+fn check(batch: &EventsBatch) -> Result<(), Problem> {
     if batch.entries() <= ENTRIES_PER_REQUEST_MAX {
         return Ok(());
     }
@@ -119,12 +119,12 @@ impl From<BodyError> for Problem {
             BodyError::TooLarge => BODY_BYTES_MAX,
             BodyError::TooManyEvents => EVENTS_PER_REQUEST_MAX,
         };
-        Problem::new(Kind::TooLarge, error.to_string()).with("limit", limit)
+        Problem::new(ProblemKind::TooLarge, error.to_string()).with("limit", limit)
     }
 }
 
 fn no_events() -> Problem {
-    Problem::new(Kind::InvalidBody, "the body has no events; send one such as {\"type\":\"video.viewed\"}")
+    Problem::new(ProblemKind::InvalidBody, "the body has no events; send one such as {\"type\":\"video.viewed\"}")
 }
 
 fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
@@ -134,16 +134,19 @@ fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
     if outcome.without_room > 0 && outcome.without_room == outcome.received {
         // Nothing else has come of it: whoever sends it again does no harm.
         let first = outcome.rejected.first().map_or("", |rejected| rejected.reason.as_str());
-        return Err(Problem::new(Kind::RepeatsFull, first).retry_after(RETRY_AFTER.as_secs()));
+        return Err(Problem::new(ProblemKind::RepeatsFull, first).retry_after(RETRY_AFTER.as_secs()));
     }
     if outcome.invalid < outcome.events {
         return Ok(Json(outcome));
     }
     let first = outcome.rejected.first().map_or("", |rejected| rejected.reason.as_str());
-    Err(Problem::new(Kind::NoValidEvent, format!("none of {} events can be read; the first: {first}", outcome.events))
-        .with("events", outcome.events)
-        .with("invalid", outcome.invalid)
-        .with("rejected", json(&outcome.rejected)))
+    Err(Problem::new(
+        ProblemKind::NoValidEvent,
+        format!("none of {} events can be read; the first: {first}", outcome.events),
+    )
+    .with("events", outcome.events)
+    .with("invalid", outcome.invalid)
+    .with("rejected", json(&outcome.rejected)))
 }
 
 /// Why a request that wants all or nothing gets nothing.
@@ -158,7 +161,7 @@ fn not_all(faults: &Outcome) -> Problem {
         "of {events} events {invalid} cannot be read and {unmatched} feed no counter, {rejected_count} entries would be rejected and \
          {conflict} would be conflicts, so nothing was counted; the first: {first}"
     );
-    Problem::new(Kind::NotAllCountable, detail)
+    Problem::new(ProblemKind::NotAllCountable, detail)
         .with("events", events)
         .with("invalid", invalid)
         .with("unmatched", unmatched)

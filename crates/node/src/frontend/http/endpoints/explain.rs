@@ -17,7 +17,7 @@ use tally_core::values::Sums;
 
 use super::balance::Account;
 use super::corrections::CorrectionKind;
-use crate::engine::{Facts, KeysOf, Standing, Total, Why};
+use crate::engine::{CounterFacts, KeysOf, Total, ValuesStanding, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::id::{ID, IdPath, Named};
@@ -230,17 +230,17 @@ struct Summed {
 }
 
 impl Summed {
-    fn now(facts: &Facts) -> Summed {
+    fn now(facts: &CounterFacts) -> Summed {
         Summed { sums: facts.balance.as_ref().and_then(|balance| balance.sums), total: facts.total, position: None }
     }
 
-    fn at_checkpoint(standing: &Standing) -> Summed {
+    fn at_checkpoint(standing: &ValuesStanding) -> Summed {
         Summed { sums: standing.sums, total: Some(standing.total), position: Some(standing.position) }
     }
 }
 
 impl Explanation {
-    fn new(named: Named, facts: &Facts, summed: &Summed, whys: Vec<Why>, log_start: String) -> Explanation {
+    fn new(named: Named, facts: &CounterFacts, summed: &Summed, whys: Vec<Why>, log_start: String) -> Explanation {
         let value = facts.sum.unwrap_or(0);
         let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
         let pending = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
@@ -281,7 +281,7 @@ fn non_zero(boxes: &Boxes) -> BTreeMap<&'static str, i64> {
 }
 
 /// Whatever is known in two ways.
-fn checks(facts: &Facts, summed: &Summed, whys: &[Why]) -> Vec<Check> {
+fn checks(facts: &CounterFacts, summed: &Summed, whys: &[Why]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut check = |what, left: i128, right: i128| checks.push(Check { what, left, right, holds: left == right });
     if let Some(balance) = &facts.balance {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::frontend::http::Api;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::metrics::text;
 
 /// How long a scrape waits for the writer and for the disk. One that hangs is what people look at metrics for.
@@ -39,7 +39,7 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     let mut text = "ready\n".to_owned();
     for (trouble, what) in api.engine.troubles().lasting() {
         if trouble.refuses_all_writes() {
-            return Err(Problem::new(Kind::NotReady, &*what).with("trouble", trouble.name()));
+            return Err(Problem::new(ProblemKind::NotReady, &*what).with("trouble", trouble.name()));
         }
         text.push_str(&format!("{}: {what}\n", trouble.name()));
     }

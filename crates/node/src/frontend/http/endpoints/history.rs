@@ -14,7 +14,7 @@ use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{Envelope, rfc3339};
 use crate::frontend::http::words::id::{ID, IdPath, Named};
 use crate::frontend::http::words::parameters::Paging;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// The generations of a counter, the newest first.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -84,7 +84,9 @@ pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Enve
     let (newest, said) = engine.consistently(|| engine.said(named.cell, asked)).await?;
     if asked > newest {
         let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
-        return Err(Problem::new(Kind::UnknownGeneration, detail).with("generation", asked).with("newest", newest));
+        return Err(Problem::new(ProblemKind::UnknownGeneration, detail)
+            .with("generation", asked)
+            .with("newest", newest));
     }
     let (now_ms, node) = (engine.clock().now_ms(), engine.durability());
     match said {

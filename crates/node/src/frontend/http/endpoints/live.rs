@@ -28,7 +28,7 @@ use crate::frontend::http::Api;
 use crate::frontend::http::words::id::{ID, IdPath, Named};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::pattern::Pattern;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// The least time between two words about a counter.
 const EVERY: Duration = Duration::from_millis(250);
@@ -53,7 +53,7 @@ pub async fn watch(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
     Parameters::read(&uri, &[])?;
     let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
     let one = One { named, told: None };
-    open(api, Watched::One(one))
+    open(api, LiveWatch::One(one))
 }
 
 /// Follows the values of all counters that match a pattern
@@ -68,7 +68,7 @@ pub async fn watch_all(State(api): State<Api>, uri: Uri) -> Result<Response, Pro
     let pattern = Pattern::resolve(&api.engine.declarations(), text)?;
     let from = api.engine.follow_commits().await?;
     let changed = first(&api, &pattern).await?;
-    open(api, Watched::Many(Many { pattern, reader: None, reached: from.offset, changed }))
+    open(api, LiveWatch::Many(Many { pattern, reader: None, reached: from.offset, changed }))
 }
 
 /// The ids that match now.
@@ -82,7 +82,7 @@ async fn first(api: &Api, pattern: &Pattern) -> Result<BTreeSet<Vec<u8>>, Proble
             let detail = format!(
                 "more than {WATCHED_AT_FIRST_MAX} counters match {pattern}; name fewer, or follow GET /v1/commits"
             );
-            return Err(Problem::new(Kind::InvalidParameter, detail).with("limit", WATCHED_AT_FIRST_MAX));
+            return Err(Problem::new(ProblemKind::InvalidParameter, detail).with("limit", WATCHED_AT_FIRST_MAX));
         }
         after = page.next;
         if after.is_none() {
@@ -94,7 +94,7 @@ async fn first(api: &Api, pattern: &Pattern) -> Result<BTreeSet<Vec<u8>>, Proble
 /// Ids looked at at a time.
 const PAGE: usize = 1000;
 
-fn open(api: Api, watched: Watched) -> Result<Response, Problem> {
+fn open(api: Api, watched: LiveWatch) -> Result<Response, Problem> {
     let place = place(&api)?;
     let charge = Charge::new(&api.budget);
     let watcher = Watcher { api, watched, charge, looked: None, is_over: false, _place: place };
@@ -103,7 +103,7 @@ fn open(api: Api, watched: Watched) -> Result<Response, Problem> {
 
 struct Watcher {
     api: Api,
-    watched: Watched,
+    watched: LiveWatch,
     /// For what was handed out last: it is taken when more is asked for.
     charge: Charge,
     /// Since the last look.
@@ -112,7 +112,7 @@ struct Watcher {
     _place: OwnedSemaphorePermit,
 }
 
-enum Watched {
+enum LiveWatch {
     One(One),
     Many(Many),
 }
@@ -184,8 +184,8 @@ impl Watcher {
     async fn wait(&mut self, seen: u64) -> bool {
         let Api { engine, options, stopping, .. } = &mut self.api;
         let reached = match &self.watched {
-            Watched::One(_) => None,
-            Watched::Many(many) => Some(many.reached),
+            LiveWatch::One(_) => None,
+            LiveWatch::Many(many) => Some(many.reached),
         };
         let moved = async {
             match reached {
@@ -203,8 +203,8 @@ impl Watcher {
     /// What is to be told now.
     async fn look(&mut self) -> Result<Bytes, Problem> {
         match &mut self.watched {
-            Watched::One(one) => one.look(&self.api).await,
-            Watched::Many(many) => many.look(&self.api).await,
+            LiveWatch::One(one) => one.look(&self.api).await,
+            LiveWatch::Many(many) => many.look(&self.api).await,
         }
     }
 }
@@ -246,7 +246,7 @@ impl Many {
             changed(&engine, &pattern, reader, reached)
         });
         let failed =
-            |error: CommitsError| Problem::new(Kind::LogFailed, format!("the commits cannot be read: {error}"));
+            |error: CommitsError| Problem::new(ProblemKind::LogFailed, format!("the commits cannot be read: {error}"));
         let (reader, reached, changed) = read.await.ok_or(Refusal::ShuttingDown)?.map_err(failed)?;
         (self.reader, self.reached) = (reader, reached);
         self.changed.extend(changed);
@@ -254,7 +254,7 @@ impl Many {
     }
 }
 
-type Changed = (Option<CommitReader>, u64, BTreeSet<Vec<u8>>);
+type ChangedCells = (Option<CommitReader>, u64, BTreeSet<Vec<u8>>);
 
 /// The ids that match in the commits from an offset on.
 fn changed(
@@ -262,7 +262,7 @@ fn changed(
     pattern: &Pattern,
     reader: Option<CommitReader>,
     mut reached: u64,
-) -> Result<Changed, CommitsError> {
+) -> Result<ChangedCells, CommitsError> {
     let begun = |found: (_, CommitReader)| found.1;
     let mut reader = if reader.is_some() { reader } else { engine.commits().find(reached)?.map(begun) };
     let mut ids = BTreeSet::new();

@@ -25,7 +25,7 @@ use crate::engine::{Reading, Refusal, Snapshot};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Counters that are read and told at a time.
 const PAGE_COUNTERS: usize = 1000;
@@ -33,14 +33,14 @@ const NDJSON: &str = "application/x-ndjson";
 
 /// The first line.
 #[derive(Serialize)]
-struct Head {
+struct SnapshotHead {
     position: String,
     counters: u64,
 }
 
 /// Each of the others.
 #[derive(Serialize)]
-struct Line<'a> {
+struct SnapshotLine<'a> {
     id: Cow<'a, str>,
     value: i64,
     generation: u64,
@@ -65,7 +65,7 @@ pub async fn snapshot(State(api): State<Api>, uri: Uri) -> Result<Response, Prob
         Some(text) => held(&api, position(text)?)?,
         None => api.engine.snapshot().await?,
     };
-    let reader = Reader {
+    let reader = SnapshotReader {
         head: Some(head(&snapshot)),
         after: parameters.text("after").map(|id| Space::MAIN.id(id.as_bytes()).into_owned()),
         is_over: false,
@@ -86,19 +86,19 @@ fn position(text: &str) -> Result<Position, Problem> {
 fn held(api: &Api, position: Position) -> Result<Arc<Snapshot>, Problem> {
     api.engine.held_snapshot(position).ok_or_else(|| {
         let detail = format!("the snapshot at {position} is not held any more; begin anew with GET /v1/snapshot");
-        Problem::new(Kind::PositionGone, detail).with("value", position.to_string())
+        Problem::new(ProblemKind::PositionGone, detail).with("value", position.to_string())
     })
 }
 
 fn head(snapshot: &Snapshot) -> Bytes {
-    let head = Head { position: snapshot.position().to_string(), counters: snapshot.counters() };
+    let head = SnapshotHead { position: snapshot.position().to_string(), counters: snapshot.counters() };
     let mut line = serde_json::to_vec(&head).expect("strings and numbers are JSON");
     line.push(b'\n');
     line.into()
 }
 
 /// Somebody who reads a snapshot.
-struct Reader {
+struct SnapshotReader {
     api: Api,
     snapshot: Arc<Snapshot>,
     head: Option<Bytes>,
@@ -110,7 +110,7 @@ struct Reader {
     _place: OwnedSemaphorePermit,
 }
 
-impl Reader {
+impl SnapshotReader {
     fn lines(self) -> impl Stream<Item = io::Result<Bytes>> {
         stream::unfold(self, async |mut reader| {
             let lines = reader.next().await?;
@@ -163,7 +163,7 @@ impl Reader {
 fn put_line(out: &mut Vec<u8>, declarations: &Declarations, id: &[u8], reading: Reading) {
     let value = shown(declarations, id, reading.value);
     let sum = (value != reading.value).then_some(reading.value);
-    let line = Line { id: String::from_utf8_lossy(id), value, generation: reading.generation, sum };
+    let line = SnapshotLine { id: String::from_utf8_lossy(id), value, generation: reading.generation, sum };
     serde_json::to_writer(&mut *out, &line).expect("strings and numbers are JSON");
     out.push(b'\n');
 }

@@ -50,7 +50,8 @@ pub struct Worker {
 /// Everything that goes on in the background.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Workers {
+#[schema(as = Workers)]
+pub struct WorkerList {
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     as_of: String,
     workers: Vec<Worker>,
@@ -60,11 +61,11 @@ pub struct Workers {
 ///
 /// Every worker of the node with its state, how much it has done, its last error and when it tries again.
 #[utoipa::path(get, path = "/v1/workers", tag = "node",
-    responses((status = 200, description = "All workers", body = Workers)))]
-pub async fn workers(State(api): State<Api>) -> Json<Workers> {
+    responses((status = 200, description = "All workers", body = WorkerList)))]
+pub async fn workers(State(api): State<Api>) -> Json<WorkerList> {
     let statuses = api.engine.workers().board().statuses();
     let as_of = rfc3339(api.engine.clock().now_ms());
-    Json(Workers { as_of, workers: statuses.iter().map(|status| Worker::new(status)).collect() })
+    Json(WorkerList { as_of, workers: statuses.iter().map(|status| Worker::new(status)).collect() })
 }
 
 impl Worker {

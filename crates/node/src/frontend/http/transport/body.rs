@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use crate::clock::Stopwatch;
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
-use crate::frontend::http::words::problem::{Kind, Problem};
-use decode::{Decoder, Fault, decoder};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use decode::{DecodeFault, Decoder, decoder};
 
 mod decode;
 
@@ -134,7 +134,7 @@ impl Pieces {
         self.decoder_charge.release();
         self.idle_timeout = self.idle_timeout.min(self.linger);
         let mut left = HTTP_DRAIN_BYTES_MAX;
-        if problem.kind == Kind::Timeout || (self.too_large && self.expects_leave) {
+        if problem.kind == ProblemKind::Timeout || (self.too_large && self.expects_leave) {
             left = 0;
         }
         while left > 0 {
@@ -157,7 +157,7 @@ impl Pieces {
                 },
                 Some(Err(error)) => {
                     let detail = format!("the body breaks off: {error}; nothing of it was counted");
-                    return Err(Problem::new(Kind::InvalidBody, detail));
+                    return Err(Problem::new(ProblemKind::InvalidBody, detail));
                 }
             }
         }
@@ -168,15 +168,15 @@ impl Pieces {
         let detail = format!(
             "the body came too slowly: it may pause for {pause:?} and take {total:?} as a whole; nothing of it was counted"
         );
-        Problem::new(Kind::Timeout, detail)
+        Problem::new(ProblemKind::Timeout, detail)
     }
 
-    fn explain(&self, fault: Fault) -> Problem {
+    fn explain(&self, fault: DecodeFault) -> Problem {
         match fault {
-            Fault::TooLarge => too_large(self.limit),
-            Fault::Broken(error) => {
+            DecodeFault::TooLarge => too_large(self.limit),
+            DecodeFault::Broken(error) => {
                 let detail = format!("the body cannot be decompressed: {error}; nothing of it was counted");
-                Problem::new(Kind::InvalidBody, detail)
+                Problem::new(ProblemKind::InvalidBody, detail)
             }
         }
     }

@@ -20,7 +20,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::frontend::Password;
-use crate::frontend::http::words::problem::{Kind, Problem, quoted};
+use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 use crate::seldom::Seldom;
 
 pub use cors::Origin;
@@ -76,11 +76,11 @@ static UNKNOWN_HOSTS: Seldom = Seldom::new(TELL_EVERY);
 /// Says that somebody was not let in; who has forgotten the token is told, and nobody else.
 fn tell(problem: &Problem, request: &Request) {
     let (seldom, what) = match problem.kind {
-        Kind::Unauthorized if request.headers().contains_key(AUTHORIZATION) => {
+        ProblemKind::Unauthorized if request.headers().contains_key(AUTHORIZATION) => {
             (&WRONG_TOKENS, "a client has given a wrong token")
         }
-        Kind::ForeignOrigin => (&FOREIGN_PAGES, "a page of another site was refused"),
-        Kind::UnknownHost => (&UNKNOWN_HOSTS, "a request under a foreign name was refused"),
+        ProblemKind::ForeignOrigin => (&FOREIGN_PAGES, "a page of another site was refused"),
+        ProblemKind::UnknownHost => (&UNKNOWN_HOSTS, "a request under a foreign name was refused"),
         _ => return,
     };
     if !seldom.is_due() {
@@ -93,7 +93,7 @@ fn tell(problem: &Problem, request: &Request) {
 }
 
 fn refusal(problem: Problem) -> Response {
-    let needs_token = problem.kind == Kind::Unauthorized;
+    let needs_token = problem.kind == ProblemKind::Unauthorized;
     let mut response = problem.into_response();
     if needs_token {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"tally\""));
@@ -145,7 +145,7 @@ fn check_site(request: &Request) -> Result<(), Problem> {
     let detail = format!(
         "a page of {page} asks this, and only pages of this server may; if it should, start the server with --allow-origin and the page's origin"
     );
-    Err(Problem::new(Kind::ForeignOrigin, detail).with("origin", page))
+    Err(Problem::new(ProblemKind::ForeignOrigin, detail).with("origin", page))
 }
 
 /// Somebody follows a link to here: nothing changes by it, and the page with the link does not see what comes back.
@@ -167,7 +167,7 @@ fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
         Some(_) => "the token is not the server's; send the one in the file that --http-token-file names",
         None => "this server asks for a token; send the header Authorization: Bearer and the token",
     };
-    Err(Problem::new(Kind::Unauthorized, detail))
+    Err(Problem::new(ProblemKind::Unauthorized, detail))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -188,7 +188,7 @@ mod tests {
         builder.body(Body::empty()).unwrap()
     }
 
-    fn verdict(access: &Access, request: &Request) -> Option<Kind> {
+    fn verdict(access: &Access, request: &Request) -> Option<ProblemKind> {
         let allowed = access.origins.iter().any(|origin| origin.is_of(request.headers()));
         access.check(request, allowed).err().map(|problem| problem.kind)
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_foreign_page_is_refused_and_the_own_one_is_not() {
-        let foreign = Some(Kind::ForeignOrigin);
+        let foreign = Some(ProblemKind::ForeignOrigin);
         for (headers, expected) in [
             (&[][..], None),
             (&[("origin", "http://localhost:7070")], None),
@@ -228,7 +228,7 @@ mod tests {
         };
         assert_eq!(verdict("GET", "document"), None);
         for (method, dest) in [("POST", "document"), ("GET", "iframe"), ("GET", "object")] {
-            assert_eq!(verdict(method, dest), Some(Kind::ForeignOrigin), "{method} {dest}");
+            assert_eq!(verdict(method, dest), Some(ProblemKind::ForeignOrigin), "{method} {dest}");
         }
     }
 
@@ -240,9 +240,13 @@ mod tests {
             assert_eq!(verdict(path, &[]), None, "{path}");
         }
         for path in ["/v1/counters/a", "/metrics", "/readyz", "/docsx", "/nowhere"] {
-            assert_eq!(verdict(path, &[]), Some(Kind::Unauthorized), "{path}");
+            assert_eq!(verdict(path, &[]), Some(ProblemKind::Unauthorized), "{path}");
             for wrong in ["Bearer", "Bearer ", "Bearer sesame", "Basic sesame-sesame-sesame", "sesame-sesame-sesame"] {
-                assert_eq!(verdict(path, &[("authorization", wrong)]), Some(Kind::Unauthorized), "{path} {wrong}");
+                assert_eq!(
+                    verdict(path, &[("authorization", wrong)]),
+                    Some(ProblemKind::Unauthorized),
+                    "{path} {wrong}"
+                );
             }
             for right in ["Bearer sesame-sesame-sesame", "bearer  sesame-sesame-sesame"] {
                 assert_eq!(verdict(path, &[("authorization", right)]), None, "{path} {right}");
@@ -250,6 +254,6 @@ mod tests {
         }
         let foreign =
             verdict("/v1/counters/a", &[("authorization", "Bearer sesame-sesame-sesame"), ("origin", "null")]);
-        assert_eq!(foreign, Some(Kind::ForeignOrigin), "a token does not make a foreign page ours");
+        assert_eq!(foreign, Some(ProblemKind::ForeignOrigin), "a token does not make a foreign page ours");
     }
 }

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use tally_core::limits::HTTP_READ_BUFFER_BYTES_MAX;
 
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Whether these bytes are an answer that hyper gives by itself; ours always have a body.
 pub fn is_bare_refusal(bytes: &[u8]) -> bool {
@@ -25,21 +25,21 @@ pub fn explain(error: &(dyn Error + 'static), has_line: bool) -> Option<Problem>
     let limit = HTTP_READ_BUFFER_BYTES_MAX;
     if error.is_timeout() {
         let detail = "the head of the request came too slowly; nothing was done";
-        return Some(Problem::new(Kind::Timeout, detail));
+        return Some(Problem::new(ProblemKind::Timeout, detail));
     }
     let text = error.to_string();
     let is_uri = text.contains("URI too long");
     if error.is_parse_too_large() && has_line && !is_uri {
         let detail =
             format!("the head of the request has more than {limit} bytes; send fewer or shorter header fields");
-        return Some(Problem::new(Kind::HeadTooLarge, detail).with("limit", limit));
+        return Some(Problem::new(ProblemKind::HeadTooLarge, detail).with("limit", limit));
     }
     if error.is_parse_too_large() || is_uri {
         let detail = "the first line of the request is too long; send what is long in the body";
-        return Some(Problem::new(Kind::UriTooLong, detail));
+        return Some(Problem::new(ProblemKind::UriTooLong, detail));
     }
     let detail = format!("the head of the request cannot be read: {text}; send HTTP/1.1 or HTTP/2, without TLS");
-    error.is_parse().then(|| Problem::new(Kind::InvalidHead, detail))
+    error.is_parse().then(|| Problem::new(ProblemKind::InvalidHead, detail))
 }
 
 #[cfg(test)]

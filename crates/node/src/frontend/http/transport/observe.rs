@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::clock::Stopwatch;
-use crate::frontend::http::words::problem::{CONTENT_TYPE_PROBLEM, Kind, Problem};
+use crate::frontend::http::words::problem::{CONTENT_TYPE_PROBLEM, Problem, ProblemKind};
 use crate::metrics::{HttpRequest, HttpRoute, Metrics};
 
 /// Sees every answer: counts it, and makes a problem of errors that come from the framework.
@@ -37,9 +37,9 @@ fn explained(response: Response, method: &Method) -> Response {
         // Which methods the path does take is in the `Allow` header, which the router adds.
         StatusCode::METHOD_NOT_ALLOWED => {
             let detail = format!("this path does not take {method}; the header Allow says what it takes");
-            Problem::new(Kind::MethodNotAllowed, detail)
+            Problem::new(ProblemKind::MethodNotAllowed, detail)
         }
-        _ => Problem::new(Kind::Other(status), "the request cannot be answered; /docs shows what can be asked"),
+        _ => Problem::new(ProblemKind::Other(status), "the request cannot be answered; /docs shows what can be asked"),
     };
     problem.into_response()
 }

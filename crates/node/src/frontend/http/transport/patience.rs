@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::pulse::Pulse;
 use crate::clock::Stopwatch;
-use crate::frontend::http::Options;
-use crate::metrics::Cut;
+use crate::frontend::http::HttpOptions;
+use crate::metrics::CutOff;
 
 pub struct Patience {
     pub look_every: Duration,
@@ -20,16 +20,16 @@ pub struct Patience {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PatienceVerdict {
     Stay,
     /// It may be ended in good order.
     Idle,
     /// There is nobody to wait for, and why.
-    Gone(Cut),
+    Gone(CutOff),
 }
 
 impl Patience {
-    pub fn new(options: &Options) -> Patience {
+    pub fn new(options: &HttpOptions) -> Patience {
         let shortest = options.head_timeout.min(options.idle_timeout).min(options.write_timeout);
         Patience {
             look_every: shortest / 2,
@@ -45,7 +45,7 @@ impl Patience {
     }
 
     /// What to do about a connection; to be asked again and again.
-    pub fn verdict(&mut self, pulse: &Pulse) -> Verdict {
+    pub fn verdict(&mut self, pulse: &Pulse) -> PatienceVerdict {
         if pulse.moves() != self.moves || pulse.is_working() {
             self.moves = pulse.moves();
             self.since_move = Stopwatch::start();
@@ -55,12 +55,12 @@ impl Patience {
             self.since_sent = Stopwatch::start();
         }
         if self.since_sent.elapsed() >= self.write_timeout {
-            return Verdict::Gone(Cut::Stalled);
+            return PatienceVerdict::Gone(CutOff::Stalled);
         }
         // hyper has the same patience with a head and says so; this is for those who do not even begin.
         if !pulse.has_begun() && self.connected.elapsed() >= self.head_timeout + self.look_every {
-            return Verdict::Gone(Cut::Silent);
+            return PatienceVerdict::Gone(CutOff::Silent);
         }
-        if self.since_move.elapsed() >= self.idle_timeout { Verdict::Idle } else { Verdict::Stay }
+        if self.since_move.elapsed() >= self.idle_timeout { PatienceVerdict::Idle } else { PatienceVerdict::Stay }
     }
 }

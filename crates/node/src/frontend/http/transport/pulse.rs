@@ -134,11 +134,11 @@ impl Drop for Working {
 }
 
 /// A connection whose pulse is taken. When it is dropped, its stream goes back to whoever made it.
-pub struct Watched {
+pub struct WatchedStream {
     /// `None` only while it is dropped.
     lent: Option<Lent>,
     pulse: Arc<Pulse>,
-    protocol: Protocol,
+    protocol: HttpProtocol,
     /// What HTTP/2 may have sent ahead.
     window: Charge,
     /// What waits for the client to take it.
@@ -146,7 +146,7 @@ pub struct Watched {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Protocol {
+enum HttpProtocol {
     Unknown,
     Http1,
     Http2,
@@ -157,13 +157,17 @@ struct Lent {
     giver: oneshot::Sender<TcpStream>,
 }
 
-impl Watched {
-    pub fn new(stream: TcpStream, pulse: Arc<Pulse>, budget: &Arc<Budget>) -> (Watched, oneshot::Receiver<TcpStream>) {
+impl WatchedStream {
+    pub fn new(
+        stream: TcpStream,
+        pulse: Arc<Pulse>,
+        budget: &Arc<Budget>,
+    ) -> (WatchedStream, oneshot::Receiver<TcpStream>) {
         let (giver, given_back) = oneshot::channel();
-        let watched = Watched {
+        let watched = WatchedStream {
             lent: Some(Lent { stream, giver }),
             pulse,
-            protocol: Protocol::Unknown,
+            protocol: HttpProtocol::Unknown,
             window: Charge::new(budget),
             unsent: Charge::new(budget),
         };
@@ -177,13 +181,13 @@ impl Watched {
     /// Takes note of bytes that arrived.
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.pulse.moves.fetch_add(1, Ordering::Relaxed);
-        if self.protocol == Protocol::Unknown && !bytes.is_empty() {
-            self.protocol = if bytes.starts_with(PREFACE) { Protocol::Http2 } else { Protocol::Http1 };
-            if self.protocol == Protocol::Http2 {
+        if self.protocol == HttpProtocol::Unknown && !bytes.is_empty() {
+            self.protocol = if bytes.starts_with(PREFACE) { HttpProtocol::Http2 } else { HttpProtocol::Http1 };
+            if self.protocol == HttpProtocol::Http2 {
                 self.window.set(HTTP_WINDOW_BYTES as usize).map_err(|full| self.no_room(full))?;
             }
         }
-        match self.protocol == Protocol::Http1 && !self.pulse.is_working() {
+        match self.protocol == HttpProtocol::Http1 && !self.pulse.is_working() {
             true => self.pulse.read_head(bytes).map_err(|full| self.no_room(full)),
             false => Ok(()),
         }
@@ -225,7 +229,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedStream {
     fn drop(&mut self) {
         if let Some(Lent { stream, giver }) = self.lent.take() {
             // Nobody may want it; then it is closed here.
@@ -234,7 +238,7 @@ impl Drop for Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(self.stream().poll_read(cx, buf))?;
@@ -242,7 +246,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.is_held_back(buf) {
             return Poll::Ready(Ok(buf.len()));

@@ -37,14 +37,14 @@ use super::answer::charged;
 use super::guard::Peer;
 use super::head;
 use super::linger::linger;
-use super::patience::{Patience, Verdict};
-use super::pulse::{Pulse, Watched};
+use super::patience::{Patience, PatienceVerdict};
+use super::pulse::{Pulse, WatchedStream};
 use crate::engine::{Engine, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
-use crate::frontend::http::words::problem::{Kind, Problem};
-use crate::frontend::http::{Api, Options, PROTOCOL, router};
-use crate::frontend::places::{NoPlace, Place, Places};
-use crate::metrics::{Cut, Metrics};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use crate::frontend::http::{Api, HttpOptions, PROTOCOL, router};
+use crate::frontend::places::{ClientPlace, NoPlace, Places};
+use crate::metrics::{CutOff, Metrics};
 use crate::worker::Spawner;
 
 const BACKLOG: i32 = 1024;
@@ -54,12 +54,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running HTTP interface.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Server {
+impl HttpServer {
     /// The address it listens on, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -80,19 +80,19 @@ pub fn serve(
     address: SocketAddr,
     threads: usize,
     engine: Engine,
-    options: Options,
+    options: HttpOptions,
     budget: Arc<Budget>,
     shutdown: watch::Receiver<bool>,
-) -> io::Result<Server> {
+) -> io::Result<HttpServer> {
     let listeners = listen(address, threads.max(1))?;
     let address = listeners[0].local_addr()?;
     let api = Api::new(engine, options, Arc::clone(&budget), shutdown.clone());
-    let shared = Shared {
+    let shared = Listening {
         budget,
         places: Places::new(
             api.options.connections_max,
             api.options.connections_per_address_max,
-            api.metrics.cuts.of(PROTOCOL, Cut::Displaced),
+            api.metrics.cuts.of(PROTOCOL, CutOff::Displaced),
         ),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
@@ -105,14 +105,14 @@ pub fn serve(
         .enumerate()
         .map(|(number, listener)| start(number, listener, shared.clone()))
         .collect::<io::Result<Vec<_>>>()?;
-    Ok(Server { address, threads })
+    Ok(HttpServer { address, threads })
 }
 
 /// What the threads have in common.
 #[derive(Clone)]
-struct Shared {
+struct Listening {
     router: Router,
-    options: Arc<Options>,
+    options: Arc<HttpOptions>,
     budget: Arc<Budget>,
     places: Arc<Places>,
     metrics: Arc<Metrics>,
@@ -141,7 +141,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-fn start(number: usize, listener: StdListener, shared: Shared) -> io::Result<JoinHandle<()>> {
+fn start(number: usize, listener: StdListener, shared: Listening) -> io::Result<JoinHandle<()>> {
     let runtime: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = runtime.enter();
@@ -151,7 +151,7 @@ fn start(number: usize, listener: StdListener, shared: Shared) -> io::Result<Joi
     Spawner::thread(name, move || runtime.block_on(accept(listener, shared)))
 }
 
-async fn accept(listener: TcpListener, shared: Shared) {
+async fn accept(listener: TcpListener, shared: Listening) {
     let mut shutdown = shared.shutdown.clone();
     let mut stopping = pin!(stopped(&mut shutdown));
     let protocols = Arc::new(protocols(&shared.options));
@@ -185,13 +185,13 @@ async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 fn admit(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: &Shared,
+    shared: &Listening,
     protocols: &Arc<Protocols>,
     connections: &mut JoinSet<()>,
 ) {
     let mut charge = Charge::new(&shared.budget);
-    let admitted = charge.set(HTTP_CONNECTION_BYTES).map_err(|full| (Cut::Memory, Problem::from(full)));
-    let place = || shared.places.take(peer.ip()).map_err(|why| (Cut::NoPlace, no_place(why)));
+    let admitted = charge.set(HTTP_CONNECTION_BYTES).map_err(|full| (CutOff::Memory, Problem::from(full)));
+    let place = || shared.places.take(peer.ip()).map_err(|why| (CutOff::NoPlace, no_place(why)));
     let admitted = admitted.and_then(|()| place());
     match admitted {
         Ok(place) => {
@@ -216,7 +216,7 @@ fn no_place(why: NoPlace) -> Problem {
         NoPlace::Full => "there are too many connections; close some or come back",
         NoPlace::TooManyFromThere => "there are too many connections from this address; close some or come back",
     };
-    Problem::new(Kind::Busy, detail).retry_after(RETRY_AFTER.as_secs())
+    Problem::new(ProblemKind::Busy, detail).retry_after(RETRY_AFTER.as_secs())
 }
 
 async fn turn_away(stream: TcpStream, patience: Duration, _permit: OwnedSemaphorePermit) {
@@ -225,7 +225,7 @@ async fn turn_away(stream: TcpStream, patience: Duration, _permit: OwnedSemaphor
 
 type Protocols = Builder<TokioExecutor>;
 
-fn protocols(options: &Options) -> Protocols {
+fn protocols(options: &HttpOptions) -> Protocols {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -248,9 +248,9 @@ fn protocols(options: &Options) -> Protocols {
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: Shared,
+    shared: Listening,
     protocols: Arc<Protocols>,
-    place: Place,
+    place: ClientPlace,
     _charge: Charge,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
@@ -260,7 +260,7 @@ async fn connection(
     let _connected = shared.metrics.connected(PROTOCOL);
     let patience = shared.options.linger;
     let pulse = Arc::new(Pulse::new(&shared.budget));
-    let (stream, given_back) = Watched::new(stream, Arc::clone(&pulse), &shared.budget);
+    let (stream, given_back) = WatchedStream::new(stream, Arc::clone(&pulse), &shared.budget);
     let ended = converse(stream, Peer(peer), pulse, shared, &protocols, Arc::new(place)).await;
     if !ended.may_be_sending && ended.owed.is_none() {
         return;
@@ -274,7 +274,7 @@ async fn connection(
 }
 
 /// How a conversation ended.
-struct Ended {
+struct EndedConnection {
     /// The other side does not while it has no request under way and we are the ones who end it.
     may_be_sending: bool,
     /// What it is still to be told.
@@ -283,13 +283,13 @@ struct Ended {
 
 /// Answers requests until the connection ends.
 async fn converse(
-    stream: Watched,
+    stream: WatchedStream,
     peer: Peer,
     pulse: Arc<Pulse>,
-    shared: Shared,
+    shared: Listening,
     protocols: &Protocols,
-    place: Arc<Place>,
-) -> Ended {
+    place: Arc<ClientPlace>,
+) -> EndedConnection {
     let service = TowerToHyperService::new(shared.router);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
@@ -321,7 +321,7 @@ async fn converse(
                     let is_due = pulse.owes_reason() || (pulse.has_head() && !pulse.is_working());
                     head::explain(&*error, pulse.head_has_line()).filter(|_| is_due)
                 });
-                return Ended { may_be_sending, owed };
+                return EndedConnection { may_be_sending, owed };
             }
             () = stopped(&mut shutdown), if !ending => {
                 ending = true;
@@ -329,17 +329,17 @@ async fn converse(
                 connection.as_mut().graceful_shutdown();
             }
             () = sleep(patience.look_every) => match patience.verdict(&pulse) {
-                Verdict::Stay => {}
-                Verdict::Idle if !ending => {
+                PatienceVerdict::Stay => {}
+                PatienceVerdict::Idle if !ending => {
                     ending = true;
                     may_be_sending = false;
                     connection.as_mut().graceful_shutdown();
                 }
-                Verdict::Gone(cut) => {
+                PatienceVerdict::Gone(cut) => {
                     shared.metrics.cuts.of(PROTOCOL, cut).inc();
-                    return Ended { may_be_sending: false, owed: None };
+                    return EndedConnection { may_be_sending: false, owed: None };
                 }
-                Verdict::Idle => return Ended { may_be_sending: false, owed: None },
+                PatienceVerdict::Idle => return EndedConnection { may_be_sending: false, owed: None },
             }
         }
     }
@@ -349,9 +349,9 @@ async fn converse(
 fn count_early_end(error: &(dyn Error + 'static), pulse: &Pulse, metrics: &Metrics) {
     let is_slow = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout);
     let cut = match pulse.is_crowded_out() {
-        true => Cut::Memory,
+        true => CutOff::Memory,
         // Between requests it is no more than a client that has nothing to say.
-        false if is_slow && (pulse.has_head() || !pulse.has_begun()) => Cut::Silent,
+        false if is_slow && (pulse.has_head() || !pulse.has_begun()) => CutOff::Silent,
         false => return,
     };
     metrics.cuts.of(PROTOCOL, cut).inc();

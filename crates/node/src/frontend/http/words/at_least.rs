@@ -10,7 +10,7 @@ use tally_core::limits::AT_LEAST_WAIT_MS_MAX;
 use tally_core::position::Position;
 
 use super::parameters::{Parameters, refused};
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use crate::engine::{Engine, RETRY_AFTER};
 
 pub const TOKEN: &str = "Waits until the write that was answered with this token is in the read";
@@ -67,7 +67,9 @@ impl AtLeast {
 fn check_not_lost(token: Position, applied: Position, epoch_began: u64) -> Result<(), Problem> {
     let lost = |why: String| {
         let detail = format!("at_least is {token}, {why}; write again, or read without at_least");
-        Err(Problem::new(Kind::TokenLost, detail).with("token", token.to_string()).with("applied", applied.to_string()))
+        Err(Problem::new(ProblemKind::TokenLost, detail)
+            .with("token", token.to_string())
+            .with("applied", applied.to_string()))
     };
     if token.log != applied.log {
         return lost(format!("which is of log {}, and this node has log {}", token.log, applied.log));
@@ -87,7 +89,7 @@ fn check_not_lost(token: Position, applied: Position, epoch_began: u64) -> Resul
 fn not_reached(token: Position, applied: Position, wait: Duration) -> Problem {
     let waited_ms = wait.as_millis() as u64;
     let detail = format!("at_least is {token}, but after {waited_ms} ms this node has come to {applied}; try again");
-    Problem::new(Kind::TokenNotReached, detail)
+    Problem::new(ProblemKind::TokenNotReached, detail)
         .with("token", token.to_string())
         .with("applied", applied.to_string())
         .with("waitedMs", waited_ms)
@@ -117,7 +119,7 @@ mod tests {
             ("?wait_ms=5", "wait_ms is 5; send at_least as well"),
         ] {
             let problem = read(query).unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidParameter, "{query}");
+            assert_eq!(problem.kind, ProblemKind::InvalidParameter, "{query}");
             assert!(problem.detail.starts_with(named), "{query}: {}", problem.detail);
         }
     }
@@ -134,7 +136,7 @@ mod tests {
             ("3-1-1", "which is of log 1"),
         ] {
             let problem = check(token).unwrap_err();
-            assert_eq!(problem.kind, Kind::TokenLost);
+            assert_eq!(problem.kind, ProblemKind::TokenLost);
             assert!(problem.detail.contains(why), "{}", problem.detail);
         }
     }

@@ -11,13 +11,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::problem::{Kind, Problem, quoted};
+use super::problem::{Problem, ProblemKind, quoted};
 
 /// Parses a small document; `example` shows what it should look like.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
     let document: Object<T> = serde_json::from_slice(body).map_err(|error| {
         let text = error.to_string();
-        let kind = if text.contains("unknown field") { Kind::UnknownField } else { Kind::InvalidBody };
+        let kind = if text.contains("unknown field") { ProblemKind::UnknownField } else { ProblemKind::InvalidBody };
         Problem::new(kind, format!("{}; send a body such as {example}", quoted(&text)))
     })?;
     Ok(document.0)
@@ -56,17 +56,17 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<T, M::Error> {
-        T::deserialize(MapAccessDeserializer::new(Fields { map, name: Cow::Borrowed("") }))
+        T::deserialize(MapAccessDeserializer::new(JsonFields { map, name: Cow::Borrowed("") }))
     }
 }
 
 /// The fields of an object; remembers which one is being read.
-struct Fields<'de, M> {
+struct JsonFields<'de, M> {
     map: M,
     name: Cow<'de, str>,
 }
 
-impl<'de, M: MapAccess<'de>> MapAccess<'de> for Fields<'de, M> {
+impl<'de, M: MapAccess<'de>> MapAccess<'de> for JsonFields<'de, M> {
     type Error = M::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, M::Error> {
@@ -96,11 +96,11 @@ mod tests {
         #[serde(borrow, default, deserialize_with = "given")]
         raw: Option<&'a RawValue>,
         #[serde(default)]
-        inner: Vec<Object<Inner>>,
+        inner: Vec<Object<ObjectInner>>,
     }
 
     #[derive(Debug, Deserialize)]
-    struct Inner {
+    struct ObjectInner {
         n: u8,
     }
 
@@ -131,11 +131,11 @@ mod tests {
             ("", "EOF while parsing"),
         ] {
             let problem = parse::<Outer<'_>>(body.as_bytes(), "{…}").unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidBody, "{body}");
+            assert_eq!(problem.kind, ProblemKind::InvalidBody, "{body}");
             assert!(problem.detail.starts_with(named), "{body}: {}", problem.detail);
         }
         let problem = parse::<Outer<'_>>(br#"{"name":"a","nam":1}"#, "{…}").unwrap_err();
-        assert_eq!(problem.kind, Kind::UnknownField);
+        assert_eq!(problem.kind, ProblemKind::UnknownField);
         assert!(problem.detail.starts_with("unknown field `nam`"), "{}", problem.detail);
     }
 }

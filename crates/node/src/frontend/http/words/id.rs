@@ -10,7 +10,7 @@ use tally_core::counter::{Declarations, Durability, Target};
 use tally_core::id::{CellHasher, CellKey, decode_part};
 use tally_core::op::{Direct, Op};
 
-use super::problem::{Kind, Problem, quoted};
+use super::problem::{Problem, ProblemKind, quoted};
 
 /// What a reader of the API's description must know about ids in paths.
 pub const ID: &str = "The id, percent-encoded as every part of a path. The key of a declared counter has an encoding of \
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for IdPath {
 fn decoded(segment: &str) -> Result<String, Problem> {
     let refused = |what: &str| {
         let path = quoted(segment);
-        Problem::new(Kind::InvalidId, format!("{path} in the path {what}")).with("value", path)
+        Problem::new(ProblemKind::InvalidId, format!("{path} in the path {what}")).with("value", path)
     };
     let id = decode_part(segment.as_bytes())
         .map_err(|_| refused("has a % without two hexadecimal digits behind it; write a % in a path as %25"))?;
@@ -61,13 +61,12 @@ impl Named {
     pub fn resolve(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Named, Problem> {
         // The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
         if id.is_empty() {
-            return Err(
-                Problem::new(Kind::InvalidId, "the id is empty; name a counter, such as views:v42").with("value", "")
-            );
+            return Err(Problem::new(ProblemKind::InvalidId, "the id is empty; name a counter, such as views:v42")
+                .with("value", ""));
         }
         let target = declarations
             .resolve(id.as_bytes())
-            .map_err(|error| Problem::new(Kind::InvalidId, error.to_string()).with("value", quoted(id)))?;
+            .map_err(|error| Problem::new(ProblemKind::InvalidId, error.to_string()).with("value", quoted(id)))?;
         let declared = match target {
             Target::Declared { counter, .. } => Some(counter),
             Target::AdHoc(_) => None,
@@ -123,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_text_is_refused() {
         for path in ["/v1/counters/%FF", "/v1/counters/%C3", "/v1/counters/50%"] {
-            assert_eq!(id_of(path).await.unwrap_err().kind, Kind::InvalidId, "{path}");
+            assert_eq!(id_of(path).await.unwrap_err().kind, ProblemKind::InvalidId, "{path}");
         }
     }
 
@@ -137,8 +136,8 @@ mod tests {
         assert_eq!((declared.id.as_str(), declared.declared), ("views:A%3A", Some(0)));
         assert_eq!(declared.cell, hasher.key(b"views:A%3A"));
         assert_eq!(resolve("viewers:%41").unwrap().id, "viewers:%41");
-        assert_eq!(resolve("views").unwrap_err().kind, Kind::InvalidId);
+        assert_eq!(resolve("views").unwrap_err().kind, ProblemKind::InvalidId);
         assert!(resolve("").unwrap_err().detail.starts_with("the id is empty"));
-        assert_eq!(resolve(&"x".repeat(5000)).unwrap_err().kind, Kind::InvalidId);
+        assert_eq!(resolve(&"x".repeat(5000)).unwrap_err().kind, ProblemKind::InvalidId);
     }
 }

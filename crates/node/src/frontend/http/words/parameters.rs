@@ -4,7 +4,7 @@ use axum::extract::Query;
 use axum::http::Uri;
 use tally_core::limits::PAGE_ROWS_MAX;
 
-use super::problem::{Kind, Problem, quoted};
+use super::problem::{Problem, ProblemKind, quoted};
 
 /// Rows of a page if nobody says otherwise.
 const PAGE_ROWS: u64 = 100;
@@ -72,7 +72,7 @@ pub fn limit(parameters: &Parameters) -> Result<usize, Problem> {
 /// A parameter that cannot have this value.
 pub fn refused(name: &str, value: &str, fix: &str) -> Problem {
     let (name, value) = (quoted(name), quoted(value));
-    Problem::new(Kind::InvalidParameter, format!("{name} is {value}; {fix}"))
+    Problem::new(ProblemKind::InvalidParameter, format!("{name} is {value}; {fix}"))
         .with("parameter", name)
         .with("value", value)
 }
@@ -83,7 +83,8 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         [] => "leave it out".to_owned(),
         known => format!("there is {}", known.join(", ")),
     };
-    Problem::new(Kind::InvalidParameter, format!("the parameter {name} is not known; {fix}")).with("parameter", name)
+    Problem::new(ProblemKind::InvalidParameter, format!("the parameter {name} is not known; {fix}"))
+        .with("parameter", name)
 }
 
 #[cfg(test)]
@@ -114,7 +115,7 @@ mod tests {
             ("?after=1", "the parameter after is not known; there is limit, before"),
         ] {
             let problem = paging(query).unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidParameter, "{query}");
+            assert_eq!(problem.kind, ProblemKind::InvalidParameter, "{query}");
             assert!(problem.detail.starts_with(named), "{query}: {}", problem.detail);
         }
     }

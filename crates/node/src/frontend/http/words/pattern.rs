@@ -5,7 +5,7 @@ use std::fmt;
 use tally_core::counter::Declarations;
 use tally_core::id::{SEPARATOR, decode_part, encode_part};
 
-use super::problem::{Kind, Problem, quoted};
+use super::problem::{Problem, ProblemKind, quoted};
 
 /// An id with `*` in it.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ fn canonical(literal: &str, pattern: &str) -> Result<Vec<u8>, Problem> {
             let detail = format!(
                 "the pattern {pattern} has a % without two hexadecimal digits behind it; write a % in a key as %25, in a path as %2525"
             );
-            Problem::new(Kind::InvalidId, detail).with("value", pattern)
+            Problem::new(ProblemKind::InvalidId, detail).with("value", pattern)
         })?;
         canonical.extend((n > 0).then_some(SEPARATOR));
         encode_part(&value, &mut canonical);
@@ -148,7 +148,7 @@ mod tests {
         check("viewers:%41*", "viewers:Ab", false);
         for bad in ["views:5%", "views:%zz*", "views:%*41"] {
             let problem = resolve(bad).unwrap_err();
-            assert!(problem.kind == Kind::InvalidId && problem.detail.contains(bad), "{}", problem.detail);
+            assert!(problem.kind == ProblemKind::InvalidId && problem.detail.contains(bad), "{}", problem.detail);
         }
     }
 

@@ -21,7 +21,7 @@ pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 const QUOTED_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProblemKind {
     InvalidHead,
     HeadTooLarge,
     UriTooLong,
@@ -66,7 +66,7 @@ pub enum Kind {
     Other(StatusCode),
 }
 
-impl Kind {
+impl ProblemKind {
     pub fn status(self) -> StatusCode {
         self.row().1
     }
@@ -74,57 +74,65 @@ impl Kind {
     fn row(self) -> (&'static str, StatusCode, &'static str) {
         use StatusCode as S;
         match self {
-            Kind::InvalidHead => ("invalid-head", S::BAD_REQUEST, "This is no HTTP request"),
-            Kind::HeadTooLarge => {
+            ProblemKind::InvalidHead => ("invalid-head", S::BAD_REQUEST, "This is no HTTP request"),
+            ProblemKind::HeadTooLarge => {
                 ("head-too-large", S::REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too large")
             }
-            Kind::UriTooLong => ("uri-too-long", S::URI_TOO_LONG, "The address of the request is too long"),
-            Kind::InvalidBody => ("invalid-body", S::BAD_REQUEST, "The body cannot be read"),
-            Kind::InvalidField => ("invalid-field", S::BAD_REQUEST, "A field has a value that it cannot have"),
-            Kind::UnknownField => ("unknown-field", S::BAD_REQUEST, "A field is not known"),
-            Kind::InvalidId => ("invalid-id", S::BAD_REQUEST, "This is no counter id"),
-            Kind::InvalidParameter => ("invalid-parameter", S::BAD_REQUEST, "A query parameter cannot be used"),
-            Kind::NoValidEvent => ("no-valid-event", S::BAD_REQUEST, "None of the events can be read"),
-            Kind::NotAllCountable => {
+            ProblemKind::UriTooLong => ("uri-too-long", S::URI_TOO_LONG, "The address of the request is too long"),
+            ProblemKind::InvalidBody => ("invalid-body", S::BAD_REQUEST, "The body cannot be read"),
+            ProblemKind::InvalidField => ("invalid-field", S::BAD_REQUEST, "A field has a value that it cannot have"),
+            ProblemKind::UnknownField => ("unknown-field", S::BAD_REQUEST, "A field is not known"),
+            ProblemKind::InvalidId => ("invalid-id", S::BAD_REQUEST, "This is no counter id"),
+            ProblemKind::InvalidParameter => ("invalid-parameter", S::BAD_REQUEST, "A query parameter cannot be used"),
+            ProblemKind::NoValidEvent => ("no-valid-event", S::BAD_REQUEST, "None of the events can be read"),
+            ProblemKind::NotAllCountable => {
                 ("not-all-countable", S::UNPROCESSABLE_ENTITY, "Not all of it can be counted, so nothing was")
             }
-            Kind::Unauthorized => ("unauthorized", S::UNAUTHORIZED, "A token is needed"),
-            Kind::ForeignOrigin => ("foreign-origin", S::FORBIDDEN, "A page of another site asks"),
-            Kind::UnknownHost => ("unknown-host", S::MISDIRECTED_REQUEST, "The server is not known by this name"),
-            Kind::NotFound => ("not-found", S::NOT_FOUND, "There is nothing here"),
-            Kind::MethodNotAllowed => ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods"),
-            Kind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The request came too slowly"),
-            Kind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
-            Kind::CounterRemoved => ("counter-removed", S::CONFLICT, "This counter was removed"),
-            Kind::CorrectionState => ("correction-state", S::CONFLICT, "The correction is in another state"),
-            Kind::GenerationMoved => ("generation-moved", S::CONFLICT, "The counter was corrected meanwhile"),
-            Kind::TooManyProposals => ("too-many-proposals", S::CONFLICT, "Too many proposals are open"),
-            Kind::UnknownGeneration => ("unknown-generation", S::NOT_FOUND, "There is no such generation yet"),
-            Kind::PositionGone => ("position-gone", S::GONE, "The log begins later"),
-            Kind::PositionUnknown => ("position-unknown", S::CONFLICT, "This is no position of the log"),
-            Kind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
-            Kind::IdempotencyConflict => ("idempotency-conflict", S::CONFLICT, "The key was used for another change"),
-            Kind::IdempotencyFull => {
+            ProblemKind::Unauthorized => ("unauthorized", S::UNAUTHORIZED, "A token is needed"),
+            ProblemKind::ForeignOrigin => ("foreign-origin", S::FORBIDDEN, "A page of another site asks"),
+            ProblemKind::UnknownHost => {
+                ("unknown-host", S::MISDIRECTED_REQUEST, "The server is not known by this name")
+            }
+            ProblemKind::NotFound => ("not-found", S::NOT_FOUND, "There is nothing here"),
+            ProblemKind::MethodNotAllowed => {
+                ("method-not-allowed", S::METHOD_NOT_ALLOWED, "This path has other methods")
+            }
+            ProblemKind::Timeout => ("timeout", S::REQUEST_TIMEOUT, "The request came too slowly"),
+            ProblemKind::CountsEvents => ("counts-events", S::CONFLICT, "This counter counts events"),
+            ProblemKind::CounterRemoved => ("counter-removed", S::CONFLICT, "This counter was removed"),
+            ProblemKind::CorrectionState => ("correction-state", S::CONFLICT, "The correction is in another state"),
+            ProblemKind::GenerationMoved => ("generation-moved", S::CONFLICT, "The counter was corrected meanwhile"),
+            ProblemKind::TooManyProposals => ("too-many-proposals", S::CONFLICT, "Too many proposals are open"),
+            ProblemKind::UnknownGeneration => ("unknown-generation", S::NOT_FOUND, "There is no such generation yet"),
+            ProblemKind::PositionGone => ("position-gone", S::GONE, "The log begins later"),
+            ProblemKind::PositionUnknown => ("position-unknown", S::CONFLICT, "This is no position of the log"),
+            ProblemKind::Overflow => ("overflow", S::CONFLICT, "The result does not fit into 64 bits"),
+            ProblemKind::IdempotencyConflict => {
+                ("idempotency-conflict", S::CONFLICT, "The key was used for another change")
+            }
+            ProblemKind::IdempotencyFull => {
                 ("idempotency-full", S::INSUFFICIENT_STORAGE, "Too many idempotency keys are kept")
             }
-            Kind::TokenLost => ("token-lost", S::CONFLICT, "The write of this token is gone"),
-            Kind::TokenNotReached => ("token-not-reached", S::SERVICE_UNAVAILABLE, "The write is not there yet"),
-            Kind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
-            Kind::UnsupportedEncoding => {
+            ProblemKind::TokenLost => ("token-lost", S::CONFLICT, "The write of this token is gone"),
+            ProblemKind::TokenNotReached => ("token-not-reached", S::SERVICE_UNAVAILABLE, "The write is not there yet"),
+            ProblemKind::TooLarge => ("too-large", S::PAYLOAD_TOO_LARGE, "The request is too large"),
+            ProblemKind::UnsupportedEncoding => {
                 ("unsupported-encoding", S::UNSUPPORTED_MEDIA_TYPE, "The content encoding is not known")
             }
-            Kind::UnsupportedMediaType => {
+            ProblemKind::UnsupportedMediaType => {
                 ("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type")
             }
-            Kind::TooManyCounters => ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters"),
-            Kind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
-            Kind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
-            Kind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
-            Kind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
-            Kind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),
-            Kind::ShuttingDown => ("shutting-down", S::SERVICE_UNAVAILABLE, "Tally is shutting down"),
-            Kind::NotReady => ("not-ready", S::SERVICE_UNAVAILABLE, "No writes are taken at the moment"),
-            Kind::Other(status) => ("http", status, status.canonical_reason().unwrap_or("The request failed")),
+            ProblemKind::TooManyCounters => {
+                ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters")
+            }
+            ProblemKind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
+            ProblemKind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
+            ProblemKind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
+            ProblemKind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
+            ProblemKind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),
+            ProblemKind::ShuttingDown => ("shutting-down", S::SERVICE_UNAVAILABLE, "Tally is shutting down"),
+            ProblemKind::NotReady => ("not-ready", S::SERVICE_UNAVAILABLE, "No writes are taken at the moment"),
+            ProblemKind::Other(status) => ("http", status, status.canonical_reason().unwrap_or("The request failed")),
         }
     }
 }
@@ -132,7 +140,7 @@ impl Kind {
 /// An error answer.
 #[derive(Debug)]
 pub struct Problem {
-    pub kind: Kind,
+    pub kind: ProblemKind,
     pub detail: String,
     members: Map<String, Value>,
     retry_after_s: Option<u64>,
@@ -155,19 +163,21 @@ pub struct ProblemBody<'a> {
 }
 
 impl Problem {
-    pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         Problem { kind, detail: detail.into(), members: Map::new(), retry_after_s: None }
     }
 
     /// A value that a field cannot have, what was found there, and what would be right.
     pub fn field(field: &str, value: &str, fix: &str) -> Problem {
         let value = quoted(value);
-        Problem::new(Kind::InvalidField, format!("{field} is {value}; {fix}")).with("field", field).with("value", value)
+        Problem::new(ProblemKind::InvalidField, format!("{field} is {value}; {fix}"))
+            .with("field", field)
+            .with("value", value)
     }
 
     /// A limit that the request went beyond.
     pub fn too_large(what: &str, limit: usize, fix: &str) -> Problem {
-        Problem::new(Kind::TooLarge, format!("{what}: the limit is {limit}; {fix}")).with("limit", limit)
+        Problem::new(ProblemKind::TooLarge, format!("{what}: the limit is {limit}; {fix}")).with("limit", limit)
     }
 
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Problem {
@@ -237,7 +247,7 @@ impl From<Full> for Problem {
             }
             None => {
                 let detail = "the memory that this node has for clients is in use; come back, or give it more --memory";
-                Problem::new(Kind::Busy, detail).retry_after(RETRY_AFTER_BUSY.as_secs())
+                Problem::new(ProblemKind::Busy, detail).retry_after(RETRY_AFTER_BUSY.as_secs())
             }
         }
     }
@@ -248,16 +258,15 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             // Rounded up: a client that comes back early is refused again.
-            Refusal::Busy { retry_after } => {
-                Problem::new(Kind::Busy, detail).retry_after(retry_after.as_millis().div_ceil(1000).max(1) as u64)
-            }
-            Refusal::DiskFull(_) => Problem::new(Kind::DiskFull, detail),
-            Refusal::TooLarge(_) => Problem::new(Kind::TooLarge, detail),
-            Refusal::NotAll(_) => Problem::new(Kind::NotAllCountable, detail),
-            Refusal::LogFailed(_) => Problem::new(Kind::LogFailed, detail),
-            Refusal::WorkerFailed(_) => Problem::new(Kind::NotReady, detail),
-            Refusal::ShuttingDown => Problem::new(Kind::ShuttingDown, detail).retry_after(1),
-            Refusal::StoreFailed(_) => Problem::new(Kind::StoreFailed, detail),
+            Refusal::Busy { retry_after } => Problem::new(ProblemKind::Busy, detail)
+                .retry_after(retry_after.as_millis().div_ceil(1000).max(1) as u64),
+            Refusal::DiskFull(_) => Problem::new(ProblemKind::DiskFull, detail),
+            Refusal::TooLarge(_) => Problem::new(ProblemKind::TooLarge, detail),
+            Refusal::NotAll(_) => Problem::new(ProblemKind::NotAllCountable, detail),
+            Refusal::LogFailed(_) => Problem::new(ProblemKind::LogFailed, detail),
+            Refusal::WorkerFailed(_) => Problem::new(ProblemKind::NotReady, detail),
+            Refusal::ShuttingDown => Problem::new(ProblemKind::ShuttingDown, detail).retry_after(1),
+            Refusal::StoreFailed(_) => Problem::new(ProblemKind::StoreFailed, detail),
         }
     }
 }

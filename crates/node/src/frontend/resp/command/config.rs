@@ -1,16 +1,16 @@
 //! `CONFIG GET`: the settings that Redis and Tally share, with the values that are true of Tally. And `CONFIG RESETSTAT`.
 
-use super::super::fault::Fault;
+use super::super::fault::ErrorReply;
 use super::super::glob;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, is};
 use super::super::server::{KEEPALIVE, Server};
 use crate::engine::Durability;
 use std::collections::BTreeMap;
 use tally_core::database::DATABASES;
 use tally_core::limits;
 
-pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let mut found: BTreeMap<Vec<u8>, String> = BTreeMap::new();
     for pattern in args.from(2) {
         for (name, value) in settings(pass.server) {
@@ -33,13 +33,13 @@ pub fn get(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Begins anew with what `INFO` counts. `/metrics` goes on: who reads those wants to know what came since.
-pub fn reset_stat(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn reset_stat(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     pass.server.stats.reset();
     pass.ok()
 }
 
-pub fn set(_: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    Err(Fault::of("ERR Tally takes its settings at start: change them there and restart it"))
+pub fn set(_: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
+    Err(ErrorReply::of("ERR Tally takes its settings at start: change them there and restart it"))
 }
 
 fn settings(server: &Server) -> Vec<(&'static str, String)> {

@@ -1,20 +1,20 @@
 //! Counters under other names and in other databases: `RENAME RENAMENX COPY MOVE`. Only ad-hoc counters: what is declared
 //! keeps its name.
 
-use super::super::fault::{self, Fault};
+use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, database, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, database, is};
 use super::super::target::Intent;
 use tally_core::op::Answer;
 use tally_core::record::CopyManner;
 
 const NO_SUCH_KEY: &[u8] = b"ERR no such key";
-const SAME: Fault = Fault::of("ERR source and destination objects are the same");
+const SAME: ErrorReply = ErrorReply::of("ERR source and destination objects are the same");
 
 /// What a reply makes of each answer.
-type Reply = fn(&mut super::super::encode::Encoder<'_>, Answer);
+type CopyReply = fn(&mut super::super::encode::Encoder<'_>, Answer);
 
-pub fn rename(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn rename(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let own = pass.client.database.get();
     transfer(pass, args.get(1), (own, args.get(2)), CopyManner::MoveReplace, |reply, answer| match answer {
         Answer::Absent => reply.fail("rename", NO_SUCH_KEY),
@@ -22,7 +22,7 @@ pub fn rename(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-pub fn renamenx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn renamenx(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let own = pass.client.database.get();
     transfer(pass, args.get(1), (own, args.get(2)), CopyManner::MoveIfAbsent, |reply, answer| match answer {
         Answer::Absent => reply.fail("renamenx", NO_SUCH_KEY),
@@ -30,7 +30,7 @@ pub fn renamenx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-pub fn copy(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn copy(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let own = pass.client.database.get();
     let (mut other, mut manner) = (own, CopyManner::IfAbsent);
     let mut words = args.from(3);
@@ -51,7 +51,7 @@ pub fn copy(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     transfer(pass, args.get(1), (other, args.get(2)), manner, done)
 }
 
-pub fn move_to(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn move_to(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let other = database(args.get(2))?;
     if other == pass.client.database.get() {
         return Err(SAME);
@@ -63,7 +63,7 @@ fn done(reply: &mut super::super::encode::Encoder<'_>, answer: Answer) {
     reply.integer(i64::from(answer == Answer::Yes));
 }
 
-fn transfer(pass: &mut Pass<'_>, from: &[u8], to: (u8, &[u8]), manner: CopyManner, reply: Reply) -> Outcome {
+fn transfer(pass: &mut Pass<'_>, from: &[u8], to: (u8, &[u8]), manner: CopyManner, reply: CopyReply) -> CommandOutcome {
     let (from_cell, from) = pass.locate(from, Intent::Overwrite)?;
     let (to_cell, to) = pass.locate_in(to.0, to.1, Intent::Overwrite)?;
     pass.pending.copy((from_cell, &from.id), (to_cell, &to.id), manner);

@@ -1,15 +1,15 @@
 //! What the server says about its commands: `COMMAND` and its subcommands, all from the table.
 
 use super::super::encode::Encoder;
-use super::super::fault::{self, Fault};
+use super::super::fault::{self, ErrorReply};
 use super::super::glob;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, is};
 use super::table::COMMANDS;
 use super::{Command, Keys, all, arguments, by_name};
 
 /// `COMMAND` without more, and `COMMAND INFO` without names.
-pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     pass.replies.say(|reply| {
         reply.array(COMMANDS.len());
         COMMANDS.iter().for_each(|command| describe(reply, command));
@@ -17,12 +17,12 @@ pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub fn command_count(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn command_count(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     pass.replies.say(|reply| reply.integer(COMMANDS.len() as i64));
     Ok(Flow::Next)
 }
 
-pub fn command_info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn command_info(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     if args.len() == 2 {
         return command(pass, args);
     }
@@ -39,7 +39,7 @@ pub fn command_info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub fn command_docs(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn command_docs(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let commands: Vec<&Command> = match args.len() {
         2 => COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(by_full_name).collect(),
@@ -51,10 +51,10 @@ pub fn command_docs(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let (kind, pattern) = match args.from(2).collect::<Vec<_>>()[..] {
-        [] => (Filter::None, &b""[..]),
-        [filter, kind, pattern] if is(filter, "FILTERBY") => (Filter::parse(kind)?, pattern),
+        [] => (DocsFilter::None, &b""[..]),
+        [filter, kind, pattern] if is(filter, "FILTERBY") => (DocsFilter::parse(kind)?, pattern),
         _ => return Err(fault::SYNTAX),
     };
     let names: Vec<&str> = all().filter(|command| kind.takes(command, pattern)).map(|command| command.name).collect();
@@ -66,7 +66,7 @@ pub fn command_list(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// What `COMMAND LIST` looks at.
-enum Filter {
+enum DocsFilter {
     None,
     Pattern,
     Category,
@@ -74,33 +74,33 @@ enum Filter {
     Module,
 }
 
-impl Filter {
-    fn parse(word: &[u8]) -> Result<Filter, Fault> {
+impl DocsFilter {
+    fn parse(word: &[u8]) -> Result<DocsFilter, ErrorReply> {
         match word {
-            _ if is(word, "PATTERN") => Ok(Filter::Pattern),
-            _ if is(word, "ACLCAT") => Ok(Filter::Category),
-            _ if is(word, "MODULE") => Ok(Filter::Module),
+            _ if is(word, "PATTERN") => Ok(DocsFilter::Pattern),
+            _ if is(word, "ACLCAT") => Ok(DocsFilter::Category),
+            _ if is(word, "MODULE") => Ok(DocsFilter::Module),
             _ => Err(fault::SYNTAX),
         }
     }
 
     fn takes(&self, command: &Command, pattern: &[u8]) -> bool {
         match self {
-            Filter::None => true,
-            Filter::Pattern => glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes()),
-            Filter::Category => words(command.categories).any(|word| is(pattern, &word[1..])),
-            Filter::Module => false,
+            DocsFilter::None => true,
+            DocsFilter::Pattern => glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes()),
+            DocsFilter::Category => words(command.categories).any(|word| is(pattern, &word[1..])),
+            DocsFilter::Module => false,
         }
     }
 }
 
-pub fn command_getkeys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    let command = by_name(args.get(2)).ok_or(Fault::of("ERR Invalid command specified"))?;
+pub fn command_getkeys(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
+    let command = by_name(args.get(2)).ok_or(ErrorReply::of("ERR Invalid command specified"))?;
     if !command.takes(args.len() - 2) {
-        return Err(Fault::of("ERR Invalid number of arguments specified for command"));
+        return Err(ErrorReply::of("ERR Invalid number of arguments specified for command"));
     }
     let keys: Vec<&[u8]> = match command.keys {
-        Keys::None => return Err(Fault::of("ERR The command has no key arguments")),
+        Keys::None => return Err(ErrorReply::of("ERR The command has no key arguments")),
         Keys::First { .. } => vec![args.get(3)],
         Keys::Two { .. } => vec![args.get(3), args.get(4)],
         Keys::All { .. } => args.from(3).collect(),

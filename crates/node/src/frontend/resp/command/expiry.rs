@@ -3,9 +3,9 @@
 //!
 //! The log holds the moment at which a counter ends, by log time, never a duration, so that a replay agrees.
 
-use super::super::fault::{self, Fault};
+use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::{Intent, Located};
 use super::counter;
@@ -13,36 +13,36 @@ use crate::clock::Clock;
 use tally_core::op::Answer;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 
-pub fn expire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn expire(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     expire_in(pass, args, "expire", 1000)
 }
 
-pub fn pexpire(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn pexpire(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     expire_in(pass, args, "pexpire", 1)
 }
 
-pub fn expireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn expireat(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     expire_at(pass, args, "expireat", 1000)
 }
 
-pub fn pexpireat(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn pexpireat(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     expire_at(pass, args, "pexpireat", 1)
 }
 
-fn expire_in(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Outcome {
+fn expire_in(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> CommandOutcome {
     let condition = condition(args)?;
     let ttl_ms = integer(args.get(2))?.checked_mul(unit_ms);
     let at_ms = ttl_ms.and_then(|ttl_ms| pass.server.local.engine().clock().deadline_ms(ttl_ms));
-    until(pass, args, condition, at_ms.ok_or_else(|| Fault::expire_time(name))?)
+    until(pass, args, condition, at_ms.ok_or_else(|| ErrorReply::expire_time(name))?)
 }
 
-fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Outcome {
+fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> CommandOutcome {
     let condition = condition(args)?;
     let at_ms = integer(args.get(2))?.checked_mul(unit_ms);
-    until(pass, args, condition, at_ms.ok_or_else(|| Fault::expire_time(name))?)
+    until(pass, args, condition, at_ms.ok_or_else(|| ErrorReply::expire_time(name))?)
 }
 
-fn until(pass: &mut Pass<'_>, args: Args<'_>, condition: ExpireCondition, at_ms: i64) -> Outcome {
+fn until(pass: &mut Pass<'_>, args: Args<'_>, condition: ExpireCondition, at_ms: i64) -> CommandOutcome {
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     // A moment before 1970 has passed like any other.
     pass.pending.expire(cell, &id, u64::try_from(at_ms).unwrap_or(0), condition);
@@ -51,19 +51,19 @@ fn until(pass: &mut Pass<'_>, args: Args<'_>, condition: ExpireCondition, at_ms:
 }
 
 /// Reads `NX`, `XX`, `GT` and `LT`.
-fn condition(args: Args<'_>) -> Result<ExpireCondition, Fault> {
+fn condition(args: Args<'_>) -> Result<ExpireCondition, ErrorReply> {
     let [mut none, mut some, mut greater, mut less] = [false; 4];
     for word in args.from(3) {
         let option = [("NX", &mut none), ("XX", &mut some), ("GT", &mut greater), ("LT", &mut less)]
             .into_iter()
             .find_map(|(name, option)| is(word, name).then_some(option));
-        *option.ok_or_else(|| Fault::unsupported_option(word))? = true;
+        *option.ok_or_else(|| ErrorReply::unsupported_option(word))? = true;
     }
     match (none, some, greater, less) {
         (true, some, greater, less) if some || greater || less => {
-            Err(Fault::of("ERR NX and XX, GT or LT options at the same time are not compatible"))
+            Err(ErrorReply::of("ERR NX and XX, GT or LT options at the same time are not compatible"))
         }
-        (_, _, true, true) => Err(Fault::of("ERR GT and LT options at the same time are not compatible")),
+        (_, _, true, true) => Err(ErrorReply::of("ERR GT and LT options at the same time are not compatible")),
         (true, ..) => Ok(ExpireCondition::IfNone),
         (_, true, true, _) => Ok(ExpireCondition::IfSomeAndGreater),
         (_, true, _, true) => Ok(ExpireCondition::IfSomeAndLess),
@@ -74,52 +74,52 @@ fn condition(args: Args<'_>) -> Result<ExpireCondition, Fault> {
     }
 }
 
-pub fn ttl(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn ttl(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     time_to_live(pass, args, Shape::TtlSeconds)
 }
 
-pub fn pttl(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn pttl(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     time_to_live(pass, args, Shape::TtlMilliseconds)
 }
 
-fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
+fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> CommandOutcome {
     let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
     pass.pending.ttl(cell);
     pass.replies.expect(shape);
     Ok(Flow::Next)
 }
 
-pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.persist(cell, &id);
     pass.replies.expect(Shape::Done);
     Ok(Flow::Next)
 }
 
-pub fn expiretime(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn expiretime(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     end(pass, args, Shape::TtlSeconds)
 }
 
-pub fn pexpiretime(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn pexpiretime(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     end(pass, args, Shape::TtlMilliseconds)
 }
 
-fn end(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> Outcome {
+fn end(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> CommandOutcome {
     let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
     pass.pending.deadline(cell);
     pass.replies.expect(shape);
     Ok(Flow::Next)
 }
 
-pub fn setex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    set_until(pass, args, Unit::Seconds, "setex")
+pub fn setex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
+    set_until(pass, args, TimeUnit::Seconds, "setex")
 }
 
-pub fn psetex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    set_until(pass, args, Unit::Milliseconds, "psetex")
+pub fn psetex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
+    set_until(pass, args, TimeUnit::Milliseconds, "psetex")
 }
 
-fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: Unit, command: &str) -> Outcome {
+fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: TimeUnit, command: &str) -> CommandOutcome {
     let at_ms = unit.at_ms(args.get(2), pass.server.local.engine().clock(), command)?;
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.set(cell, &id, counter::value(args.get(3))?, SetCondition::Always, Expiry::At(at_ms));
@@ -127,11 +127,11 @@ fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: Unit, command: &str) -> 
     Ok(Flow::Next)
 }
 
-pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let (persists, time) = match args.from(2).collect::<Vec<_>>()[..] {
         [] => return pass.read(args.get(1), Shape::Bulk),
         [word] if is(word, "PERSIST") => (true, None),
-        [word, time] => (false, Some((Unit::parse(word).ok_or(fault::SYNTAX)?, time))),
+        [word, time] => (false, Some((TimeUnit::parse(word).ok_or(fault::SYNTAX)?, time))),
         _ => return Err(fault::SYNTAX),
     };
     let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
@@ -153,23 +153,28 @@ pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 
 /// How an expiry was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum TimeUnit {
     Seconds,
     Milliseconds,
     AtSeconds,
     AtMilliseconds,
 }
 
-impl Unit {
-    pub fn parse(word: &[u8]) -> Option<Unit> {
-        [("EX", Unit::Seconds), ("PX", Unit::Milliseconds), ("EXAT", Unit::AtSeconds), ("PXAT", Unit::AtMilliseconds)]
-            .into_iter()
-            .find_map(|(name, unit)| is(word, name).then_some(unit))
+impl TimeUnit {
+    pub fn parse(word: &[u8]) -> Option<TimeUnit> {
+        [
+            ("EX", TimeUnit::Seconds),
+            ("PX", TimeUnit::Milliseconds),
+            ("EXAT", TimeUnit::AtSeconds),
+            ("PXAT", TimeUnit::AtMilliseconds),
+        ]
+        .into_iter()
+        .find_map(|(name, unit)| is(word, name).then_some(unit))
     }
 
     /// Milliseconds since 1970, unless the time is not positive or beyond what 63 bits hold.
-    pub fn at_ms(self, time: &[u8], clock: &Clock, command: &str) -> Result<u64, Fault> {
-        self.checked_at_ms(integer(time)?, clock).ok_or_else(|| Fault::expire_time(command))
+    pub fn at_ms(self, time: &[u8], clock: &Clock, command: &str) -> Result<u64, ErrorReply> {
+        self.checked_at_ms(integer(time)?, clock).ok_or_else(|| ErrorReply::expire_time(command))
     }
 
     fn checked_at_ms(self, time: i64, clock: &Clock) -> Option<u64> {
@@ -177,12 +182,12 @@ impl Unit {
             return None;
         }
         let ms = match self {
-            Unit::Seconds | Unit::AtSeconds => time.checked_mul(1000)?,
-            Unit::Milliseconds | Unit::AtMilliseconds => time,
+            TimeUnit::Seconds | TimeUnit::AtSeconds => time.checked_mul(1000)?,
+            TimeUnit::Milliseconds | TimeUnit::AtMilliseconds => time,
         };
         let at_ms = match self {
-            Unit::Seconds | Unit::Milliseconds => clock.deadline_ms(ms)?,
-            Unit::AtSeconds | Unit::AtMilliseconds => ms,
+            TimeUnit::Seconds | TimeUnit::Milliseconds => clock.deadline_ms(ms)?,
+            TimeUnit::AtSeconds | TimeUnit::AtMilliseconds => ms,
         };
         u64::try_from(at_ms).ok()
     }

@@ -1,32 +1,32 @@
 //! `HELP` of the commands that have subcommands, written from the table.
 
-use super::super::fault::Fault;
+use super::super::fault::ErrorReply;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass};
+use super::super::pass::{CommandOutcome, Flow, Pass};
 use super::by_name;
 
-pub fn client(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn client(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     help(pass, "client")
 }
 
-pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn command(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     help(pass, "command")
 }
 
-pub fn config(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn config(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     help(pass, "config")
 }
 
-pub fn function(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn function(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     help(pass, "function")
 }
 
 /// A container without a subcommand does nothing.
-pub fn none(_: &mut Pass<'_>, args: Args<'_>) -> Outcome {
-    Err(Fault::unknown_command(args.get(0), args.from(1)))
+pub fn none(_: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
+    Err(ErrorReply::unknown_command(args.get(0), args.from(1)))
 }
 
-fn help(pass: &mut Pass<'_>, container: &str) -> Outcome {
+fn help(pass: &mut Pass<'_>, container: &str) -> CommandOutcome {
     let subcommands = by_name(container.as_bytes()).map_or(&[][..], |command| command.subcommands);
     let heading = container.to_ascii_uppercase();
     pass.replies.say(|reply| {

@@ -1,7 +1,7 @@
 //! What the server says about itself: `INFO`.
 
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, is};
 use super::super::server::Server;
 use super::super::stats::Told;
 use super::REDIS_VERSION;
@@ -39,7 +39,7 @@ const SECTIONS: [Section; 11] = [
     (KEYSPACE, |_, _| {}),
 ];
 
-pub fn info(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn info(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let asked = |names: &[&str]| args.from(1).any(|word| names.iter().any(|name| is(word, name)));
     let everything = asked(&["ALL", "EVERYTHING"]);
     let usual = everything || args.len() == 1 || asked(&["DEFAULT"]);

@@ -1,8 +1,8 @@
 //! Counters as a set of names: `DEL UNLINK EXISTS TOUCH TYPE SCAN KEYS RANDOMKEY DBSIZE FLUSHALL FLUSHDB`.
 
-use super::super::fault::{self, Fault};
+use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, integer, is};
+use super::super::pass::{CommandOutcome, Flow, Pass, integer, is};
 use super::super::reply::Shape;
 use super::super::target::Intent;
 use super::super::unit::Touched;
@@ -11,31 +11,31 @@ use std::collections::BTreeSet;
 use tally_core::database::Space;
 use tally_core::limits;
 
-pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let places = pass.locate_all(args, Intent::Overwrite)?;
     places.iter().for_each(|(cell, located)| pass.pending.delete(*cell, &located.id));
     pass.replies.expect_present(places.len());
     Ok(Flow::Next)
 }
 
-pub fn exists(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn exists(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let places = pass.locate_all(args, Intent::Read)?;
     places.iter().for_each(|(cell, _)| pass.pending.get(*cell));
     pass.replies.expect_present(places.len());
     Ok(Flow::Next)
 }
 
-pub fn type_of(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn type_of(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     pass.read(args.get(1), Shape::Type)
 }
 
-pub fn dbsize(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn dbsize(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     pass.pending.size(pass.client.database.get());
     pass.replies.expect(Shape::Integer);
     Ok(Flow::Next)
 }
 
-pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     check_flush(args)?;
     refuse_if_declared(pass)?;
     pass.tell_flush("all counters");
@@ -44,7 +44,7 @@ pub fn flush(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     check_flush(args)?;
     match pass.client.database.get() {
         0 => return flush_main(pass),
@@ -63,7 +63,7 @@ pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Database 0 is all there is, as a rule, and then everything is flushed. Otherwise its counters are deleted one by one.
-fn flush_main(pass: &mut Pass<'_>) -> Outcome {
+fn flush_main(pass: &mut Pass<'_>) -> CommandOutcome {
     refuse_if_declared(pass)?;
     let Some(unit) = &mut pass.unit else { return Ok(Flow::Alone) };
     let touched = Touched::by(pass.pending, Space::MAIN, pass.server.hasher);
@@ -76,7 +76,7 @@ fn flush_main(pass: &mut Pass<'_>) -> Outcome {
     }
     let fetched = match unit.next_fetched() {
         None => return Ok(Flow::Fetch(Box::new(Walk::all(Space::MAIN)))),
-        Some(fetched) => fetched.as_ref().map_err(Fault::clone)?,
+        Some(fetched) => fetched.as_ref().map_err(ErrorReply::clone)?,
     };
     pass.tell_flush("a database");
     let mut ids: BTreeSet<Vec<u8>> = touched.keys.into_keys().collect();
@@ -89,7 +89,7 @@ fn flush_main(pass: &mut Pass<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-fn check_flush(args: Args<'_>) -> Result<(), Fault> {
+fn check_flush(args: Args<'_>) -> Result<(), ErrorReply> {
     match args.from(1).collect::<Vec<_>>()[..] {
         [] => Ok(()),
         [word] if is(word, "ASYNC") || is(word, "SYNC") => Ok(()),
@@ -97,24 +97,24 @@ fn check_flush(args: Args<'_>) -> Result<(), Fault> {
     }
 }
 
-fn refuse_if_declared(pass: &Pass<'_>) -> Result<(), Fault> {
+fn refuse_if_declared(pass: &Pass<'_>) -> Result<(), ErrorReply> {
     match pass.declarations.is_empty() {
         true => Ok(()),
-        false => Err(Fault::of(
+        false => Err(ErrorReply::of(
             "ERR this would clear declared counters, and that takes a correction each: delete ad-hoc counters with DEL",
         )),
     }
 }
 
-pub fn keys(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn keys(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     pass.walk(Walk::keys(pass.space(), args.get(1))?)
 }
 
-pub fn randomkey(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn randomkey(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     pass.walk(Walk::some(pass.space(), pass.server.draw()))
 }
 
-pub fn scan(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn scan(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let cursor = cursor(args.get(1))?;
     let (mut pattern, mut count, mut of_our_type) = (&b"*"[..], limits::RESP_SCAN_COUNT, true);
     let mut words = args.from(2);
@@ -133,10 +133,10 @@ pub fn scan(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Reads a cursor as C's `strtoul` does, which Redis uses: no digits at all are a zero.
-fn cursor(argument: &[u8]) -> Result<u64, Fault> {
+fn cursor(argument: &[u8]) -> Result<u64, ErrorReply> {
     if argument.is_empty() {
         return Ok(0);
     }
     let digits = std::str::from_utf8(argument).ok();
-    digits.and_then(|digits| digits.parse().ok()).ok_or(Fault::of("ERR invalid cursor"))
+    digits.and_then(|digits| digits.parse().ok()).ok_or(ErrorReply::of("ERR invalid cursor"))
 }

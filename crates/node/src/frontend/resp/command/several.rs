@@ -1,8 +1,8 @@
 //! Values for several counters, as one: `MSET MSETNX`.
 
-use super::super::fault::Fault;
+use super::super::fault::ErrorReply;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Outcome, Pass, Place};
+use super::super::pass::{CommandOutcome, Flow, Pass, ReplyPlace};
 use super::super::target::Intent;
 use super::counter;
 use tally_core::limits::RECORD_BYTES_MAX;
@@ -12,10 +12,10 @@ use tally_core::record::{Expiry, SetCondition};
 /// What a pair takes in its record beside its id, at most.
 const PAIR_BYTES_MAX: usize = 20;
 
-const TOO_MANY_NEW: Fault =
-    Fault::of("ERR MSETNX is one record of the log, and takes at most 512 KiB of keys and values");
+const TOO_MANY_NEW: ErrorReply =
+    ErrorReply::of("ERR MSETNX is one record of the log, and takes at most 512 KiB of keys and values");
 
-pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let counters = counters(pass, args, "mset")?;
     for ((cell, located), value) in &counters {
         pass.pending.set(*cell, &located.id, *value, SetCondition::Always, Expiry::Clear);
@@ -25,7 +25,7 @@ pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let counters = counters(pass, args, "msetnx")?;
     let bytes: usize = counters.iter().map(|((_, located), _)| located.id.len() + PAIR_BYTES_MAX).sum();
     if bytes > RECORD_BYTES_MAX - PAIR_BYTES_MAX {
@@ -39,9 +39,9 @@ pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// The pairs of ids and values: all of them make sense, or nothing is done.
-fn counters<'a>(pass: &Pass<'_>, args: Args<'a>, command: &str) -> Result<Vec<(Place<'a>, i64)>, Fault> {
+fn counters<'a>(pass: &Pass<'_>, args: Args<'a>, command: &str) -> Result<Vec<(ReplyPlace<'a>, i64)>, ErrorReply> {
     if args.len().is_multiple_of(2) {
-        return Err(Fault::arity(command));
+        return Err(ErrorReply::arity(command));
     }
     let pairs = args.from(1).step_by(2).zip(args.from(2).step_by(2));
     pairs.map(|(id, value)| Ok((pass.locate(id, Intent::Overwrite)?, counter::value(value)?))).collect()

@@ -1,49 +1,49 @@
 //! Several commands as one: `MULTI EXEC DISCARD WATCH UNWATCH`.
 
-use super::super::fault::Fault;
+use super::super::fault::ErrorReply;
 use super::super::parse::Args;
-use super::super::pass::{Flow, Found, Outcome, Pass};
+use super::super::pass::{CommandOutcome, Flow, FoundNames, Pass};
 use super::super::target::Intent;
 use super::super::transaction::Transaction;
 use super::super::unit::Unit;
 
-pub fn multi(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn multi(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     if pass.client.is_queueing() {
-        return Err(Fault::of("ERR MULTI calls can not be nested"));
+        return Err(ErrorReply::of("ERR MULTI calls can not be nested"));
     }
     pass.client.transaction.replace(Some(Transaction::default()));
     pass.ok()
 }
 
-pub fn exec(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    let transaction = pass.client.transaction.take().ok_or(Fault::of("ERR EXEC without MULTI"))?;
+pub fn exec(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
+    let transaction = pass.client.transaction.take().ok_or(ErrorReply::of("ERR EXEC without MULTI"))?;
     if transaction.spoiled {
         unwatch_all(pass);
-        return Err(Fault::of("EXECABORT Transaction discarded because of previous errors."));
+        return Err(ErrorReply::of("EXECABORT Transaction discarded because of previous errors."));
     }
     let watches = pass.client.watching.borrow().all();
     Ok(Flow::Exec(Box::new(Unit::transaction(transaction.commands, watches))))
 }
 
-pub fn discard(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
-    pass.client.transaction.take().ok_or(Fault::of("ERR DISCARD without MULTI"))?;
+pub fn discard(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
+    pass.client.transaction.take().ok_or(ErrorReply::of("ERR DISCARD without MULTI"))?;
     unwatch_all(pass);
     pass.ok()
 }
 
-pub fn watch(pass: &mut Pass<'_>, args: Args<'_>) -> Outcome {
+pub fn watch(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     if pass.client.is_queueing() {
-        return Err(Fault::of("ERR WATCH inside MULTI is not allowed"));
+        return Err(ErrorReply::of("ERR WATCH inside MULTI is not allowed"));
     }
     let database = pass.client.database.get();
     let find = |key: &[u8]| {
         let (cell, _) = pass.locate(key, Intent::Read)?;
-        Ok(Found { database, key: key.to_vec(), cell })
+        Ok(FoundNames { database, key: key.to_vec(), cell })
     };
-    Ok(Flow::Watch(args.from(1).map(find).collect::<Result<_, Fault>>()?))
+    Ok(Flow::Watch(args.from(1).map(find).collect::<Result<_, ErrorReply>>()?))
 }
 
-pub fn unwatch(pass: &mut Pass<'_>, _: Args<'_>) -> Outcome {
+pub fn unwatch(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     // Those of a transaction under way were looked at where it stands.
     if pass.unit.is_none() {
         unwatch_all(pass);

@@ -11,9 +11,9 @@ fn parse_in_pieces(stream: &[u8], cuts: &[usize], allowance: Allowance) -> (Vec<
         loop {
             let input = &stream[start..end];
             match parser.step(input, allowance) {
-                Ok(Step::Incomplete) => break,
-                Ok(Step::Nothing(len)) => start += len,
-                Ok(Step::Command(len)) => {
+                Ok(ParseStep::Incomplete) => break,
+                Ok(ParseStep::Nothing(len)) => start += len,
+                Ok(ParseStep::Command(len)) => {
                     commands.push(parser.args(input).from(0).map(<[u8]>::to_vec).collect());
                     start += len;
                 }
@@ -82,7 +82,7 @@ fn a_glance_sees_what_a_step_sees_or_nothing() {
     }
     let mut parser = Parser::default();
     let stream = encode(&words(&["ECHO", "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n"]));
-    assert_eq!(parser.step(&stream[..20], Allowance::new(true)), Ok(Step::Incomplete));
+    assert_eq!(parser.step(&stream[..20], Allowance::new(true)), Ok(ParseStep::Incomplete));
     assert_eq!(parser.glance(&encode(&words(&["INCR", "a"]))), None, "an unfinished command comes first");
 }
 

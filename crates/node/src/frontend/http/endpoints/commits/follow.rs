@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::render;
 use crate::engine::{CommitReader, CommitsError, Engine, Refusal};
 use crate::frontend::http::words::pattern::Pattern;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// One turn ends when it has made this much text.
 const TURN_BYTES: usize = 64 * 1024;
@@ -114,7 +114,7 @@ impl Follower {
                 "position {from} is of log {}; this node has log {} only, and ends at {end}",
                 from.log, end.log
             );
-            return Err(Problem::new(Kind::InvalidParameter, detail).with("value", from.to_string()));
+            return Err(Problem::new(ProblemKind::InvalidParameter, detail).with("value", from.to_string()));
         }
         if from.epoch > end.epoch || from.offset > end.offset {
             let reason = "another node gave it, or this one went back to an older copy of its data";
@@ -139,7 +139,9 @@ impl Follower {
     fn unknown(&self, position: Position, why: &str) -> Problem {
         let end = self.engine.applied();
         let detail = format!("position {position} {why}; begin with GET /v1/snapshot, or go on from {end}");
-        Problem::new(Kind::PositionUnknown, detail).with("value", position.to_string()).with("end", end.to_string())
+        Problem::new(ProblemKind::PositionUnknown, detail)
+            .with("value", position.to_string())
+            .with("end", end.to_string())
     }
 
     fn gone(&self, offset: u64) -> Problem {
@@ -148,13 +150,13 @@ impl Follower {
             "what became of counters from record {offset} on is not kept, or was not written down because nobody listened; begin with \
              GET /v1/snapshot and follow from its position, or go on from {oldest}. GET /v1/corrections has every correction"
         );
-        Problem::new(Kind::PositionGone, detail).with("oldest", oldest.to_string())
+        Problem::new(ProblemKind::PositionGone, detail).with("oldest", oldest.to_string())
     }
 
     fn failed(&self, error: &CommitsError) -> Problem {
         match error {
             CommitsError::Log(LogError::Trimmed { .. }) => self.gone(self.reached),
-            error => Problem::new(Kind::LogFailed, format!("the commits cannot be read: {error}")),
+            error => Problem::new(ProblemKind::LogFailed, format!("the commits cannot be read: {error}")),
         }
     }
 }

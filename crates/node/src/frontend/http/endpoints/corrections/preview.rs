@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::view::{CorrectionState, CorrectionView};
-use crate::engine::{CounterEffect, Effects, FoundCorrection};
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::engine::{CorrectionEffects, CounterEffect, FoundCorrection};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// What a correction does to each counter that it touches. The values are true sums: a counter with a floor shows less.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -31,7 +31,7 @@ pub struct Effect {
 }
 
 impl Preview {
-    pub fn new(found: &FoundCorrection, (effects, next): Effects) -> Result<Preview, Problem> {
+    pub fn new(found: &FoundCorrection, (effects, next): CorrectionEffects) -> Result<Preview, Problem> {
         let CorrectionView { number, state, generation, .. } = CorrectionView::of(found);
         let counters = effects.into_iter().map(Effect::new).collect::<Result<_, _>>()?;
         Ok(Preview { number, state, generation, counters, next: next.map(|id| text(&id)) })
@@ -48,7 +48,7 @@ impl Effect {
         let detail = format!(
             "{id} is {before} and cannot be corrected by {sum}: it does not fit into 64 bits; correct it by less"
         );
-        Err(Problem::new(Kind::Overflow, detail).with("id", id))
+        Err(Problem::new(ProblemKind::Overflow, detail).with("id", id))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::document::{Object, given, given_number, parse};
 use crate::frontend::http::words::id::Named;
-use crate::frontend::http::words::problem::{Kind, Problem};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Deltas belong to buckets of this length.
 const BUCKET_MS: u64 = 3_600_000;
@@ -206,7 +206,7 @@ fn bucket_ms(index: usize, bucket: &str) -> Result<u64, Problem> {
 
 /// Says which delta a problem is about.
 fn at(index: usize, mut problem: Problem) -> Problem {
-    if problem.kind == Kind::InvalidId {
+    if problem.kind == ProblemKind::InvalidId {
         problem.detail = format!("deltas[{index}].id: {}", problem.detail);
     }
     problem.with("index", index)

@@ -127,7 +127,7 @@ pub struct Again {
 
 /// Where an operation comes from.
 #[derive(Clone, Copy, Debug)]
-struct Origin {
+struct EventOrigin {
     event: u32,
     counter: u16,
     /// A claim is no entry; the entries behind it are.
@@ -136,19 +136,19 @@ struct Origin {
 
 /// Takes the events of one body.
 #[derive(Debug)]
-pub struct Batch {
+pub struct EventsBatch {
     stager: Stager,
     submission: Submission,
     /// One for each operation.
-    origins: Vec<Origin>,
+    origins: Vec<EventOrigin>,
     outcome: Outcome,
 }
 
-impl Batch {
-    pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Batch {
+impl EventsBatch {
+    pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> EventsBatch {
         let submission = Submission { staged_under: Some(declarations.version()), ..Submission::default() };
         let stager = Stager::new(declarations, hasher);
-        Batch { stager, submission, origins: Vec::new(), outcome: Outcome::default() }
+        EventsBatch { stager, submission, origins: Vec::new(), outcome: Outcome::default() }
     }
 
     /// Makes room for a body of so many bytes, the first of which have arrived.
@@ -168,7 +168,7 @@ impl Batch {
         let per_entry = size_of::<Stamp>() + size_of::<Answer>();
         self.submission.records.capacity()
             + self.submission.ops.capacity() * size_of::<Op>()
-            + self.origins.capacity() * size_of::<Origin>()
+            + self.origins.capacity() * size_of::<EventOrigin>()
             + self.entries() * per_entry
     }
 
@@ -312,7 +312,7 @@ impl Batch {
     }
 }
 
-impl Sink for Batch {
+impl Sink for EventsBatch {
     #[inline]
     fn event(&mut self, index: usize, event: Result<&Event<'_>, EventError>) {
         self.outcome.events += 1;
@@ -324,7 +324,7 @@ impl Sink for Batch {
         if self.entries() > ENTRIES_PER_REQUEST_MAX {
             return;
         }
-        let Batch { stager, submission, origins, outcome } = self;
+        let EventsBatch { stager, submission, origins, outcome } = self;
         let record_at = submission.event(event);
         let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
         let staged = stager.stage(event, record_at, submission, &mut reject);
@@ -332,7 +332,7 @@ impl Sink for Batch {
         let ops = &submission.ops[origins.len()..];
         let is_entry = |op: &Op| op.kind != OpKind::Claim;
         let number = index as u32;
-        origins.extend(ops.iter().map(|op| Origin { event: number, counter: op.counter, is_entry: is_entry(op) }));
+        origins.extend(ops.iter().map(|op| EventOrigin { event: number, counter: op.counter, is_entry: is_entry(op) }));
         if is_unmatched {
             self.unmatched(index, &event.event_type);
         }
@@ -369,16 +369,16 @@ counters:
     rules: [{on: viewed, op: increment}]
 ";
 
-    fn batch(body: &str) -> Batch {
+    fn batch(body: &str) -> EventsBatch {
         let declarations = Arc::new(Declarations::parse(YAML).unwrap());
-        let mut batch = Batch::new(declarations, CellHasher::new(1));
+        let mut batch = EventsBatch::new(declarations, CellHasher::new(1));
         let mut reader = BodyReader::new(None, 0);
         reader.feed(body.as_bytes(), &mut batch).unwrap();
         reader.finish(&mut batch).unwrap();
         batch
     }
 
-    fn counted(mut batch: Batch) -> Outcome {
+    fn counted(mut batch: EventsBatch) -> Outcome {
         let answer = |op: &Op| if op.kind == OpKind::Reject { Answer::Rejected } else { Answer::Counted };
         let answers: Vec<_> = batch.take_submission().ops.iter().map(answer).collect();
         batch.outcome(&answers, Some(Position { epoch: 1, log: 0, offset: 7 }))

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use flate2::write::MultiGzDecoder;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
-use crate::frontend::http::words::problem::{Kind, Problem, quoted};
+use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 /// The largest window of a zstd frame, as a power of two: the 8 MiB that RFC 9659 allows on the web.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -21,7 +21,7 @@ const GZIP_BYTES: usize = 128 * 1024;
 
 /// Why a body cannot be decoded.
 #[derive(Debug)]
-pub enum Fault {
+pub enum DecodeFault {
     TooLarge,
     Broken(io::Error),
 }
@@ -41,14 +41,14 @@ pub fn decoder(headers: &HeaderMap) -> Result<Option<Decoder>, Problem> {
         unknown => {
             let unknown = quoted(unknown);
             let detail = format!("Content-Encoding is {unknown}; send gzip, zstd or no encoding at all");
-            Err(Problem::new(Kind::UnsupportedEncoding, detail).with("value", unknown))
+            Err(Problem::new(ProblemKind::UnsupportedEncoding, detail).with("value", unknown))
         }
     }
 }
 
 impl Decoder {
     /// Decodes some of the input, which is taken from its front, to at most `limit` bytes.
-    pub fn step(&mut self, input: &mut Bytes, limit: usize) -> Result<Bytes, Fault> {
+    pub fn step(&mut self, input: &mut Bytes, limit: usize) -> Result<Bytes, DecodeFault> {
         match self {
             Decoder::Gzip(decoder) => step_gzip(decoder, input, limit),
             Decoder::Zstd(zstd) => zstd.step(input, limit),
@@ -72,7 +72,7 @@ impl Decoder {
     }
 
     /// What is left at the end of the body; an encoding that breaks off is an error.
-    pub fn finish(self, limit: usize) -> Result<Bytes, Fault> {
+    pub fn finish(self, limit: usize) -> Result<Bytes, DecodeFault> {
         match self {
             Decoder::Gzip(mut decoder) => {
                 decoder.get_mut().limit = limit;
@@ -80,12 +80,12 @@ impl Decoder {
                 decoder.get_mut().take(finished)
             }
             Decoder::Zstd(Zstd { in_frame: false, .. }) => Ok(Bytes::new()),
-            Decoder::Zstd(Zstd { in_frame: true, .. }) => Err(Fault::Broken(io::ErrorKind::UnexpectedEof.into())),
+            Decoder::Zstd(Zstd { in_frame: true, .. }) => Err(DecodeFault::Broken(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
-fn step_gzip(decoder: &mut MultiGzDecoder<Bounded>, input: &mut Bytes, limit: usize) -> Result<Bytes, Fault> {
+fn step_gzip(decoder: &mut MultiGzDecoder<Bounded>, input: &mut Bytes, limit: usize) -> Result<Bytes, DecodeFault> {
     decoder.get_mut().limit = limit;
     let mut written = Ok(());
     // Each write fills its buffer once, so this ends not far beyond the step.
@@ -120,13 +120,13 @@ impl Zstd {
         Zstd { context, in_frame: false, is_pending: false }
     }
 
-    fn step(&mut self, input: &mut Bytes, limit: usize) -> Result<Bytes, Fault> {
+    fn step(&mut self, input: &mut Bytes, limit: usize) -> Result<Bytes, DecodeFault> {
         let mut out = vec![0; STEP_BYTES];
         let mut end = 0;
         while end < STEP_BYTES && (self.is_pending || !input.is_empty()) {
             let mut from = InBuffer::around(input);
             let mut to = OutBuffer::around_pos(&mut out[..], end);
-            let broken = |code| Fault::Broken(io::Error::other(get_error_name(code)));
+            let broken = |code| DecodeFault::Broken(io::Error::other(get_error_name(code)));
             let hint = self.context.decompress_stream(&mut to, &mut from).map_err(broken)?;
             let taken = from.pos();
             end = to.pos();
@@ -135,7 +135,7 @@ impl Zstd {
             self.is_pending = self.in_frame && end == STEP_BYTES;
         }
         out.truncate(end);
-        if end > limit { Err(Fault::TooLarge) } else { Ok(out.into()) }
+        if end > limit { Err(DecodeFault::TooLarge) } else { Ok(out.into()) }
     }
 }
 
@@ -149,11 +149,11 @@ pub struct Bounded {
 
 impl Bounded {
     /// What was written since the last time, if `written` went well.
-    fn take(&mut self, written: io::Result<()>) -> Result<Bytes, Fault> {
+    fn take(&mut self, written: io::Result<()>) -> Result<Bytes, DecodeFault> {
         match written {
             Ok(()) => Ok(std::mem::take(&mut self.out).into()),
-            Err(_) if self.full => Err(Fault::TooLarge),
-            Err(error) => Err(Fault::Broken(error)),
+            Err(_) if self.full => Err(DecodeFault::TooLarge),
+            Err(error) => Err(DecodeFault::Broken(error)),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Decodes in pieces, as [`super::Pieces`] does.
-    fn decode(encoding: &'static str, encoded: &[u8], piece: usize) -> Result<Vec<u8>, Fault> {
+    fn decode(encoding: &'static str, encoded: &[u8], piece: usize) -> Result<Vec<u8>, DecodeFault> {
         let mut decoder = new_decoder(encoding);
         let mut out = Vec::new();
         for piece in encoded.chunks(piece) {
@@ -232,8 +232,8 @@ mod tests {
         let zeros = vec![0; 64 * LIMIT];
         for (encoding, bomb) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
             assert!(bomb.len() < LIMIT / 2, "{encoding} makes {} of it", bomb.len());
-            assert!(matches!(decode(encoding, &bomb, usize::MAX), Err(Fault::TooLarge)), "{encoding}");
-            assert!(matches!(decode(encoding, &bomb, 100), Err(Fault::TooLarge)), "{encoding}");
+            assert!(matches!(decode(encoding, &bomb, usize::MAX), Err(DecodeFault::TooLarge)), "{encoding}");
+            assert!(matches!(decode(encoding, &bomb, 100), Err(DecodeFault::TooLarge)), "{encoding}");
         }
     }
 
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(decode("gzip", &gzip(&plain), 1000).unwrap().len(), LIMIT);
         assert_eq!(decode("zstd", &zstd(&plain), 1000).unwrap().len(), LIMIT);
         let plain = vec![b'x'; LIMIT + 1];
-        assert!(matches!(decode("gzip", &gzip(&plain), 1000), Err(Fault::TooLarge)));
-        assert!(matches!(decode("zstd", &zstd(&plain), 1000), Err(Fault::TooLarge)));
+        assert!(matches!(decode("gzip", &gzip(&plain), 1000), Err(DecodeFault::TooLarge)));
+        assert!(matches!(decode("zstd", &zstd(&plain), 1000), Err(DecodeFault::TooLarge)));
     }
 
     #[test]
@@ -253,11 +253,11 @@ mod tests {
         for (encoding, encoded) in [("gzip", gzip(&plain)), ("zstd", zstd(&plain))] {
             for cut in [1, 5, 20, encoded.len() / 2, encoded.len() - 1] {
                 assert!(
-                    matches!(decode(encoding, &encoded[..cut], 512), Err(Fault::Broken(_))),
+                    matches!(decode(encoding, &encoded[..cut], 512), Err(DecodeFault::Broken(_))),
                     "{encoding} cut at {cut}"
                 );
             }
-            assert!(matches!(decode(encoding, b"{\"type\":\"v\"}", 512), Err(Fault::Broken(_))), "{encoding}");
+            assert!(matches!(decode(encoding, b"{\"type\":\"v\"}", 512), Err(DecodeFault::Broken(_))), "{encoding}");
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         encoder.window_log(27).unwrap();
         encoder.write_all(&sample()).unwrap();
         let encoded = encoder.finish().unwrap();
-        assert!(matches!(decode("zstd", &encoded, 512), Err(Fault::Broken(_))));
+        assert!(matches!(decode("zstd", &encoded, 512), Err(DecodeFault::Broken(_))));
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, "br".parse().unwrap());
         let problem = decoder(&headers).err().expect("br is not known");
-        assert_eq!(problem.kind, Kind::UnsupportedEncoding);
+        assert_eq!(problem.kind, ProblemKind::UnsupportedEncoding);
         assert!(problem.detail.contains("br"), "{}", problem.detail);
     }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use axum::extract::Request;
 use axum::http::header::HOST;
 
-use crate::frontend::http::words::problem::{Kind, Problem, quoted};
+use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 /// A name under which a node is known; `*` is any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn check(request: &Request, known: &[HostName]) -> Result<(), Problem> {
     let detail = format!(
         "Host is {host}, and this server is not known by that name; ask it by its address or as localhost, or start it with --allow-host {name}"
     );
-    Err(Problem::new(Kind::UnknownHost, detail).with("host", host))
+    Err(Problem::new(ProblemKind::UnknownHost, detail).with("host", host))
 }
 
 /// Whether `origin` is the origin of the node's own pages, as the request came to it.
@@ -112,7 +112,7 @@ mod tests {
         }
         for host in ["evil.example", "evil.example:7070", "localhost.evil.example", "127.0.0.1.evil.example", "", "a b"]
         {
-            assert_eq!(check(&request(host), &known).unwrap_err().kind, Kind::UnknownHost, "{host}");
+            assert_eq!(check(&request(host), &known).unwrap_err().kind, ProblemKind::UnknownHost, "{host}");
         }
         assert!(check(&request("anything"), &["*".parse().unwrap()]).is_ok());
         assert!(check(&Request::get("/").body(Body::empty()).unwrap(), &[]).is_ok(), "no browser comes without a name");

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 
-use crate::frontend::http::words::problem::{Kind, Problem, quoted};
+use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 const EVENTS: &str = "/v1/events";
 
@@ -33,7 +33,7 @@ pub fn check(request: &Request) -> Result<(), Problem> {
         "Content-Type is {}; send application/json{or_lines} (curl: -H 'content-type: application/json')",
         found.as_deref().unwrap_or("missing")
     );
-    Err(Problem::new(Kind::UnsupportedMediaType, detail).with("value", found))
+    Err(Problem::new(ProblemKind::UnsupportedMediaType, detail).with("value", found))
 }
 
 /// Whether the sender says that each line is a document of its own.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use axum::body::Body;
 
-    fn verdict(path: &str, content_type: Option<&str>, body: &'static str) -> Option<Kind> {
+    fn verdict(path: &str, content_type: Option<&str>, body: &'static str) -> Option<ProblemKind> {
         let mut builder = Request::post(path);
         if let Some(content_type) = content_type {
             builder = builder.header(CONTENT_TYPE, content_type);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_body_says_that_it_is_json() {
-        let refused = Some(Kind::UnsupportedMediaType);
+        let refused = Some(ProblemKind::UnsupportedMediaType);
         for (content_type, counters, events) in [
             (Some("application/json"), None, None),
             (Some("Application/JSON; charset=utf-8"), None, None),
