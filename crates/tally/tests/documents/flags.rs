@@ -83,3 +83,12 @@ fn every_command_of_the_command_line_is_named_in_the_readme_or_the_guide() {
     let missing: Vec<String> = commands().into_keys().filter(|name| !text.contains(&format!("tally {name}"))).collect();
     assert!(missing.is_empty(), "no document names tally {missing:?}");
 }
+
+#[test]
+fn the_guide_lists_every_command_of_the_command_line_and_no_other() {
+    let rows = Page::open("docs/guide/operations.md").section("## The command line").rows();
+    let words = rows.iter().flat_map(|row| page::words(&row[0]));
+    let written = words.filter_map(|word| word.strip_prefix("tally ").map(str::to_owned)).collect();
+    let there = commands().into_keys().collect();
+    assert_same("docs/guide/operations.md, \"The command line\"", &written, "tally --help", &there);
+}

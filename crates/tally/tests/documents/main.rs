@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod background;
 mod commands;
 mod endpoints;
 mod flags;
@@ -13,4 +14,5 @@ mod metrics;
 mod page;
 mod problems;
 mod settings;
+mod source;
 mod wire;
