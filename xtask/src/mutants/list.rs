@@ -91,17 +91,17 @@ pub const MUTANTS: &[Mutant] = mutants! {
     }
     Suite::Core, "every_entry_ends_where_the_model_says" => {
         "an entry that is in no box" in "crates/core/src/fates.rs":
-            "        self.contracts.bump(op.counter, kind, 1);\n        self.boxes.add(op.cell, kind, 1);"
-            => "        self.boxes.add(op.cell, kind, 1);";
+            "        self.contracts.bump(op.counter, kind, 1);\n        self.facts.boxes.add(op.cell, kind, 1);"
+            => "        self.facts.boxes.add(op.cell, kind, 1);";
         "a claim without its count" in "crates/core/src/fates.rs":
             "            Mode::Persistent if self.verdict != Verdict::Fresh => return self.refuse_claimed(op),"
             => "            Mode::Persistent => return self.refuse_claimed(op),";
         "a count without its claim" in "crates/core/src/fates.rs":
-            "            self.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });\n" => "";
+            "            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });\n" => "";
         "a conflict that is called a duplicate" in "crates/core/src/fates.rs":
             "if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict }" => "Verdict::Duplicate";
         "a late entry that counts as well" in "crates/core/src/fates.rs":
-            "        values.wait(op.cell, 1);\n        self.put_into" => "        values.count(op, scene);\n        self.put_into";
+            "        values.wait(op, scene);\n        self.put_into" => "        values.count(op, scene);\n        self.put_into";
     }
     Suite::Core, "answers_are_those_of_the_rule" => {
         "a window that is too short by one" in "crates/core/src/memory/dedup.rs":
@@ -117,7 +117,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
     }
     Suite::Core, "what_was_cleared_is_not_undone_again" => {
         "an undo of what was cleared" in "crates/core/src/values.rs":
-            "        if !is_there {\n            return;\n        }\n" => "";
+            "        if is_there {\n            if let Some(id)" => "        if true {\n            if let Some(id)";
     }
     Suite::Core, "an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first" => {
         "an answer that is not remembered" in "crates/core/src/values/once.rs":
@@ -153,7 +153,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
     }
     Suite::Core, "cuts_bring_the_store_to_what_a_naive_model_says" => {
         "boxes that are set and not added" in "crates/core/src/ledger/boxes.rs":
-            "Change::Merge(" => "Change::Put(";
+            "Change::Add(boxes.numbers().into())" => "Change::Put(boxes.to_bytes())";
     }
     Suite::Core, "lines_between_commits_do_not_depend_on_when_somebody_looks" => {
         "a commit that goes on behind a cut" in "crates/core/src/commit/slot.rs":
