@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, clients, crash, exact, install, openapi, redis_suite, sim};
+use crate::{check, clients, crash, exact, install, mutants, openapi, redis_suite, sim};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -11,6 +11,7 @@ pub fn run() -> Result<()> {
     install::promtool()?;
     install::chromium()?;
     check::run()?;
+    mutants::check(shell::workspace())?;
     step("all tests of the workspace");
     shell::run("cargo", &["test", "--workspace", "--quiet"])?;
     openapi::run(openapi::OpenapiArgs::default())?;
