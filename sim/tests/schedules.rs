@@ -2,9 +2,9 @@
 
 use tally_cluster::collect::{Collector, Receipt, To};
 use tally_cluster::control::Control;
-use tally_cluster::cut::Rows;
+use tally_cluster::cut::ChainRows;
 use tally_cluster::fates::FatesOwner;
-use tally_cluster::message::{Logged, Spans};
+use tally_cluster::message::{Logged, Offsets};
 use tally_core::id::CellHasher;
 use tally_core::op::Answer;
 use tally_sim::cluster::{FATES, FatesStep, LocalCopy, Sent, VALUES, ValuesStep, World, event_of};
@@ -223,7 +223,7 @@ fn s07_a_collector_from_an_old_disk_image_is_a_new_life_and_its_events_are_not_t
 fn s07_the_same_number_with_other_bytes_is_an_alarm() {
     let world = World::new(7, true);
     let partitions = |of: u32| std::num::NonZeroU32::new(of).unwrap();
-    let mut owner = FatesOwner::resume(0, partitions(1), CellHasher::new(1), &Rows::default());
+    let mut owner = FatesOwner::resume(0, partitions(1), CellHasher::new(1), &ChainRows::default());
     let declarations = Control(&world.control).declarations(1).unwrap().clone();
     for id in ["e1", "e2"] {
         // Two processes take themselves for the same life of the same sender.
@@ -233,7 +233,7 @@ fn s07_the_same_number_with_other_bytes_is_an_alarm() {
         collector.flush(world.now_ms);
         let outgoing = collector.out().values().next().unwrap();
         let logged = Logged { offset: owner.next(), appended_ms: world.now_ms, message: &outgoing.payload };
-        owner.take(&logged, Control(&world.control), &Rows::default(), false).unwrap();
+        owner.take(&logged, Control(&world.control), &ChainRows::default(), false).unwrap();
     }
     assert_eq!(owner.voids(), (1, 1));
 }
@@ -522,16 +522,16 @@ fn s27_a_log_that_stands_still_gets_its_time_and_its_control_from_an_empty_batch
 
 #[test]
 fn a_slot_that_is_missing_stops_its_reader() {
-    use tally_cluster::message::{Part, ToValues};
+    use tally_cluster::message::{SlotPart, ToValues};
     use tally_cluster::values::{ValuesError, ValuesOwner};
     let partitions = std::num::NonZeroU32::new(1).unwrap();
-    let mut owner = ValuesOwner::resume(0, partitions, 1, CellHasher::new(1), &Rows::default());
+    let mut owner = ValuesOwner::resume(0, partitions, 1, CellHasher::new(1), &ChainRows::default());
     let part = |from, to| {
-        ToValues::Slot(Part { partition: 0, from, to, log_time_ms: 0, control: 0, changes: Default::default() })
+        ToValues::Slot(SlotPart { partition: 0, from, to, log_time_ms: 0, control: 0, changes: Default::default() })
     };
     let mut take = |offset, message: &ToValues| {
         assert_eq!(message.span(), 1);
-        owner.take(&Logged { offset, appended_ms: 0, message }, Control(&[]), &Rows::default()).map(drop)
+        owner.take(&Logged { offset, appended_ms: 0, message }, Control(&[]), &ChainRows::default()).map(drop)
     };
     take(0, &part(0, 10)).unwrap();
     take(1, &part(0, 10)).unwrap();

@@ -4,31 +4,31 @@
 //! starts. Rows are a function of the chain, so a copy on a worker's disk is a cache of it and nothing else.
 
 use std::collections::BTreeMap;
-use tally_core::aggregate::{Need, State, Stored};
 use tally_core::id::CellKey;
 use tally_core::ledger::{self, Change, LedgerRow};
+use tally_core::machine::{Machine, Need, Stored};
 use tally_core::memory::cell::CellRow;
 use tally_core::record::DecodeError;
 
 /// What changed between two positions of a partition.
 #[derive(Clone, Debug)]
-pub struct Cut<H> {
+pub struct PartitionCut<H> {
     pub from: u64,
     pub to: u64,
     /// What the owner needs beside the state.
     pub head: H,
     /// The log has to be read from here: some of what is remembered stands before the cut.
     pub read_from: u64,
-    /// A [`State::checkpoint`].
+    /// A [`Machine::checkpoint`].
     pub state: Vec<u8>,
     pub counters: u64,
     pub cells: Vec<(CellKey, Option<CellRow>)>,
     pub facts: Vec<LedgerRow>,
 }
 
-impl<H> Cut<H> {
+impl<H> PartitionCut<H> {
     /// Freezes what has changed. Until [`finish`] or [`abort`] it is on its way.
-    pub fn begin(state: &mut State, from: u64, to: u64, head: H) -> Cut<H> {
+    pub fn begin(state: &mut Machine, from: u64, to: u64, head: H) -> PartitionCut<H> {
         let (bytes, read_from) = state.checkpoint(to);
         let counters = state.values.table.cells().len();
         state.values.table.begin_cut();
@@ -38,25 +38,25 @@ impl<H> Cut<H> {
         while let Some(rows) = state.values.table.collect() {
             cells.extend(rows.into_iter().map(|change| (change.key, change.row)));
         }
-        Cut { from, to, head, read_from, state: bytes, counters, cells, facts }
+        PartitionCut { from, to, head, read_from, state: bytes, counters, cells, facts }
     }
 }
 
 /// The chain has the cut.
-pub fn finish(state: &mut State) {
+pub fn finish(state: &mut Machine) {
     state.values.table.finish_cut();
     state.finish_facts_cut();
 }
 
 /// The chain does not have it.
-pub fn abort(state: &mut State) {
+pub fn abort(state: &mut Machine) {
     state.values.table.abort_cut();
     state.abort_facts_cut();
 }
 
 /// What a chain of cuts adds up to.
 #[derive(Clone, Debug)]
-pub struct Rows<H> {
+pub struct ChainRows<H> {
     pub to: u64,
     /// Of the last cut; `None` before the first.
     pub last: Option<LastCut<H>>,
@@ -72,15 +72,15 @@ pub struct LastCut<H> {
     pub counters: u64,
 }
 
-impl<H> Default for Rows<H> {
-    fn default() -> Rows<H> {
-        Rows { to: 0, last: None, cells: BTreeMap::new(), facts: BTreeMap::new() }
+impl<H> Default for ChainRows<H> {
+    fn default() -> ChainRows<H> {
+        ChainRows { to: 0, last: None, cells: BTreeMap::new(), facts: BTreeMap::new() }
     }
 }
 
-impl<H: Clone> Rows<H> {
+impl<H: Clone> ChainRows<H> {
     /// Adds the next cut of the chain.
-    pub fn add(&mut self, cut: &Cut<H>) -> Result<(), DecodeError> {
+    pub fn add(&mut self, cut: &PartitionCut<H>) -> Result<(), DecodeError> {
         assert_eq!(cut.from, self.to, "a cut is added to what it starts from");
         for (key, row) in &cut.cells {
             match row {

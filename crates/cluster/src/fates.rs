@@ -5,17 +5,17 @@
 //! ([`FatesOwner::ready_cut`]) only when everything up to there was emitted and is durable.
 
 use crate::control::{Control, ControlRecord, ControlUnknown};
-use crate::cut::{self, Cut, Rows};
-use crate::message::{Emission, KeyChange, Logged, Part, Payload, Spans};
+use crate::cut::{self, ChainRows, PartitionCut};
+use crate::message::{Emission, KeyChange, Logged, Offsets, Payload, SlotPart};
 use crate::route::values_partition;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
-use tally_core::aggregate::{Need, State};
 use tally_core::commit::{Commit, Digest, Slots, VoidBatch, exceptions};
 use tally_core::fates::{Balance, Counts, Scene};
 use tally_core::head::{Head, log_time_ms};
 use tally_core::id::CellHasher;
 use tally_core::ledger::Entity;
+use tally_core::machine::{Machine, Need};
 use tally_core::op::{Answer, Batch, Op, Submission};
 use tally_core::position::Position;
 
@@ -31,7 +31,7 @@ pub struct FatesHead {
 pub struct FatesOwner {
     partition: u32,
     values_partitions: NonZeroU32,
-    state: State,
+    state: Machine,
     /// Control records before this one have taken effect.
     control: u64,
     slots: Slots,
@@ -50,7 +50,7 @@ pub struct FatesOwner {
     closed_to: u64,
     /// Slots that are over and not yet durable elsewhere.
     outbox: VecDeque<Emission>,
-    cut: Option<Cut<FatesHead>>,
+    cut: Option<PartitionCut<FatesHead>>,
     staged: Submission,
     answers: Vec<Answer>,
     voids: u64,
@@ -63,9 +63,9 @@ impl FatesOwner {
         partition: u32,
         values_partitions: NonZeroU32,
         hasher: CellHasher,
-        rows: &Rows<FatesHead>,
+        rows: &ChainRows<FatesHead>,
     ) -> FatesOwner {
-        let mut state = State::new(hasher);
+        let mut state = Machine::new(hasher);
         let mut owner = FatesOwner {
             partition,
             values_partitions,
@@ -84,7 +84,7 @@ impl FatesOwner {
             answers: Vec::new(),
             voids: 0,
             alarms: 0,
-            state: State::new(hasher),
+            state: Machine::new(hasher),
         };
         if let Some(last) = &rows.last {
             owner.next = state.resume(&last.state).expect("a cut has a state that can be read");
@@ -121,7 +121,7 @@ impl FatesOwner {
         &mut self,
         logged: &Logged<'_, Payload>,
         control: Control<'_>,
-        rows: &Rows<FatesHead>,
+        rows: &ChainRows<FatesHead>,
         wants_cut: bool,
     ) -> Result<(), ControlUnknown> {
         assert_eq!(logged.offset, self.next, "a log is read in order");
@@ -159,7 +159,7 @@ impl FatesOwner {
         logged: &Logged<'_, Payload>,
         head: &Head,
         control: Control<'_>,
-        rows: &Rows<FatesHead>,
+        rows: &ChainRows<FatesHead>,
         wants_cut: bool,
     ) {
         let before_ms = self.log_time_ms.max(self.state.log_time_ms());
@@ -231,7 +231,7 @@ impl FatesOwner {
         decoded.expect("a collector writes what can be read").first
     }
 
-    fn look_up(&mut self, rows: &Rows<FatesHead>) {
+    fn look_up(&mut self, rows: &ChainRows<FatesHead>) {
         let FatesOwner { state, staged, .. } = self;
         let missing = state.needs(&staged.ops, &staged.stamps, |_| None);
         for need in missing.into_iter().filter(|need| !matches!(need, Need::Cell(_))) {
@@ -245,7 +245,7 @@ impl FatesOwner {
         let (from, to, log_time_ms) = (slot.from.offset, slot.to.offset, slot.log_time_ms);
         let commit = Commit::new(slot, self.digest, None);
         self.digest = commit.digest;
-        let part = |_| Part {
+        let part = |_| SlotPart {
             partition: self.partition,
             from,
             to,
@@ -253,7 +253,7 @@ impl FatesOwner {
             control: self.control,
             changes: BTreeMap::new(),
         };
-        let mut parts: Vec<Part> = (0..self.values_partitions.get()).map(part).collect();
+        let mut parts: Vec<SlotPart> = (0..self.values_partitions.get()).map(part).collect();
         for (id, change) in std::mem::take(&mut self.open) {
             let of = values_partition(&id, self.values_partitions);
             parts[of as usize].changes.insert(id, change);
@@ -280,11 +280,11 @@ impl FatesOwner {
 
     fn begin_cut(&mut self, to: u64) {
         let head = FatesHead { control: self.control, digest: self.digest };
-        self.cut = Some(Cut::begin(&mut self.state, self.cut_at, to, head));
+        self.cut = Some(PartitionCut::begin(&mut self.state, self.cut_at, to, head));
     }
 
     /// The cut that may become final: everything up to it is durable elsewhere.
-    pub fn ready_cut(&self) -> Option<&Cut<FatesHead>> {
+    pub fn ready_cut(&self) -> Option<&PartitionCut<FatesHead>> {
         self.cut.as_ref().filter(|cut| cut.to <= self.emitted_to())
     }
 
@@ -293,7 +293,7 @@ impl FatesOwner {
     }
 
     /// The cut is in the chain.
-    pub fn cut_is_final(&mut self) -> Cut<FatesHead> {
+    pub fn cut_is_final(&mut self) -> PartitionCut<FatesHead> {
         let cut = self.cut.take().expect("a cut was on its way");
         self.cut_at = cut.to;
         cut::finish(&mut self.state);

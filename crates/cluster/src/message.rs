@@ -23,11 +23,11 @@ pub struct Logged<'a, T> {
 }
 
 /// How many offsets a message takes up.
-pub trait Spans {
+pub trait Offsets {
     fn span(&self) -> u64;
 }
 
-impl Spans for Payload {
+impl Offsets for Payload {
     fn span(&self) -> u64 {
         u64::from(self.count).max(1)
     }
@@ -39,10 +39,10 @@ pub enum ToValues {
     /// Operations by name.
     Operations(Payload),
     /// What a slot of a fates partition came to, for the keys of this partition.
-    Slot(Part),
+    Slot(SlotPart),
 }
 
-impl Spans for ToValues {
+impl Offsets for ToValues {
     fn span(&self) -> u64 {
         match self {
             ToValues::Operations(payload) => payload.span(),
@@ -53,7 +53,7 @@ impl Spans for ToValues {
 
 /// One slot of a fates partition and what it did to the keys of one values partition, which may be nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SlotPart {
     /// Whose slot.
     pub partition: u32,
     pub from: u64,
@@ -82,5 +82,5 @@ pub struct KeyChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emission {
     pub commit: Commit,
-    pub parts: Vec<Part>,
+    pub parts: Vec<SlotPart>,
 }

@@ -5,15 +5,15 @@
 //! answer to an operation is an effect of its place here, never a later read.
 
 use crate::control::{Control, ControlRecord, ControlUnknown};
-use crate::cut::{self, Cut, Rows};
-use crate::message::{KeyChange, Logged, Part, Payload, Spans, ToValues};
+use crate::cut::{self, ChainRows, PartitionCut};
+use crate::message::{KeyChange, Logged, Offsets, Payload, SlotPart, ToValues};
 use crate::route::values_partition;
-use crate::view::ViewRow;
+use crate::view::OwnerRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use tally_core::aggregate::{Need, State};
 use tally_core::head::{Head, log_time_ms};
 use tally_core::id::CellHasher;
+use tally_core::machine::{Machine, Need};
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::record::Record;
 
@@ -31,7 +31,7 @@ pub struct ValuesHead {
 
 /// What came of a message.
 #[derive(Clone, Debug, Default)]
-pub struct Effects {
+pub struct ValuesEffects {
     /// Whose batch it was, if it was one and stood there for the first time, and the answers to its operations.
     pub answers: Option<(Head, Vec<Answer>)>,
     /// Counters that changed.
@@ -58,14 +58,14 @@ pub enum ValuesError {
 pub struct ValuesOwner {
     partition: u32,
     partitions: NonZeroU32,
-    state: State,
+    state: Machine,
     control: u64,
     to: Vec<u64>,
     ids: BTreeSet<Box<[u8]>>,
     waiting: BTreeMap<Box<[u8]>, i64>,
     next: u64,
     cut_at: u64,
-    cut: Option<Cut<ValuesHead>>,
+    cut: Option<PartitionCut<ValuesHead>>,
     staged: Submission,
     seen_again: u64,
 }
@@ -77,9 +77,9 @@ impl ValuesOwner {
         partitions: NonZeroU32,
         fates_partitions: u32,
         hasher: CellHasher,
-        rows: &Rows<ValuesHead>,
+        rows: &ChainRows<ValuesHead>,
     ) -> ValuesOwner {
-        let mut state = State::new(hasher);
+        let mut state = Machine::new(hasher);
         let (control, to) = (0, vec![0; fates_partitions as usize]);
         let mut head = ValuesHead { control, to, ids: BTreeSet::new(), waiting: BTreeMap::new() };
         if let Some(last) = &rows.last {
@@ -131,11 +131,11 @@ impl ValuesOwner {
     }
 
     /// What a counter of this partition is.
-    pub fn row(&mut self, id: &[u8], rows: &Rows<ValuesHead>) -> ViewRow {
+    pub fn row(&mut self, id: &[u8], rows: &ChainRows<ValuesHead>) -> OwnerRow {
         self.know(id, rows);
         let cell = self.state.hasher().key(id);
         let table = &self.state.values.table;
-        ViewRow { value: table.get(cell), generation: table.mark(cell).generation }
+        OwnerRow { value: table.get(cell), generation: table.mark(cell).generation }
     }
 
     /// Late entries that wait for a counter.
@@ -148,10 +148,10 @@ impl ValuesOwner {
         &mut self,
         logged: &Logged<'_, ToValues>,
         control: Control<'_>,
-        rows: &Rows<ValuesHead>,
-    ) -> Result<Effects, ValuesError> {
+        rows: &ChainRows<ValuesHead>,
+    ) -> Result<ValuesEffects, ValuesError> {
         assert_eq!(logged.offset, self.next, "a log is read in order");
-        let mut effects = Effects::default();
+        let mut effects = ValuesEffects::default();
         match logged.message {
             ToValues::Operations(payload) => self.operate(logged, payload, control, rows, &mut effects)?,
             ToValues::Slot(part) => self.take_part(logged, part, control, rows, &mut effects)?,
@@ -167,8 +167,8 @@ impl ValuesOwner {
         logged: &Logged<'_, ToValues>,
         payload: &Payload,
         control: Control<'_>,
-        rows: &Rows<ValuesHead>,
-        effects: &mut Effects,
+        rows: &ChainRows<ValuesHead>,
+        effects: &mut ValuesEffects,
     ) -> Result<(), ControlUnknown> {
         let records = payload.bytes.as_slice();
         let head = Head::take(&mut &*records).ok().flatten().expect("a collector writes heads");
@@ -199,10 +199,10 @@ impl ValuesOwner {
     fn take_part(
         &mut self,
         logged: &Logged<'_, ToValues>,
-        part: &Part,
+        part: &SlotPart,
         control: Control<'_>,
-        rows: &Rows<ValuesHead>,
-        effects: &mut Effects,
+        rows: &ChainRows<ValuesHead>,
+        effects: &mut ValuesEffects,
     ) -> Result<(), ValuesError> {
         control.check(part.control)?;
         let taken = self.to[part.partition as usize];
@@ -249,7 +249,7 @@ impl ValuesOwner {
     }
 
     /// Lets time pass: counters that are over are gone.
-    fn expire(&mut self, log_time_ms: u64, offset: u64, effects: &mut Effects) {
+    fn expire(&mut self, log_time_ms: u64, offset: u64, effects: &mut ValuesEffects) {
         while let Some((at_ms, _, id)) = self.state.values.table.first_deadline()
             && at_ms <= log_time_ms
         {
@@ -261,7 +261,13 @@ impl ValuesOwner {
 
     /// Control that a message is the first to carry takes effect, before the message: slices of corrections for keys of this
     /// partition.
-    fn pass_control(&mut self, to: u64, control: Control<'_>, rows: &Rows<ValuesHead>, effects: &mut Effects) {
+    fn pass_control(
+        &mut self,
+        to: u64,
+        control: Control<'_>,
+        rows: &ChainRows<ValuesHead>,
+        effects: &mut ValuesEffects,
+    ) {
         if to <= self.control {
             return;
         }
@@ -278,7 +284,7 @@ impl ValuesOwner {
     }
 
     /// Looks a cell up, if memory does not know it.
-    fn know(&mut self, id: &[u8], rows: &Rows<ValuesHead>) {
+    fn know(&mut self, id: &[u8], rows: &ChainRows<ValuesHead>) {
         let cell = self.state.hasher().key(id);
         if !self.state.values.table.knows(cell) {
             let need = Need::Cell(cell);
@@ -290,15 +296,15 @@ impl ValuesOwner {
     pub fn begin_cut(&mut self) {
         let (to, ids, waiting) = (self.to.clone(), self.ids.clone(), self.waiting.clone());
         let head = ValuesHead { control: self.control, to, ids, waiting };
-        self.cut = Some(Cut::begin(&mut self.state, self.cut_at, self.next, head));
+        self.cut = Some(PartitionCut::begin(&mut self.state, self.cut_at, self.next, head));
     }
 
-    pub fn cut(&self) -> Option<&Cut<ValuesHead>> {
+    pub fn cut(&self) -> Option<&PartitionCut<ValuesHead>> {
         self.cut.as_ref()
     }
 
     /// The cut is in the chain.
-    pub fn cut_is_final(&mut self) -> Cut<ValuesHead> {
+    pub fn cut_is_final(&mut self) -> PartitionCut<ValuesHead> {
         let cut = self.cut.take().expect("a cut was on its way");
         self.cut_at = cut.to;
         cut::finish(&mut self.state);

@@ -16,7 +16,7 @@ pub fn bucket_of(id: &[u8]) -> u32 {
 
 /// A row as its owner has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ViewRow {
+pub struct OwnerRow {
     /// `None` if there is no such counter any more.
     pub value: Option<i64>,
     pub generation: u64,
@@ -30,7 +30,7 @@ pub struct BucketWrite {
     pub from: Option<u64>,
     /// The position that the rows are true for.
     pub to: u64,
-    pub rows: BTreeMap<Box<[u8]>, ViewRow>,
+    pub rows: BTreeMap<Box<[u8]>, OwnerRow>,
 }
 
 /// What a view says to a write.
@@ -45,11 +45,11 @@ pub enum ViewAnswer {
 /// What the owner of a values partition knows of its buckets.
 #[derive(Clone, Debug, Default)]
 pub struct ViewWriter {
-    buckets: BTreeMap<u32, Bucket>,
+    buckets: BTreeMap<u32, OwnedBucket>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Bucket {
+struct OwnedBucket {
     /// Where the view has it, as far as is known.
     at: Option<u64>,
     changed: BTreeSet<Box<[u8]>>,
@@ -74,7 +74,7 @@ impl ViewWriter {
         bucket: u32,
         to: u64,
         all: impl Iterator<Item = &'i [u8]>,
-        mut row: impl FnMut(&[u8]) -> ViewRow,
+        mut row: impl FnMut(&[u8]) -> OwnerRow,
     ) -> BucketWrite {
         let known = self.buckets.get(&bucket);
         let from = known.and_then(|bucket| bucket.at);

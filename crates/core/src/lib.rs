@@ -3,7 +3,6 @@
 //! Nothing here reads a clock, a disk, a socket or a source of randomness. Time is a field of a batch and the
 //! hash seed a parameter, so the same code decides in the running node, in a replay and in a test.
 
-pub mod aggregate;
 pub mod combined;
 pub mod commit;
 pub mod counter;
@@ -16,6 +15,7 @@ pub mod id;
 pub mod identity;
 pub mod ledger;
 pub mod limits;
+pub mod machine;
 pub mod memory;
 pub mod nearest;
 pub mod op;

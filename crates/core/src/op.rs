@@ -2,7 +2,7 @@
 //!
 //! A [`Submission`] is filled where a request is parsed (a RESP connection, an HTTP thread, a replay) and moves as a
 //! whole to the one writer. The records go to the log; the operations, which already carry the hashed cell, go to
-//! [`crate::aggregate::State::apply`], which answers each of them.
+//! [`crate::machine::Machine::apply`], which answers each of them.
 
 use crate::combined::{Additions, encode_each};
 use crate::counter::{Durability, Mode};

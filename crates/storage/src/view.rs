@@ -46,7 +46,7 @@ pub struct Update<'a> {
 
 /// A part of a bucket that is sent as a whole, since it stands nowhere or too far behind.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct BucketPart<'a> {
     pub bucket: u32,
     /// Chosen anew by the sender for each sending: parts of two sendings never mix.
     pub sending: u64,
@@ -110,7 +110,7 @@ pub trait View: Send + Sync {
     fn update(&self, update: Update<'_>) -> Result<Updated, ViewError>;
 
     /// Sends a part of a whole bucket.
-    fn send(&self, part: Part<'_>) -> Result<(), ViewError>;
+    fn send(&self, part: BucketPart<'_>) -> Result<(), ViewError>;
 
     /// Reads many: for each bucket and id, in their order, at most [`VIEW_ROWS_MAX`]. Those of one bucket are as of one position.
     fn read(&self, ids: &[(u32, &[u8])]) -> Result<Vec<Shown>, ViewError>;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tally_cluster::chain::{Manifest, Nonce, Settled, settle};
 use tally_cluster::control::Control;
-use tally_cluster::cut::Rows;
+use tally_cluster::cut::ChainRows;
 use tally_cluster::fates::{FatesHead, FatesOwner};
 use tally_cluster::message::ToValues;
 
@@ -17,12 +17,12 @@ pub struct FatesHost {
     /// Processes that were replaced and do not know it.
     pub zombies: Vec<FatesProcess>,
     /// Copies of rows on its disk, with the last cut in each; the newest last.
-    pub local: Vec<(Nonce, Rc<Rows<FatesHead>>)>,
+    pub local: Vec<(Nonce, Rc<ChainRows<FatesHead>>)>,
 }
 
 pub struct FatesProcess {
     pub owner: FatesOwner,
-    rows: Rows<FatesHead>,
+    rows: ChainRows<FatesHead>,
     seen: Manifest,
     /// How much of the oldest emission is written.
     written: usize,
@@ -70,7 +70,7 @@ impl World {
         };
         let (mut rows, last) = match local {
             Some((last, rows)) if seen.behind(Some(*last)).is_some() => ((**rows).clone(), Some(*last)),
-            _ => (Rows::default(), None),
+            _ => (ChainRows::default(), None),
         };
         for cut in seen.behind(last).expect("a copy that does not fit is not used") {
             rows.add(&self.objects.fates[cut]).expect("cuts can be read");

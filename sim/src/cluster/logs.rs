@@ -2,7 +2,7 @@
 
 use super::World;
 use tally_cluster::collect::{BatchId, Outgoing, To};
-use tally_cluster::message::{Logged, Spans, ToValues};
+use tally_cluster::message::{Logged, Offsets, ToValues};
 
 /// One partition of a topic.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ impl<T> Default for Topic<T> {
     }
 }
 
-impl<T: Spans> Topic<T> {
+impl<T: Offsets> Topic<T> {
     /// Answers its offset.
     pub fn append(&mut self, appended_ms: u64, message: T) -> u64 {
         let offset = self.end;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tally_cluster::chain::{Manifest, Nonce};
-use tally_cluster::cut::Cut;
+use tally_cluster::cut::PartitionCut;
 use tally_cluster::fates::FatesHead;
 use tally_cluster::values::ValuesHead;
 
@@ -16,8 +16,8 @@ pub enum ChainOf {
 
 #[derive(Default)]
 pub struct Objects {
-    pub fates: BTreeMap<Nonce, Rc<Cut<FatesHead>>>,
-    pub values: BTreeMap<Nonce, Rc<Cut<ValuesHead>>>,
+    pub fates: BTreeMap<Nonce, Rc<PartitionCut<FatesHead>>>,
+    pub values: BTreeMap<Nonce, Rc<PartitionCut<ValuesHead>>>,
     manifests: BTreeMap<ChainOf, Manifest>,
 }
 

@@ -6,7 +6,7 @@ use crate::oracle::worth::Expected;
 use crate::oracle::{Ask, Boxes, Config, Happening, Judge, Spec, Worth};
 use std::collections::{BTreeMap, BTreeSet};
 use tally_cluster::collect::{BatchId, Outgoing, Receipt, To};
-use tally_cluster::message::Part;
+use tally_cluster::message::SlotPart;
 use tally_cluster::route::values_partition;
 use tally_core::commit::Commit;
 use tally_core::op::Answer;
@@ -217,7 +217,7 @@ impl Referee {
     }
 
     /// A slot of a fates partition stands in the log of a values partition.
-    pub fn slot(&mut self, partition: u32, part: &Part, offset: u64, appended_ms: u64) {
+    pub fn slot(&mut self, partition: u32, part: &SlotPart, offset: u64, appended_ms: u64) {
         let (at, to, of) = (partition as usize, offset + 1, part.partition as usize);
         self.worths[at].pass_time(to, appended_ms, part.log_time_ms);
         self.correct(partition, part.control, to);

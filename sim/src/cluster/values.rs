@@ -8,20 +8,20 @@ use std::rc::Rc;
 use tally_cluster::chain::{Manifest, Nonce, Settled, settle};
 use tally_cluster::collect::BatchId;
 use tally_cluster::control::Control;
-use tally_cluster::cut::Rows;
-use tally_cluster::values::{Effects, ValuesHead, ValuesOwner};
+use tally_cluster::cut::ChainRows;
+use tally_cluster::values::{ValuesEffects, ValuesHead, ValuesOwner};
 use tally_cluster::view::ViewWriter;
 
 #[derive(Default)]
 pub struct ValuesHost {
     pub active: Option<ValuesProcess>,
     pub zombies: Vec<ValuesProcess>,
-    pub local: Vec<(Nonce, Rc<Rows<ValuesHead>>)>,
+    pub local: Vec<(Nonce, Rc<ChainRows<ValuesHead>>)>,
 }
 
 pub struct ValuesProcess {
     pub owner: ValuesOwner,
-    pub rows: Rows<ValuesHead>,
+    pub rows: ChainRows<ValuesHead>,
     pub writer: ViewWriter,
     seen: Manifest,
     proposed: Option<Manifest>,
@@ -59,7 +59,7 @@ impl World {
         };
         let (mut rows, last) = match local {
             Some((last, rows)) if seen.behind(Some(*last)).is_some() => ((**rows).clone(), Some(*last)),
-            _ => (Rows::default(), None),
+            _ => (ChainRows::default(), None),
         };
         for cut in seen.behind(last).expect("a copy that does not fit is not used") {
             rows.add(&self.objects.values[cut]).expect("cuts can be read");
@@ -106,7 +106,7 @@ impl World {
                 return false;
             }
         };
-        let Effects { answers, changed } = effects;
+        let ValuesEffects { answers, changed } = effects;
         writer.changed(changed.iter().map(|id| &**id));
         let Some((head, answers)) = answers else { return true };
         if answer_lost && !answers.is_empty() {

@@ -5,7 +5,7 @@ use super::{VALUES, World};
 use crate::fault::Fault;
 use tally_cluster::view::{BUCKETS, BucketWrite, ViewAnswer};
 use tally_core::position::Position;
-use tally_storage::view::{Part, Update, View, ViewRow, ViewValue};
+use tally_storage::view::{BucketPart, Update, View, ViewRow, ViewValue};
 
 /// The bucket of a values partition in the view that all share.
 fn bucket_in_view(partition: u32, bucket: u32) -> u32 {
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn write(&mut self, partition: u32, write: &BucketWrite) -> ViewAnswer {
-        let row = |(id, row): (&Box<[u8]>, &tally_cluster::view::ViewRow)| ViewRow {
+        let row = |(id, row): (&Box<[u8]>, &tally_cluster::view::OwnerRow)| ViewRow {
             id: id.to_vec(),
             value: row.value.map(|value| ViewValue { value, generation: row.generation }),
         };
@@ -58,7 +58,7 @@ impl World {
             Some(from) => self.view.update(Update { bucket, from: position(partition, from), to, rows: &rows }).is_ok(),
             None => {
                 self.sendings += 1;
-                let part = Part { bucket, sending: self.sendings, is_first: true, last: Some(to), rows: &rows };
+                let part = BucketPart { bucket, sending: self.sendings, is_first: true, last: Some(to), rows: &rows };
                 self.view.send(part).is_ok()
             }
         };

@@ -128,15 +128,15 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "due.take(usize::try_from(run.sums_max).unwrap_or(usize::MAX))" => "due.take(usize::MAX)";
         "a late run that takes what is not due" in "crates/core/src/fates/parked.rs":
             "filter(|(_, entry)| entry.due_ms <= run.due_by_ms)" => "filter(|_| true)";
-        "a revert that nobody notes" in "crates/core/src/aggregate/correct/make.rs":
+        "a revert that nobody notes" in "crates/core/src/machine/correct/make.rs":
             "Cause::Revert(number) => drop(generations.reverted.insert(number, correction.number))," => "Cause::Revert(_) => {}";
         "what was restored, summed as adjusted" in "crates/core/src/values/sums.rs":
             "Purpose::Restore => &mut self.restored," => "Purpose::Restore => &mut self.adjusted,";
-        "a correction to be reverted that nobody looks up" in "crates/core/src/aggregate/need.rs":
+        "a correction to be reverted that nobody looks up" in "crates/core/src/machine/need.rs":
             "            needs.push(Need::Correction(number));\n" => "";
     }
     Suite::Core, "what_is_asked_for_under_an_id_is_done_once_and_answered_the_same" => {
-        "a request that is not remembered" in "crates/core/src/aggregate/correct/make.rs":
+        "a request that is not remembered" in "crates/core/src/machine/correct/make.rs":
             "        self.remember_outcome(&request, &outcome);\n" => "";
     }
     Suite::Core, "no_part_is_larger_than_a_record_may_be" => {

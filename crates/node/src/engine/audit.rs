@@ -3,9 +3,9 @@
 use super::question::Question;
 use super::view::JoinedView;
 use super::{Engine, Refusal, decode_row};
-use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey};
+use tally_core::machine::Machine;
 
 /// Rows looked at in one turn: the writer waits meanwhile.
 pub const AUDIT_TURN_ROWS: usize = 1000;
@@ -37,7 +37,7 @@ struct Audited;
 impl Question for Audited {
     type Answer = u64;
 
-    fn answer(self, state: &State) -> u64 {
+    fn answer(self, state: &Machine) -> u64 {
         state.fates.contracts.audited
     }
 }
@@ -50,7 +50,7 @@ struct DuplicatesBefore {
 impl Question for DuplicatesBefore {
     type Answer = Vec<Duplicate>;
 
-    fn answer(self, state: &State) -> Vec<Duplicate> {
+    fn answer(self, state: &Machine) -> Vec<Duplicate> {
         let duplicates = &state.fates.facts.duplicates;
         match self.event_id {
             Some(event_id) => duplicates.of_before(event_id, self.before).rev().take(AUDIT_TURN_ROWS).collect(),

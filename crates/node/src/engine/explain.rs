@@ -12,11 +12,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tally_core::aggregate::{State, balance_at};
 use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
 use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Purpose, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
+use tally_core::machine::{Machine, balance_at};
 use tally_core::memory::cell::CellRow;
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
@@ -197,7 +197,7 @@ struct WhysOf {
 impl Question for WhysOf {
     type Answer = Vec<Option<Why>>;
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         let known = |number| state.values.facts.corrections.get(number).map(|correction| Why::of(correction, &self.id));
         self.numbers.iter().map(|number| known(*number)).collect()
     }
@@ -215,7 +215,7 @@ impl Question for FactsOf {
     /// `None` if memory does not continue that checkpoint.
     type Answer = Option<CounterFacts>;
 
-    fn answer(self, state: &State) -> Option<CounterFacts> {
+    fn answer(self, state: &Machine) -> Option<CounterFacts> {
         CounterFacts::look(&self.shared, state, self.stored, self.cell, self.of.as_ref())
     }
 }
@@ -273,7 +273,7 @@ fn keys(shared: &Shared, store: &dyn Reads, of: &KeysOf) -> Result<Option<HashMa
 
 impl Total {
     /// What the store has, and what memory knows better. `None` while a checkpoint takes ids along that neither can tell.
-    fn of(state: &State, mut keys: HashMap<CellKey, i64>, of: &KeysOf) -> Option<Total> {
+    fn of(state: &Machine, mut keys: HashMap<CellKey, i64>, of: &KeysOf) -> Option<Total> {
         if state.values.table.is_cutting() || state.values.names.bytes() > NAMES_LOOKED_AT_BYTES_MAX {
             return None;
         }
@@ -389,7 +389,7 @@ impl CounterFacts {
     /// Runs on the writer's thread. `None` if memory does not continue what was read.
     fn look(
         shared: &Shared,
-        state: &State,
+        state: &Machine,
         stored: AtCheckpoint,
         cell: CellKey,
         of: Option<&KeysOf>,
@@ -422,7 +422,7 @@ impl CounterFacts {
 }
 
 /// The sum and the generation of a counter; if memory does not have it, it is as the checkpoint has it.
-fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> (Option<i64>, u64) {
+fn current(state: &Machine, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> (Option<i64>, u64) {
     let (value, deadline, mark) = match state.values.table.knows(cell) {
         true => (state.values.table.get(cell), state.values.table.deadline(cell), state.values.table.mark(cell)),
         false => {
@@ -439,7 +439,7 @@ fn current(state: &State, stored: &AtCheckpoint, cell: CellKey, now_ms: u64) -> 
 }
 
 /// What was counted for a cell that only the store knows.
-fn counted_since(state: &State, cell: CellKey) -> i64 {
+fn counted_since(state: &Machine, cell: CellKey) -> i64 {
     state.values.table.cells().unsettled(cell).unwrap_or(0)
 }
 

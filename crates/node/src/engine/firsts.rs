@@ -4,8 +4,8 @@ use super::question::Question;
 use super::{Engine, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tally_core::aggregate::State;
 use tally_core::ledger::{FirstChunks, FirstKey, LedgerKey};
+use tally_core::machine::Machine;
 
 /// Contents by what they were asked for; those that were claimed before contents were kept are not there.
 pub type FirstContents = BTreeMap<FirstKey, Vec<u8>>;
@@ -15,7 +15,7 @@ struct FirstsOf(Arc<BTreeSet<FirstKey>>);
 impl Question for FirstsOf {
     type Answer = FirstChunks;
 
-    fn answer(self, state: &State) -> FirstChunks {
+    fn answer(self, state: &Machine) -> FirstChunks {
         state.fates.facts.firsts.chunks(&self.0)
     }
 }

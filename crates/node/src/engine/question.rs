@@ -5,8 +5,8 @@
 
 use super::shared::Message;
 use super::{Engine, Refusal};
-use tally_core::aggregate::State;
 use tally_core::fates::Balance;
+use tally_core::machine::Machine;
 use tally_core::position::Position;
 use tokio::sync::oneshot;
 
@@ -14,12 +14,12 @@ pub(super) trait Question: Send + 'static {
     type Answer: Send + 'static;
 
     /// Everybody who writes waits meanwhile, so it has to be short.
-    fn answer(self, state: &State) -> Self::Answer;
+    fn answer(self, state: &Machine) -> Self::Answer;
 }
 
 /// A question with the one who waits for its answer.
 pub(super) trait Asked: Send {
-    fn answer(self: Box<Self>, state: &State);
+    fn answer(self: Box<Self>, state: &Machine);
 }
 
 struct Posed<Q: Question> {
@@ -28,7 +28,7 @@ struct Posed<Q: Question> {
 }
 
 impl<Q: Question> Asked for Posed<Q> {
-    fn answer(self: Box<Self>, state: &State) {
+    fn answer(self: Box<Self>, state: &Machine) {
         // Whoever asked may be gone; then nobody minds.
         drop(self.reply.send(self.question.answer(state)));
     }
@@ -57,7 +57,7 @@ struct AskBalances(Engine);
 impl Question for AskBalances {
     type Answer = (Vec<Balance>, Position);
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         (state.balances(), self.0.applied())
     }
 }
@@ -68,7 +68,7 @@ struct PendingOf<M>(M);
 impl<M: Fn(&[u8]) -> bool + Send + 'static> Question for PendingOf<M> {
     type Answer = u64;
 
-    fn answer(self, state: &State) -> u64 {
+    fn answer(self, state: &Machine) -> u64 {
         let waiting = state.fates.contracts.parked.iter().filter(|(_, _, entry)| (self.0)(&entry.id));
         waiting.map(|(_, _, entry)| entry.entries).sum()
     }
@@ -81,10 +81,10 @@ mod look {
 
     struct Look<F>(F);
 
-    impl<T: Send + 'static, F: FnOnce(&State) -> T + Send + 'static> Question for Look<F> {
+    impl<T: Send + 'static, F: FnOnce(&Machine) -> T + Send + 'static> Question for Look<F> {
         type Answer = T;
 
-        fn answer(self, state: &State) -> T {
+        fn answer(self, state: &Machine) -> T {
             (self.0)(state)
         }
     }
@@ -92,7 +92,7 @@ mod look {
     impl Engine {
         pub async fn look<T: Send + 'static>(
             &self,
-            look: impl FnOnce(&State) -> T + Send + 'static,
+            look: impl FnOnce(&Machine) -> T + Send + 'static,
         ) -> Result<T, Refusal> {
             self.ask(Look(look)).await
         }

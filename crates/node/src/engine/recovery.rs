@@ -4,7 +4,7 @@ use super::checkpoint::Checkpointer;
 use super::commits::{self, CommitMaker, CommitStep, Commits, CommitsError, Maker, Recorder};
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
-use super::shared::{Parts, Shared};
+use super::shared::{Shared, SharedParts};
 use super::thread::EngineThread;
 use super::turn::{self, Turn};
 use super::writer::Writer;
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Decoded, ReplayError, Replayed, State};
 use tally_core::counter::{ConfigErrors, Declarations, DeclaredChanges, Meaning, listed};
 use tally_core::fates::Void;
 use tally_core::head::Head;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
+use tally_core::machine::{Decoded, Machine, ReplayError, Replayed};
 use tally_core::memory::cell::{CellRow, SEGMENTS, segment_keys};
 use tally_core::nearest::nearest;
 use tally_core::op::Batch;
@@ -77,7 +77,7 @@ pub struct Recovered {
 
 /// Takes the store's last cut into memory, as much of it as there is room for. What [`open`] starts from.
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
-    let mut state = State::new(hasher);
+    let mut state = Machine::new(hasher);
     // Filters are worth much, but cells need room as well.
     state.fates.facts.claims.limit_filter(table_bytes / 2);
     state.fates.facts.entities.limit_filter(table_bytes / 4);
@@ -91,7 +91,7 @@ pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Res
 
 /// A state as of the store's last cut.
 pub struct Restored {
-    state: State,
+    state: Machine,
     position: Option<Position>,
     /// Where the log has to be read from: some of what is remembered stands before the cut.
     read_from: u64,
@@ -129,7 +129,7 @@ pub fn open<L: Log + 'static, C: Log + 'static>(
     Ok((thread, recovered))
 }
 
-fn load_proposals(state: &mut State, store: &dyn Store) -> Result<(), store::Error> {
+fn load_proposals(state: &mut Machine, store: &dyn Store) -> Result<(), store::Error> {
     let range = LedgerKey::range(LedgerKind::Proposal);
     let mut read = Ok(());
     store.ledger_rows(&range.start, &range.end, &mut |_, row| {
@@ -142,7 +142,7 @@ fn load_proposals(state: &mut State, store: &dyn Store) -> Result<(), store::Err
 /// Fills the table as far as its bytes go. If not everything fits, each segment gets its share, so that none is crowded while
 /// others are empty.
 fn load(
-    state: &mut State,
+    state: &mut Machine,
     store: &dyn Store,
     checkpoint: &Checkpoint,
     table_bytes: usize,
@@ -209,7 +209,7 @@ fn read_part(
 /// Reads the log from `read_from` on: up to the cut it is only remembered, behind it it is applied. Answers how many records
 /// were applied.
 fn replay<L: Log, C: Log>(
-    state: &mut State,
+    state: &mut Machine,
     store: &dyn Store,
     log: &L,
     read_from: u64,
@@ -298,7 +298,7 @@ impl<L: Log> Chain<L> {
     }
 
     /// A turn of the loop with a batch that stands in the log, and its commit.
-    fn turn(&mut self, state: &mut State, turn: Turn<'_>) -> Result<(), CommitsError> {
+    fn turn(&mut self, state: &mut Machine, turn: Turn<'_>) -> Result<(), CommitsError> {
         let Batch { records, ops, head, offset, .. } = turn.batch;
         let effects = turn::turn(state, &mut self.recorder, turn, &mut self.answers);
         if let (Some(void), Some(head)) = (effects.void.filter(|void| void.is_alarm()), head) {
@@ -339,7 +339,7 @@ fn alarm(void: Void, head: &Head, offset: u64) -> String {
 }
 
 /// Looks up what a batch needs, as the running node does. There are no cuts meanwhile.
-fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stamp]) -> Result<(), RecoveryError> {
+fn load_missing(state: &mut Machine, store: &dyn Store, ops: &[Op], stamps: &[Stamp]) -> Result<(), RecoveryError> {
     let missing = async |found: &Found| Ok(state.needs(ops, stamps, |need| found.get(need)));
     let ask = async |needs| Found::in_store(store, 0, needs);
     let found = pollster::block_on(lookup::find(missing, ask))?;
@@ -347,7 +347,7 @@ fn load_missing(state: &mut State, store: &dyn Store, ops: &[Op], stamps: &[Stam
     Ok(())
 }
 
-fn load_found(state: &mut State, found: Found) {
+fn load_found(state: &mut Machine, found: Found) {
     for (need, stored) in found.into_rows() {
         state.load(need, stored);
     }
@@ -358,7 +358,7 @@ fn start<L: Log + 'static, C: Log + 'static>(
     store: Arc<dyn Store>,
     log: L,
     chain: Chain<C>,
-    state: State,
+    state: Machine,
     stored: Option<Position>,
     read_from: u64,
     options: EngineOptions,
@@ -370,7 +370,7 @@ fn start<L: Log + 'static, C: Log + 'static>(
     let Chain { maker, recorder, followed, alarm, .. } = chain;
     let (steps, orders, spares) = commits::queue(options.spawner);
     let now_ms = options.clock.now_ms();
-    let shared = Arc::new(Shared::new(Parts {
+    let shared = Arc::new(Shared::new(SharedParts {
         commits: Commits::new(maker.handle(), options.commits, maker.written(), followed, now_ms),
         cells: state.values.table.cells().clone(),
         hasher: state.hasher(),

@@ -16,9 +16,9 @@ use arc_swap::ArcSwap;
 use flume::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tally_core::aggregate::Need;
 use tally_core::counter::{Declarations, Durability};
 use tally_core::id::{CellHasher, CellKey};
+use tally_core::machine::Need;
 use tally_core::memory::cell::{Cells, Hot};
 use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
@@ -92,7 +92,7 @@ pub(super) struct Shared {
 }
 
 /// What a [`Shared`] is made of.
-pub(super) struct Parts {
+pub(super) struct SharedParts {
     pub cells: Arc<Cells>,
     pub hasher: CellHasher,
     pub declarations: Arc<Declarations>,
@@ -109,7 +109,7 @@ pub(super) struct Parts {
 }
 
 impl Shared {
-    pub fn new(parts: Parts) -> Shared {
+    pub fn new(parts: SharedParts) -> Shared {
         let metrics = Arc::new(Metrics::with_lag(parts.queues.lag().clone()));
         let troubles = Arc::new(Troubles::new(metrics.clone()));
         let board = metrics.workers.clone();

@@ -5,9 +5,9 @@ use super::view::JoinedView;
 use super::{Engine, Reading, Refusal, Seen, decode_row};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{FORGOTTEN_AT, LedgerKey, Step};
+use tally_core::machine::Machine;
 
 /// What a generation last said about a counter.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Question for StepsBefore {
     /// Steps, and up to which generation all of them are forgotten.
     type Answer = (BTreeMap<u64, Step>, Option<u64>);
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         let steps = &state.values.facts.steps;
         let newest = steps.of(self.cell).rev().filter(|(generation, _)| *generation < self.before).take(self.limit);
         (newest.collect(), steps.forgotten(self.cell))
@@ -84,7 +84,7 @@ struct Around {
 impl Question for StepsAround {
     type Answer = Around;
 
-    fn answer(self, state: &State) -> Around {
+    fn answer(self, state: &Machine) -> Around {
         let StepsAround { cell, asked } = self;
         let steps = &state.values.facts.steps;
         let last = steps.of(cell).rev().find(|(generation, _)| *generation <= asked);

@@ -11,9 +11,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Answered, LedgerKey, LedgerKind, Row};
+use tally_core::machine::Machine;
 use tokio::sync::oneshot;
 
 /// Rows read, and handed to the writer, at a time.
@@ -25,9 +25,9 @@ const RETRY: Retry = Retry { first: Duration::from_secs(1), most: FORGET_EVERY }
 /// A filter, and how it learns which rows the store has.
 pub(super) struct FilterTending {
     kind: LedgerKind,
-    is_learning: fn(&State) -> bool,
-    tell: fn(&mut State, Vec<CellKey>),
-    done: fn(&mut State),
+    is_learning: fn(&Machine) -> bool,
+    tell: fn(&mut Machine, Vec<CellKey>),
+    done: fn(&mut Machine),
 }
 
 static CLAIMS: FilterTending = FilterTending {
@@ -85,7 +85,7 @@ pub(super) enum Tending {
 impl Tending {
     /// Which answers are over is for the state to say, by the time of the log: nobody may get another answer because they are
     /// gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
-    pub fn tend(self, state: &mut State, shared: &Shared) {
+    pub fn tend(self, state: &mut Machine, shared: &Shared) {
         match self {
             Tending::Teach(filter, keys) => (filter.tell)(state, keys),
             Tending::Taught(filter) => (filter.done)(state),
@@ -103,7 +103,7 @@ struct IsLearning(&'static FilterTending);
 impl Question for IsLearning {
     type Answer = bool;
 
-    fn answer(self, state: &State) -> bool {
+    fn answer(self, state: &Machine) -> bool {
         (self.0.is_learning)(state)
     }
 }

@@ -22,10 +22,10 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tally_core::aggregate::State;
 use tally_core::database::{DATABASES, Space};
 use tally_core::fates::RunLimits;
 use tally_core::id::CellKey;
+use tally_core::machine::Machine;
 use tally_core::memory::cell::SEGMENTS;
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
@@ -374,7 +374,7 @@ impl<L: Log + 'static> LocalEngine<L> {
     }
 
     /// Looks at the state, between two commits.
-    pub fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(self.desk.writer.borrow().state())
     }
 

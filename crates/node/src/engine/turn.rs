@@ -5,9 +5,9 @@
 //! replay makes of a log is what was made of it when it was new.
 
 use super::commits::{Applied, CommitStep, Recorder};
-use tally_core::aggregate::State;
 use tally_core::counter::Declarations;
 use tally_core::fates::Void;
+use tally_core::machine::Machine;
 use tally_core::memory::cell::ValueChanges;
 use tally_core::op::{Answer, Batch, Op};
 use tally_core::position::Position;
@@ -43,7 +43,7 @@ pub(super) struct Outcomes {
 }
 
 /// Applies a batch of which everything that it needs is known; `answers` gets one per operation.
-pub(super) fn turn(state: &mut State, recorder: &mut Recorder, turn: Turn<'_>, answers: &mut Vec<Answer>) -> Effects {
+pub(super) fn turn(state: &mut Machine, recorder: &mut Recorder, turn: Turn<'_>, answers: &mut Vec<Answer>) -> Effects {
     let Turn { batch, count, to, declarations } = turn;
     let void = match declarations {
         Some(declarations) => configure(state, &batch, declarations, to, answers),
@@ -59,7 +59,7 @@ pub(super) fn turn(state: &mut State, recorder: &mut Recorder, turn: Turn<'_>, a
 }
 
 fn configure(
-    state: &mut State,
+    state: &mut Machine,
     batch: &Batch<'_>,
     declarations: Declarations,
     to: Position,

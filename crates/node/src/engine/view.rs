@@ -11,9 +11,9 @@ use super::{Engine, Page, Reading, Refusal};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Need, State};
 use tally_core::database::Space;
 use tally_core::id::CellKey;
+use tally_core::machine::{Machine, Need};
 use tally_storage::store::key::Key;
 use tally_storage::store::{self, Reads};
 
@@ -32,7 +32,7 @@ struct Continued<Q>(Q);
 impl<Q: Question> Question for Continued<Q> {
     type Answer = (Q::Answer, bool);
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         (self.0.answer(state), state.values.store_is_void)
     }
 }

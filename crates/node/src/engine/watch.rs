@@ -6,10 +6,10 @@
 
 use super::Refusal;
 use std::collections::HashMap;
-use tally_core::aggregate::State;
 use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::limits::WATCHED_BYTES_MAX;
+use tally_core::machine::Machine;
 use tally_core::op::{Answer, Op, OpKind};
 use tally_core::record::Record;
 
@@ -80,7 +80,7 @@ struct SeenCell {
 }
 
 impl SeenCell {
-    fn of(state: &State, cell: CellKey, now_ms: u64) -> SeenCell {
+    fn of(state: &Machine, cell: CellKey, now_ms: u64) -> SeenCell {
         let deadline = state.values.table.deadline(cell);
         match state.values.table.get(cell).filter(|_| deadline.is_none_or(|at_ms| at_ms > now_ms)) {
             None => SeenCell { value: None, deadline: None, generation: 0 },
@@ -95,7 +95,7 @@ impl Watches {
     }
 
     /// Watches a counter that memory knows, if there is one.
-    pub fn add(&mut self, watched: Watched<'_>, state: &State, now_ms: u64) -> Result<Watch, Refusal> {
+    pub fn add(&mut self, watched: Watched<'_>, state: &Machine, now_ms: u64) -> Result<Watch, Refusal> {
         let Watched { database, key, cell } = watched;
         let bytes = ENTRY_BYTES + key.len();
         if self.bytes + bytes > WATCHED_BYTES_MAX {
@@ -129,7 +129,7 @@ impl Watches {
     }
 
     /// Notes what a batch that was just applied has changed.
-    pub fn note(&mut self, ops: &[Op], answers: &[Answer], records: &[u8], state: &State) {
+    pub fn note(&mut self, ops: &[Op], answers: &[Answer], records: &[u8], state: &Machine) {
         for (op, answer) in ops.iter().zip(answers) {
             if op.kind == OpKind::FlushDatabase {
                 self.follow(records, op, state);
@@ -144,7 +144,7 @@ impl Watches {
     }
 
     /// A database was flushed: a counter that was there has changed, and its key is that of another cell now.
-    fn follow(&mut self, records: &[u8], op: &Op, state: &State) {
+    fn follow(&mut self, records: &[u8], op: &Op, state: &Machine) {
         let Ok(Record::FlushDatabase { database, space }) = Record::decode(&mut &records[op.record as usize..]) else {
             unreachable!("the log has checked the record of a flush")
         };
@@ -162,7 +162,7 @@ impl Watches {
         }
     }
 
-    pub fn judge(&self, terms: &Terms<'_>, state: &State, now_ms: u64) -> WatchVerdict {
+    pub fn judge(&self, terms: &Terms<'_>, state: &Machine, now_ms: u64) -> WatchVerdict {
         let databases = &state.values.databases;
         let unchanged = |watch: &Watch| {
             let entry = self.entries.get(&watch.0);

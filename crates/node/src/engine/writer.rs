@@ -12,12 +12,12 @@ use super::watch::{Terms, Watch, WatchVerdict, Watched, Watches};
 use super::{Committed, Refusal, Trouble, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::aggregate::{Need, State, Stored};
 use tally_core::counter::{Declarations, Direction, Durability};
 use tally_core::head::{Group, HEAD_BYTES_MAX, Head, RULES, log_time_ms};
 use tally_core::id::CellKey;
 use tally_core::ledger::Duplicate;
 use tally_core::limits::COMMIT_BYTES_MAX;
+use tally_core::machine::{Machine, Need, Stored};
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
@@ -40,7 +40,7 @@ const NODE: u64 = 0;
 
 pub(super) struct Writer<L: Log> {
     log: L,
-    state: State,
+    state: Machine,
     shared: Arc<Shared>,
     options: EngineOptions,
     /// Staged for the next commit, and who waits for it.
@@ -91,7 +91,7 @@ struct WaitingForCut {
 impl<L: Log> Writer<L> {
     pub fn new(
         log: L,
-        state: State,
+        state: Machine,
         stored: Option<Position>,
         recorder: Recorder,
         steps: CommitQueue,
@@ -130,7 +130,7 @@ impl<L: Log> Writer<L> {
         }
     }
 
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &Machine {
         &self.state
     }
 
@@ -139,7 +139,7 @@ impl<L: Log> Writer<L> {
         COMMIT_BYTES_MAX.min(self.log.batch_bytes_max() - HEAD_BYTES_MAX)
     }
 
-    pub fn state_mut(&mut self) -> &mut State {
+    pub fn state_mut(&mut self) -> &mut Machine {
         &mut self.state
     }
 

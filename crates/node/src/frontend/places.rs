@@ -16,13 +16,13 @@ pub struct Places {
     max: usize,
     /// `None`: three quarters for one address, all of them for this machine.
     per_address_max: Option<usize>,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
     /// Strangers who had to go.
     displaced: Counter,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     count: usize,
     by_address: HashMap<IpAddr, usize>,
     /// By the order in which they came.
@@ -68,7 +68,7 @@ impl Places {
         Ok(ClientPlace { places: self.clone(), address, ticket, is_settled: AtomicBool::new(false) })
     }
 
-    fn displace(&self, taken: &mut Taken, is_meant: impl Fn(&Stranger) -> bool) -> bool {
+    fn displace(&self, taken: &mut TakenPlaces, is_meant: impl Fn(&Stranger) -> bool) -> bool {
         let has_gone = taken.displace(is_meant);
         self.displaced.inc_by(has_gone.into());
         has_gone
@@ -79,12 +79,12 @@ impl Places {
         self.per_address_max.or(default)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, TakenPlaces> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Taken {
+impl TakenPlaces {
     fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or(0)
     }

@@ -1,6 +1,6 @@
 //! A view with faults by a seed: calls fail, come late, come twice or lose their answer.
 
-use super::{Part, Shown, Update, Updated, View, ViewError, ViewRow};
+use super::{BucketPart, Shown, Update, Updated, View, ViewError, ViewRow};
 use crate::chance::{Chance, Fault};
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_core::limits::DELAYED_APPENDS_MAX;
@@ -25,7 +25,7 @@ impl Call {
                 view.update(Update { bucket: *bucket, from: *from, to: *to, rows })
             }
             Call::Send { bucket, sending, is_first, last, rows } => {
-                let part = Part { bucket: *bucket, sending: *sending, is_first: *is_first, last: *last, rows };
+                let part = BucketPart { bucket: *bucket, sending: *sending, is_first: *is_first, last: *last, rows };
                 view.send(part).map(|()| Updated::Written)
             }
         }
@@ -80,8 +80,8 @@ impl<V: View> View for FaultyView<V> {
         self.write(Call::Update { bucket, from, to, rows: rows.to_vec() })
     }
 
-    fn send(&self, part: Part<'_>) -> Result<(), ViewError> {
-        let Part { bucket, sending, is_first, last, rows } = part;
+    fn send(&self, part: BucketPart<'_>) -> Result<(), ViewError> {
+        let BucketPart { bucket, sending, is_first, last, rows } = part;
         self.write(Call::Send { bucket, sending, is_first, last, rows: rows.to_vec() }).map(drop)
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn suite_send(view: &dyn View, sending: u64, to: u64, rows: &[ViewRow]) -> Result<(), ViewError> {
-        view.send(Part { bucket: 1, sending, is_first: true, last: Some(at(to)), rows })
+        view.send(BucketPart { bucket: 1, sending, is_first: true, last: Some(at(to)), rows })
     }
 
     #[test]

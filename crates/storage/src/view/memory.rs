@@ -1,6 +1,8 @@
 //! A view in memory: for simulations, and as the plainest statement of the contract.
 
-use super::{Part, Shown, Update, Updated, View, ViewError, ViewRow, ViewValue, check_read, check_rows, check_update};
+use super::{
+    BucketPart, Shown, Update, Updated, View, ViewError, ViewRow, ViewValue, check_read, check_rows, check_update,
+};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_core::position::Position;
@@ -78,7 +80,7 @@ impl View for MemoryView {
         Ok(updated)
     }
 
-    fn send(&self, part: Part<'_>) -> Result<(), ViewError> {
+    fn send(&self, part: BucketPart<'_>) -> Result<(), ViewError> {
         check_rows(part.rows)?;
         let mut buckets = self.lock();
         let bucket = buckets.entry(part.bucket).or_default();

@@ -2,7 +2,7 @@
 //!
 //! A check is given a maker of empty views. [`all`] runs every check; [`tests`](crate::view_suite_tests) turns them into tests.
 
-use super::{Part, Shown, Update, Updated, View, ViewError, ViewRow, ViewValue};
+use super::{BucketPart, Shown, Update, Updated, View, ViewError, ViewRow, ViewValue};
 use tally_core::limits::VIEW_ROWS_MAX;
 use tally_core::position::Position;
 
@@ -23,7 +23,7 @@ fn gone(id: &str) -> ViewRow {
 
 /// Sends a bucket in one part.
 pub fn send_whole(view: &dyn View, bucket: u32, to: u64, rows: &[ViewRow]) -> Result<(), ViewError> {
-    view.send(Part { bucket, sending: to, is_first: true, last: Some(at(to)), rows })
+    view.send(BucketPart { bucket, sending: to, is_first: true, last: Some(at(to)), rows })
 }
 
 pub fn update(view: &dyn View, bucket: u32, from: u64, to: u64, rows: &[ViewRow]) -> Result<Updated, ViewError> {
@@ -96,7 +96,7 @@ pub fn a_bucket_that_is_sent_in_parts_stands_nowhere_until_the_last(fresh: Fresh
     let view = fresh();
     send_whole(&*view, 1, 10, &[row("a", 1), row("z", 1)]).expect("a bucket");
     let part = |is_first, last: Option<u64>, rows: &[ViewRow]| {
-        view.send(Part { bucket: 1, sending: 77, is_first, last: last.map(at), rows })
+        view.send(BucketPart { bucket: 1, sending: 77, is_first, last: last.map(at), rows })
     };
     part(true, None, &[row("a", 2)]).expect("the first part");
     assert_eq!(read(&*view, 1, "a"), (None, None));
@@ -112,7 +112,7 @@ pub fn a_bucket_that_is_sent_in_parts_stands_nowhere_until_the_last(fresh: Fresh
 pub fn parts_of_two_sendings_never_mix(fresh: FreshView<'_>) {
     let view = fresh();
     let part = |sending, is_first, last: Option<u64>, rows: &[ViewRow]| {
-        view.send(Part { bucket: 1, sending, is_first, last: last.map(at), rows })
+        view.send(BucketPart { bucket: 1, sending, is_first, last: last.map(at), rows })
     };
     part(1, true, None, &[row("a", 1)]).expect("one sender");
     part(2, true, None, &[row("b", 2)]).expect("another sender");

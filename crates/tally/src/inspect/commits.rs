@@ -25,7 +25,7 @@ pub fn are_in(path: &Path) -> bool {
 /// Shows up to `limit` commits, and checks all of them.
 pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<()> {
     let segments = if path.is_file() { vec![path.to_owned()] } else { segment::list(path) };
-    let mut reading = Reading { left: limit, json, parts: Parts::default(), next: None, last: None, damages: 0 };
+    let mut reading = Showing { left: limit, json, parts: Parts::default(), next: None, last: None, damages: 0 };
     for path in &segments {
         reading.segment(path, out)?;
     }
@@ -33,7 +33,7 @@ pub fn show(path: &Path, limit: usize, json: bool, out: &mut Output) -> Result<(
 }
 
 /// The commits up to some record.
-struct Reading {
+struct Showing {
     /// So many more are shown.
     left: usize,
     json: bool,
@@ -44,7 +44,7 @@ struct Reading {
     damages: u64,
 }
 
-impl Reading {
+impl Showing {
     fn segment(&mut self, path: &Path, out: &mut Output) -> Result<()> {
         let image = segment::read(path)?;
         let (header, found) = match batches(&image) {

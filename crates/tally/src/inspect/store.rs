@@ -5,8 +5,8 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, readable};
 use serde_json::json;
 use std::path::Path;
-use tally_core::aggregate::{ReplayError, State};
 use tally_core::id::CellHasher;
+use tally_core::machine::{Machine, ReplayError};
 use tally_core::memory::cell::CellRow;
 use tally_node::data_dir::DataDir;
 use tally_storage::store::local::LocalStore;
@@ -48,7 +48,7 @@ struct FactCounts {
 }
 
 fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<FactCounts, ReplayError> {
-    let mut state = State::new(hasher);
+    let mut state = Machine::new(hasher);
     let read_from = state.resume(&checkpoint.state)?;
     state.resumed()?;
     let declarations = state.declarations();

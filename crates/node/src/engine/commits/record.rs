@@ -4,10 +4,10 @@
 //! move, with what it changed; if whoever makes commits falls behind, the writer waits.
 
 use std::sync::Arc;
-use tally_core::aggregate::State;
 use tally_core::commit::{Slot, Slots, VoidBatch, exceptions, told_correction};
 use tally_core::counter::Declarations;
 use tally_core::fates::Void;
+use tally_core::machine::Machine;
 use tally_core::memory::cell::ValueChanges;
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::position::Position;
@@ -58,7 +58,11 @@ impl Recorder {
 
     /// Notes a batch that was applied. Answers the commit that ended before it, and what it has changed if that is to be handed
     /// on, in this order.
-    pub fn applied(&mut self, state: &mut State, applied: &Applied<'_>) -> (Option<CommitStep>, Option<ValueChanges>) {
+    pub fn applied(
+        &mut self,
+        state: &mut Machine,
+        applied: &Applied<'_>,
+    ) -> (Option<CommitStep>, Option<ValueChanges>) {
         let Applied { batch, count, to, answers, exceptional, void } = *applied;
         let is_new = self.slots.is_empty();
         let closed = self.slots.enter(to, batch.log_time_ms, batch.begins(), state.declarations());

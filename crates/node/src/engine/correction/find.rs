@@ -8,8 +8,8 @@ use super::super::{Engine, Refusal};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use tally_core::aggregate::State;
 use tally_core::ledger::{Correction, Delta, LedgerKey, Proposal, Row, read_proposal};
+use tally_core::machine::Machine;
 
 /// Numbers that are looked at in one turn: each may be a correction of many deltas, and the writer waits meanwhile.
 const TURN_NUMBERS: u64 = 16;
@@ -144,7 +144,7 @@ struct InMemory {
 impl Question for Numbered {
     type Answer = InMemory;
 
-    fn answer(self, state: &State) -> InMemory {
+    fn answer(self, state: &Machine) -> InMemory {
         InMemory {
             proposal: state.values.facts.proposals.row(self.0),
             correction: state.values.facts.corrections.get(self.0),
@@ -158,7 +158,7 @@ struct NewestBelow(u64);
 impl Question for NewestBelow {
     type Answer = Option<u64>;
 
-    fn answer(self, state: &State) -> Option<u64> {
+    fn answer(self, state: &Machine) -> Option<u64> {
         state.values.facts.proposals.last_below(self.0).max(state.values.facts.corrections.last_below(self.0))
     }
 }
@@ -169,7 +169,7 @@ struct Between(Range<u64>);
 impl Question for Between {
     type Answer = (Vec<Arc<[u8]>>, BTreeMap<u64, ListedCorrection>);
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         let open = state.values.facts.proposals.rows(self.0.clone()).cloned().collect();
         let made = state.values.facts.corrections.range(self.0).map(|(number, made)| (number, applied(made)));
         (open, made.collect())
@@ -181,7 +181,7 @@ struct RevertedBy(Vec<u64>);
 impl Question for RevertedBy {
     type Answer = Vec<Option<u64>>;
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         self.0.iter().map(|number| state.values.generations.reverted_by(*number)).collect()
     }
 }

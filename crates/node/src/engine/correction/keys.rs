@@ -2,10 +2,10 @@
 
 use super::super::Engine;
 use super::CorrectionError;
-use tally_core::aggregate::Unfit;
 use tally_core::database::Space;
 use tally_core::id::SEPARATOR;
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SCAN_NAMES_MAX};
+use tally_core::machine::Unfit;
 
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;

@@ -5,9 +5,9 @@ use super::super::{Engine, Refusal};
 use super::find::{FoundCorrection, decode_row};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeMap;
-use tally_core::aggregate::State;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Correction, Delta, LedgerKey, Step};
+use tally_core::machine::Machine;
 
 /// Rows of the store that are asked for at the same time.
 const READS_AT_ONCE: usize = 32;
@@ -83,7 +83,7 @@ struct StepsOf {
 impl Question for StepsOf {
     type Answer = Vec<Option<Step>>;
 
-    fn answer(self, state: &State) -> Self::Answer {
+    fn answer(self, state: &Machine) -> Self::Answer {
         self.cells.iter().map(|cell| state.values.facts.steps.get((*cell, self.generation))).collect()
     }
 }

@@ -95,7 +95,7 @@ fn an_entry_of_a_cold_counter_is_answered_although_the_store_cannot_be_read_for_
         is_unreadable.store(false, Ordering::Release);
         let value = async |cell| engine.get(cell).await.unwrap().map(|reading| reading.value);
         assert_eq!((value(known).await, value(hits(&engine, PAGES)).await), (Some(3), Some(1)));
-        let has_unsettled = |state: &tally_core::aggregate::State| state.values.table.has_unsettled();
+        let has_unsettled = |state: &tally_core::machine::Machine| state.values.table.has_unsettled();
         assert!(engine.look(has_unsettled).await.unwrap(), "what was read was counted blindly");
         assert_eq!(size(&engine).await, Answer::Value(counters + 1), "DBSIZE has the one that was created blindly");
 

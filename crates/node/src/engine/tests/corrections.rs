@@ -3,8 +3,8 @@
 use super::ground::Ground;
 use super::*;
 use std::ops::ControlFlow;
-use tally_core::aggregate::Unfit;
 use tally_core::ledger::{Delta, Grounds, LedgerKey, LedgerKind, Proposal, Purpose, Remedy};
+use tally_core::machine::Unfit;
 
 fn proposal(deltas: usize, id_bytes: usize) -> Proposal {
     let id = |n| format!("{n:0id_bytes$}").into_bytes();

@@ -49,7 +49,7 @@ fn filters_learn_all_rows_of_the_store_also_when_it_cannot_be_read_for_a_while()
         is_unreadable.store(true, Ordering::Release);
         time.until(|| shown(&engine, "tend").errors_in_a_row == 2).await;
         assert!(shown(&engine, "tend").last_error.unwrap().text.contains("it cannot be read"));
-        let is_learning = |state: &tally_core::aggregate::State| state.fates.facts.claims.filter_is_learning();
+        let is_learning = |state: &tally_core::machine::Machine| state.fates.facts.claims.filter_is_learning();
         assert!(engine.look(is_learning).await.unwrap());
         is_unreadable.store(false, Ordering::Release);
         tended(&engine, &time).await;

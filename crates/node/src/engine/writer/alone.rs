@@ -5,9 +5,9 @@ use super::super::correction::{CorrectionError, CorrectionRequest, RemedyOutcome
 use super::super::lookup::Found;
 use super::super::shared::Reply;
 use super::Writer;
-use tally_core::aggregate::Unfit;
 use tally_core::counter::Durability;
 use tally_core::ledger::{Correction, Proposal, Remedy};
+use tally_core::machine::Unfit;
 use tally_core::op::{Answer, Submission};
 use tally_storage::log::Log;
 

@@ -8,10 +8,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
-use tally_core::aggregate::Unfit;
 use tally_core::fact::Request;
 use tally_core::ledger::{Correction, Grounds, Proposal, Remedy, Row};
 use tally_core::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX};
+use tally_core::machine::Unfit;
 
 use super::counters::idempotency_key;
 use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart};

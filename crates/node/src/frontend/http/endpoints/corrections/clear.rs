@@ -2,8 +2,8 @@
 
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::aggregate::Unfit;
 use tally_core::ledger::{Correction, Grounds, Remedy};
+use tally_core::machine::Unfit;
 
 use super::{ANONYMOUS, made_before, once, request};
 use crate::engine::{CorrectionError, CorrectionRequest};

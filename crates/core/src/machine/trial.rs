@@ -4,13 +4,13 @@
 //! there. Whatever it needs is known by then, as for a batch that is appended. Values decide nothing, so none is copied. It
 //! costs what the batch costs, and memory for what it touches.
 
-use super::State;
+use super::Machine;
 use crate::counter::{Mode, Stager};
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use std::sync::Arc;
 
-impl State {
-    /// The answers that [`State::apply`] would give to a batch of events.
+impl Machine {
+    /// The answers that [`Machine::apply`] would give to a batch of events.
     pub fn try_out(&self, batch: &Batch<'_>) -> Vec<Answer> {
         let mut small = self.excerpt(batch);
         let mut answers = Vec::new();
@@ -19,8 +19,8 @@ impl State {
     }
 
     /// A state that decides of the batch what this one would.
-    fn excerpt(&self, batch: &Batch<'_>) -> State {
-        let mut small = State::new(self.hasher);
+    fn excerpt(&self, batch: &Batch<'_>) -> Machine {
+        let mut small = Machine::new(self.hasher);
         small.stager = Stager::new(Arc::clone(self.declarations()), self.hasher);
         small.fates.contracts = self.fates.contracts.without_memories();
         small.values.declare(self.declarations());
@@ -35,7 +35,7 @@ impl State {
         small
     }
 
-    fn copy_known(&self, op: &Op, stamp: &Stamp, small: &mut State) {
+    fn copy_known(&self, op: &Op, stamp: &Stamp, small: &mut Machine) {
         let fates = &self.fates;
         match op.kind {
             OpKind::Claim => {

@@ -1,14 +1,14 @@
 //! Corrections: the past is changed by a record that says what to do and why, and every such change is a generation.
 //!
 //! A record says what is asked for ([`Remedy`]); what that comes to is drafted here from the state at its place in the log, and
-//! made there ([`make`]): the number, the generation, the deltas. Whoever wants to know before he appends asks [`State::assess`],
+//! made there ([`make`]): the number, the generation, the deltas. Whoever wants to know before he appends asks [`Machine::assess`],
 //! which is the same draft. A proposal changes nothing. For each cell that a correction touches the value before is kept, which
 //! is what the generation before last said.
 
 mod make;
 mod request;
 
-use super::State;
+use super::Machine;
 use crate::counter::Mode;
 use crate::fact::Request;
 use crate::id::CellKey;
@@ -25,8 +25,8 @@ pub use request::{CorrectionRequest, RemedyOutcome, Unfit};
 /// What a delta takes in a correction beside its id, at most.
 const DELTA_BYTES_MAX: usize = 32;
 
-impl State {
-    /// What a request would come to now. Whatever it touches must be known ([`State::touch`]).
+impl Machine {
+    /// What a request would come to now. Whatever it touches must be known ([`Machine::touch`]).
     pub fn assess(&mut self, request: &CorrectionRequest) -> Result<RemedyOutcome, Unfit> {
         if let Some(once) = &request.once {
             self.check_once(once)?;

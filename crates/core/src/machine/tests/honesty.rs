@@ -52,7 +52,7 @@ fn readers_know_how_many_entries_wait_until_they_count() {
     bench.send(&[view(100_000, 100_000), view(100_000, 10_000), view(100_000, 97_000)]);
     assert_eq!(bench.state.values.table.cells().pending(cell), 2);
     let (bytes, _) = bench.state.checkpoint(bench.offset);
-    let mut resumed = State::new(hasher());
+    let mut resumed = Machine::new(hasher());
     resumed.resume(&bytes).expect("it was written just now");
     assert_eq!(resumed.values.table.cells().pending(cell), 2, "after a restart as well");
     bench.run();

@@ -1,7 +1,7 @@
 //! What a checkpoint carries beside rows and names (`docs/formats/keys.md`, "State"): time, declarations, boxes,
 //! watermarks, and what is parked. Small, so it is written as a whole each time.
 
-use super::State;
+use super::Machine;
 use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// adjustments.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=5;
 
-impl State {
+impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
     pub fn checkpoint(&mut self, offset: u64) -> (Vec<u8>, u64) {
         let read_from = self.read_from(offset);
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Goes on from a checkpoint. Answers the offset from which the log has to be read; what lies between it and the
-    /// checkpoint is for [`State::remember`], under the declarations that were in force there.
+    /// checkpoint is for [`Machine::remember`], under the declarations that were in force there.
     pub fn resume(&mut self, bytes: &[u8]) -> Result<u64, ReplayError> {
         let bytes = &mut &bytes[..];
         let CheckpointHead { version, log_time_ms, read_from, configs, kept } = CheckpointHead::take(bytes)?;

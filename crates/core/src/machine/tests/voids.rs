@@ -18,7 +18,7 @@ struct Logged {
 }
 
 /// Applies a batch of the log as a replay does.
-fn replay(state: &mut State, logged: &Logged, answers: &mut Vec<Answer>) -> Option<Void> {
+fn replay(state: &mut Machine, logged: &Logged, answers: &mut Vec<Answer>) -> Option<Void> {
     let mut decoded = Submission::default();
     let Decoded { head, first, .. } = state.decode(&logged.bytes, &mut decoded).expect("it was encoded");
     let Submission { ops, stamps, .. } = &decoded;
@@ -27,7 +27,7 @@ fn replay(state: &mut State, logged: &Logged, answers: &mut Vec<Answer>) -> Opti
 }
 
 /// Everything that can be seen of a state but for who sent what.
-fn counted(state: &mut State) -> impl PartialEq + std::fmt::Debug + use<> {
+fn counted(state: &mut Machine) -> impl PartialEq + std::fmt::Debug + use<> {
     state.fates.senders = Default::default();
     state.timeline.resume_voids(Default::default());
     (seen(state), state.balances())
@@ -82,7 +82,7 @@ proptest! {
 }
 
 /// A view of session `s`, as a batch of the log.
-fn view(state: &State, sender: u64, seq: u64, log_time_ms: u64, offset: u64) -> Logged {
+fn view(state: &Machine, sender: u64, seq: u64, log_time_ms: u64, offset: u64) -> Logged {
     let mut event = Event::new("hit", 0);
     (event.session, event.seq) = (Some("s".into()), Some(1));
     let mut submission = Submission::default();
@@ -103,7 +103,7 @@ fn what_is_void_is_not_remembered_either_before_or_after_a_restart() {
     assert_eq!(replay(&mut live, &again, &mut answers), Some(Void::Repeated));
     let (checkpoint, read_from) = live.checkpoint(20);
     assert_eq!(read_from, 0);
-    let mut resumed = State::new(CellHasher::new(7));
+    let mut resumed = Machine::new(CellHasher::new(7));
     assert_eq!(resumed.resume(&checkpoint).unwrap(), 0);
     for logged in [&first, &again] {
         let mut decoded = Submission::default();

@@ -1,11 +1,11 @@
 //! The facts of a state, all together: their way to a cut, and the memory they take. Which there are is in
 //! [`crate::ledger::facts`](crate::ledger).
 
-use super::State;
+use super::Machine;
 use crate::ledger::{self, Facts, Kind, LedgerCut};
 use std::sync::Arc;
 
-impl State {
+impl Machine {
     fn facts(&self) -> impl Iterator<Item = &dyn Kind> {
         self.fates.facts.facts().into_iter().chain(self.values.facts.facts()).map(|(_, kind)| kind)
     }

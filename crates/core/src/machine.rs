@@ -1,8 +1,8 @@
 //! The deterministic core: a batch of operations in, an answer to each out.
 //!
 //! The state after a batch is a function of the state before it and of the batch, time included. The running node and a
-//! replay both come through [`State::apply`]; what they need from the store they look up before ([`State::needs`]) and
-//! hand in with [`State::load`]. What a batch carries is looked at first, in [`entrance`].
+//! replay both come through [`Machine::apply`]; what they need from the store they look up before ([`Machine::needs`]) and
+//! hand in with [`Machine::load`]. What a batch carries is looked at first, in [`entrance`].
 //!
 //! Here is the loop. What becomes of entries is in [`crate::fates`], what counters are worth in [`crate::values`]; both keep
 //! facts, whose way to a cut is in [`facts`]. What corrections do is in [`correct`], what a checkpoint carries beside rows in
@@ -37,7 +37,7 @@ pub use replay::{Decoded, ReplayError, Replayed};
 /// How far ahead of itself `apply` fetches memory into the cache.
 const PREFETCH_AHEAD: usize = 16;
 
-pub struct State {
+pub struct Machine {
     pub fates: Fates,
     pub values: Values,
     stager: Stager,
@@ -47,9 +47,9 @@ pub struct State {
     outcome: Option<Result<RemedyOutcome, Unfit>>,
 }
 
-impl State {
-    pub fn new(hasher: CellHasher) -> State {
-        State {
+impl Machine {
+    pub fn new(hasher: CellHasher) -> Machine {
+        Machine {
             fates: Fates::default(),
             values: Values::new(hasher),
             stager: Stager::new(Arc::default(), hasher),
@@ -129,7 +129,7 @@ impl State {
 
     #[inline]
     fn apply_op(&mut self, index: usize, op: &Op, stamp: Option<&Stamp>, batch: &Batch<'_>) -> Answer {
-        let State { fates, values, stager, .. } = self;
+        let Machine { fates, values, stager, .. } = self;
         let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
         if let Some(answer) = fates.decide(index, op, stamp, &scene, values) {
             return answer;
@@ -207,7 +207,7 @@ struct Ahead<'a> {
 
 impl Ahead<'_> {
     #[inline(always)]
-    fn fetch(&mut self, state: &State) {
+    fn fetch(&mut self, state: &Machine) {
         let Some((op, ops)) = self.ops.split_first() else { return };
         self.ops = ops;
         state.values.table.prefetch(op.cell);

@@ -1,6 +1,6 @@
 //! From the records of the log back to operations, and to what the state remembers of repeats.
 
-use super::{Improper, State};
+use super::{Improper, Machine};
 use crate::counter::{ConfigErrors, Mode};
 use crate::head::{Group, Head};
 use crate::ledger::{Correction, Proposal, Row};
@@ -35,7 +35,7 @@ pub enum ReplayError {
     Improper(#[from] Improper),
 }
 
-impl State {
+impl Machine {
     /// Turns the records of a batch back into operations.
     pub fn decode(&mut self, records: &[u8], out: &mut Submission) -> Result<Decoded, ReplayError> {
         out.clear();

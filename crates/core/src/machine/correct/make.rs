@@ -1,16 +1,16 @@
 //! What was asked for is done, at its place in the log.
 
 use super::{CorrectionRequest, RemedyOutcome, Unfit};
-use crate::aggregate::State;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Cause, Correction, Delta, Purpose, Row, Step};
+use crate::machine::Machine;
 use crate::memory::cell::Added;
 use crate::op::Answer;
 use std::collections::BTreeMap;
 
-impl State {
-    /// Does what a record asks for, if it can be done here; what became of it is kept for whoever asked ([`State::take_outcome`]).
-    pub(in crate::aggregate) fn remedy(&mut self, record: &[u8]) -> Answer {
+impl Machine {
+    /// Does what a record asks for, if it can be done here; what became of it is kept for whoever asked ([`Machine::take_outcome`]).
+    pub(in crate::machine) fn remedy(&mut self, record: &[u8]) -> Answer {
         let request = self.read_request(record).expect("whoever staged or decoded it has read it before");
         let outcome = self.assess(&request).map(|outcome| self.make(outcome));
         self.remember_outcome(&request, &outcome);
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// Makes a correction visible that an earlier version has drafted in full. A generation that is in force already changes nothing.
-    pub(in crate::aggregate) fn correct(&mut self, correction: &[u8]) -> Answer {
+    pub(in crate::machine) fn correct(&mut self, correction: &[u8]) -> Answer {
         let mut correction = Correction::decode(correction).expect("whoever staged or decoded it has read it before");
         if correction.generation <= self.values.generations.current {
             return Answer::No;

@@ -3,13 +3,13 @@
 //! The rules are those of one node. What decides hands what counts to a [`Counts`] of the caller's; what counts takes it in here,
 //! by ids, since it has not seen the events.
 
-use super::State;
+use super::Machine;
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
 use crate::ledger::Entity;
 use crate::op::{Answer, Batch, OpKind};
 
-impl State {
+impl Machine {
     /// Decides a batch of events; what counts goes to `counts`, and none of it to the values of this state. Answers why the batch
     /// is void, if it is: then nothing of it is decided.
     pub fn judge(&mut self, batch: &Batch<'_>, counts: &mut impl Counts, answers: &mut Vec<Answer>) -> Option<Void> {
@@ -22,7 +22,7 @@ impl State {
         }
         let mut stamps = batch.stamps.iter();
         for (index, op) in batch.ops.iter().enumerate() {
-            let State { fates, values, stager, .. } = self;
+            let Machine { fates, values, stager, .. } = self;
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
             answers.push(match fates.decide(index, op, stamp, &scene, counts) {
@@ -48,7 +48,7 @@ impl State {
 
     /// Takes in what counted elsewhere for a counter. Its cell must be known.
     pub fn count_apart(&mut self, id: &[u8], delta: i64) {
-        let State { values, stager, hasher, .. } = self;
+        let Machine { values, stager, hasher, .. } = self;
         if let Some(sums) = values.sums.of_cell(stager.declarations(), id) {
             sums.counted += i128::from(delta);
         }
@@ -57,7 +57,7 @@ impl State {
 
     /// An entity that counted under a generation takes that back. The cell must be known.
     pub fn take_back_apart(&mut self, id: &[u8], generation: u64) {
-        let State { values, stager, hasher, .. } = self;
+        let Machine { values, stager, hasher, .. } = self;
         let cell = hasher.key(id);
         let counted = Entity { on: true, occurred_ms: 0, offset: 0, cell, generation, id: Some(id.into()) };
         if values.uncount(&counted)

@@ -74,7 +74,7 @@ fn write(store: &mut Store, cut: &LedgerCut, replace: bool) {
 
 /// A ledger and its store; the model is every row there should be, as bytes.
 struct World {
-    state: State,
+    state: Machine,
     store: Store,
     store_is_void: bool,
     model: Store,
@@ -86,7 +86,7 @@ struct World {
 impl World {
     fn new() -> World {
         World {
-            state: State::new(CellHasher::new(1)),
+            state: Machine::new(CellHasher::new(1)),
             store: Store::new(),
             store_is_void: false,
             model: Store::new(),
@@ -322,7 +322,7 @@ proptest! {
 
 #[test]
 fn an_empty_ledger_makes_an_empty_cut_and_takes_little_memory() {
-    let mut state = State::new(CellHasher::new(1));
+    let mut state = Machine::new(CellHasher::new(1));
     assert!(state.facts_bytes() < 64 * 1024, "{} bytes", state.facts_bytes());
     assert_eq!(state.facts_changed(), 0);
     assert!(state.begin_facts_cut().is_empty());
@@ -331,7 +331,7 @@ fn an_empty_ledger_makes_an_empty_cut_and_takes_little_memory() {
 #[test]
 #[should_panic(expected = "one cut at a time")]
 fn there_is_one_cut_at_a_time() {
-    let mut state = State::new(CellHasher::new(1));
+    let mut state = Machine::new(CellHasher::new(1));
     state.begin_facts_cut();
     state.begin_facts_cut();
 }

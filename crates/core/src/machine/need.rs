@@ -1,9 +1,9 @@
 //! What a batch needs to know before it can be applied, and what the store said about it.
 //!
-//! Nothing in `apply` reads a disk. Whoever has a batch asks [`State::needs`] first, looks up what memory does not know,
-//! and hands it in with [`State::load`].
+//! Nothing in `apply` reads a disk. Whoever has a batch asks [`Machine::needs`] first, looks up what memory does not know,
+//! and hands it in with [`Machine::load`].
 
-use super::State;
+use super::Machine;
 use crate::counter::Mode;
 use crate::id::CellKey;
 use crate::ledger::{Answered, Claim, Correction, Entity, LedgerKey, Row as _};
@@ -56,10 +56,10 @@ impl Need {
     }
 }
 
-impl State {
+impl Machine {
     /// Whether memory knows everything, whatever is asked.
     pub fn knows_all(&self) -> bool {
-        let State { fates, values, .. } = self;
+        let Machine { fates, values, .. } = self;
         values.table.cells().cold() == 0
             && fates.facts.claims.is_empty()
             && fates.facts.entities.is_empty()
@@ -119,7 +119,7 @@ impl State {
         found: &impl Fn(Need) -> Option<&'f Stored>,
         needs: &mut Vec<Need>,
     ) {
-        let State { fates, values, .. } = self;
+        let Machine { fates, values, .. } = self;
         match op.kind {
             OpKind::Claim if !fates.facts.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
             OpKind::AddOnce | OpKind::Once if !values.facts.answers.knows(stamp.key) => {

@@ -31,7 +31,7 @@ pub(super) fn hasher() -> CellHasher {
 
 /// A node without disks and clocks.
 pub(super) struct Bench {
-    pub state: State,
+    pub state: Machine,
     pub offset: u64,
     pub log_time_ms: u64,
     pub answers: Vec<Answer>,
@@ -43,7 +43,7 @@ impl Bench {
     }
 
     pub fn with(yaml: &str) -> Bench {
-        let mut bench = Bench { state: State::new(hasher()), offset: 0, log_time_ms: 100_000, answers: Vec::new() };
+        let mut bench = Bench { state: Machine::new(hasher()), offset: 0, log_time_ms: 100_000, answers: Vec::new() };
         bench.configure(yaml);
         bench
     }
@@ -539,7 +539,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
         bench.state.configure(keep(24), bench.offset);
         let (bytes, _) = bench.state.checkpoint(bench.offset);
         assert_eq!(add(&mut bench), Answer::Value(2), "what is over stays over");
-        let mut resumed = State::new(hasher());
+        let mut resumed = Machine::new(hasher());
         resumed.resume(&bytes).expect("it was written just now");
         assert_eq!(resumed.values.keys_known_from_ms(0), bench.state.values.keys_known_from_ms(0));
     }
@@ -565,16 +565,16 @@ fn a_checkpoint_resumes_boxes_watermarks_proposals_and_what_is_parked() {
     bench.clear("hosts");
     let (bytes, read_from) = bench.state.checkpoint(bench.offset);
     assert_eq!(read_from, 0, "the windows of the repeats began there");
-    let mut resumed = State::new(hasher());
+    let mut resumed = Machine::new(hasher());
     assert_eq!(resumed.resume(&bytes).expect("it was written just now"), 0);
     resumed.resumed().expect("one configuration");
     assert_eq!(resumed.balances(), bench.state.balances());
     assert_eq!(resumed.fates.contracts.meanings(), bench.state.fates.contracts.meanings());
     assert_eq!(resumed.values.generations.current, 1);
-    let parked = |state: &State| state.fates.contracts.parked.due(LateRun::due_by(u64::MAX));
+    let parked = |state: &Machine| state.fates.contracts.parked.due(LateRun::due_by(u64::MAX));
     assert_eq!(parked(&resumed), parked(&bench.state));
     for cut in 0..bytes.len() {
-        assert!(State::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");
+        assert!(Machine::new(hasher()).resume(&bytes[..cut]).is_err(), "cut at {cut}");
     }
 }
 

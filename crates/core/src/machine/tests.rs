@@ -26,8 +26,8 @@ counters:
   - {counterName: late, mode: display, dedup: none, lateness: {allowed: 1s, corrected: 1m, every: 1s}, rules: [{on: hit, op: increment}]}
 ";
 
-fn state() -> State {
-    let mut state = State::new(CellHasher::new(7));
+fn state() -> Machine {
+    let mut state = Machine::new(CellHasher::new(7));
     state.configure(Declarations::parse(CONFIG).expect("the sample is valid"), 0);
     state
 }
@@ -110,7 +110,7 @@ fn batch(submission: &Submission, log_time_ms: u64) -> Batch<'_> {
 }
 
 /// Everything that can be seen of a state.
-fn seen(state: &mut State) -> impl PartialEq + std::fmt::Debug + use<> {
+fn seen(state: &mut Machine) -> impl PartialEq + std::fmt::Debug + use<> {
     let ids = (0..6)
         .map(id)
         .chain((0..6).map(|n| format!("hits:p{n}").into_bytes()))
@@ -210,7 +210,7 @@ fn a_checkpoint_of_the_first_version_is_carried_over_with_its_proposals_and_idem
     put_bytes(&mut bytes, &proposal.to_bytes());
     // Nothing reverted, seven keys of the second hour, nothing parked, no audit.
     [0, 1, 1, 7, 0, 0].iter().for_each(|n| put_varint(&mut bytes, *n));
-    let mut resumed = State::new(CellHasher::new(7));
+    let mut resumed = Machine::new(CellHasher::new(7));
     assert_eq!(resumed.resume(&bytes).expect("the first version is read"), 0);
     assert_eq!(resumed.values.facts.proposals.get(3), Some(proposal.clone()));
     assert_eq!(resumed.facts_changed(), 1, "the next cut makes a row of it");

@@ -45,7 +45,7 @@ fn all_ids() -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// Boxes of all declared counters, but for what was simply counted.
-fn boxes(state: &State) -> BTreeMap<(usize, &'static str), i64> {
+fn boxes(state: &Machine) -> BTreeMap<(usize, &'static str), i64> {
     let fates = BoxKind::ALL.into_iter().filter(|kind| *kind != BoxKind::Counted);
     let declared = state.declarations().counters().iter().enumerate();
     declared

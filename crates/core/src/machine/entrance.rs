@@ -4,7 +4,7 @@
 //! time gives ([`crate::head::log_time_ms`]). Whatever is not so was never written by a sound appender, so a replay stops there
 //! and says why; for a batch of one's own it is an assertion. A batch that stood before is void: it changes nothing but time.
 
-use super::State;
+use super::Machine;
 use crate::fates::{Overrun, Void};
 use crate::head::{Head, RULES, is_log_time_ms};
 use crate::limits::VOIDS_MAX;
@@ -31,7 +31,7 @@ pub enum Improper {
     TooManyVoid,
 }
 
-impl State {
+impl Machine {
     /// Behind the last control record: a batch that is made now is made under it.
     pub fn control(&self) -> u64 {
         self.timeline.last_config().map_or(0, |config| config.from)
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// Notes who sent a batch, before anything of it is applied. Answers why it is void, if it is. One without operations, such
-    /// as a configuration, does not come to [`State::apply`], and enters by itself.
+    /// as a configuration, does not come to [`Machine::apply`], and enters by itself.
     #[inline]
     pub fn enter(&mut self, batch: &Batch<'_>) -> Option<Void> {
         let head = batch.head.as_ref()?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::op::Direct;
 
 /// What single additions are answered and leave behind.
-fn one_by_one(state: &mut State, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
+fn one_by_one(state: &mut Machine, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
     let (mut submission, mut answers) = (Submission::default(), Vec::new());
     deltas.iter().for_each(|delta| submission.add_to(to, *delta));
     let Submission { records, ops, stamps, .. } = &submission;
@@ -12,7 +12,7 @@ fn one_by_one(state: &mut State, to: &Direct<'_>, deltas: &[i64], offset: u64) -
     answers
 }
 
-fn combined(state: &mut State, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
+fn combined(state: &mut Machine, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
     let (mut submission, mut answers) = (Submission::default(), Vec::new());
     submission.add_many(to, deltas);
     let Submission { records, ops, stamps, .. } = &submission;
