@@ -136,7 +136,10 @@ fn a_batch_that_cannot_be_of_this_log_is_refused_by_name() {
     assert_eq!(state.check_head(&good, now_ms + five_minutes), Ok(()));
     let told = |head: Head, log_time_ms| state.check_head(&head, log_time_ms).unwrap_err().to_string();
     let newer = told(Head { rules: RULES + 1, ..good }, now_ms);
-    assert!(newer.contains("rules of version 2") && newer.contains("start a newer one"), "{newer}");
+    assert!(
+        newer.contains(&format!("rules of version {}", RULES + 1)) && newer.contains("start a newer one"),
+        "{newer}"
+    );
     assert!(told(Head { control: 6, ..good }, now_ms).contains("those from record 7 on are in force"));
     assert!(told(Head { control: 8, ..good }, now_ms).contains("record 8 on, which are not there"));
     assert!(told(Head { group: Group(99), ..good }, now_ms).contains("identity group 99"));
