@@ -16,7 +16,7 @@ Examples:
   tally inspect data                         its counters, as of a checkpoint
   tally inspect data/log                     the segments of its log
   tally inspect data/log/000000000001.seg    the records of one segment
-  tally inspect data/commits                 what the log came to, commit by commit
+  tally inspect data/commits                 what the log came to
 
 A data directory can only be read while no server uses it; segments can be read
 at any time.")]

@@ -1,4 +1,4 @@
-//! `GET /v1/commits`: what the log came to, commit by commit, as server-sent events that can be taken up again.
+//! `GET /v1/commits`: what the log came to, as server-sent events that can be taken up again.
 //!
 //! Only what is durable and applied is told: nobody acts on a record that is lost later, and whoever is told of a correction
 //! reads it. A subscription is a stream that is asked for more when its client has taken what there was. It reads commits on
