@@ -37,6 +37,7 @@ pub struct ProposalBody<'a> {
     /// `adjust` (if left out): it changes what is right. `restore`: it brings counters to what was counted. A recount may undo
     /// the second, and never the first.
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = ProposedKind, required = false)]
     kind: Option<ProposedKind>,
     /// Refuse it, now and when it is applied, if a later generation has touched one of the counters.
     #[serde(default, rename = "ifGeneration", deserialize_with = "given_number")]
