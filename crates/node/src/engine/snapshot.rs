@@ -7,7 +7,6 @@ use std::time::Duration;
 use tally_core::database::Space;
 use tally_core::id::CellHasher;
 use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOT_KEPT_TOLD_MS, SNAPSHOTS_MAX};
-use tally_core::memory::cell::CellRow;
 use tally_core::position::Position;
 use tally_storage::store::{self, Checkpoint};
 
@@ -160,13 +159,9 @@ impl Snapshot {
         self.counters
     }
 
-    /// Up to `limit` counters of database 0 behind an id, less those whose time has come; and the id to go on behind.
-    pub fn page(
-        &self,
-        after: Option<&[u8]>,
-        limit: usize,
-        now_ms: u64,
-    ) -> Result<(Counters, Option<Vec<u8>>), Refusal> {
+    /// Up to `limit` counters of database 0 behind an id, and the id to go on behind. One whose time has come since is among them:
+    /// the commit that ends it says so.
+    pub fn page(&self, after: Option<&[u8]>, limit: usize) -> Result<(Counters, Option<Vec<u8>>), Refusal> {
         let failed = |error: store::Error| Refusal::store(&error);
         let mut ids = self.view.names(b"", after, limit).map_err(failed)?;
         let next = if ids.len() == limit { ids.last().cloned() } else { None };
@@ -174,8 +169,7 @@ impl Snapshot {
         let mut counters = Vec::with_capacity(ids.len());
         let cells: Vec<_> = ids.iter().map(|id| self.hasher.key(id)).collect();
         for (id, row) in ids.into_iter().zip(store::cells(&*self.view, &cells).map_err(failed)?) {
-            let is_due = |row: &CellRow| row.expiry.as_ref().is_some_and(|expiry| expiry.at_ms <= now_ms);
-            if let Some(row) = row.filter(|row| !is_due(row)) {
+            if let Some(row) = row {
                 let reading = Reading { value: row.value, generation: row.mark.generation };
                 counters.push((Space::split(&id).1.to_vec(), reading));
             }

@@ -143,10 +143,9 @@ impl SnapshotReader {
     /// The next lines; there may be none although more will come.
     async fn page(&mut self) -> Result<Bytes, Problem> {
         let (snapshot, declarations, after) = (self.snapshot.clone(), self.declarations.clone(), self.after.take());
-        let now_ms = self.api.engine.clock().now_ms();
         let spawner = self.api.engine.workers().spawner();
         let read = spawner.blocking(move || {
-            let (counters, next) = snapshot.page(after.as_deref(), PAGE_COUNTERS, now_ms)?;
+            let (counters, next) = snapshot.page(after.as_deref(), PAGE_COUNTERS)?;
             let mut lines = Vec::new();
             counters.iter().for_each(|(id, reading)| put_line(&mut lines, &declarations, id, *reading));
             Ok::<_, Refusal>((lines, next))
