@@ -1,6 +1,7 @@
 //! Every kind of fault, and how often each has struck.
 
-use std::fmt;
+/// What struck so often has met most of what can be under way.
+const OFTEN: u64 = 1000;
 
 macro_rules! faults {
     ($($name:ident: $text:literal,)*) => {
@@ -87,13 +88,17 @@ impl Faults {
     }
 }
 
-/// As a table in Markdown, of those that struck.
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| fault | hit |\n|---|---:|")?;
-        for fault in Fault::ALL.into_iter().filter(|fault| self.of(*fault) > 0) {
-            writeln!(f, "| {} | {} |", fault.text(), self.of(fault))?;
-        }
-        Ok(())
+/// As a table in Markdown with a column for each world, of those that struck.
+pub fn table(worlds: &[(&str, Faults)]) -> String {
+    let of = |fault| worlds.iter().map(move |(_, faults)| faults.of(fault));
+    let row = |first: &str, cells: Vec<String>| format!("| {first} | {} |\n", cells.join(" | "));
+    let mut table = row("fault", worlds.iter().map(|(world, _)| (*world).to_owned()).collect());
+    table += &format!("|---|{}\n", "---:|".repeat(worlds.len()));
+    let struck = || Fault::ALL.into_iter().filter(|fault| of(*fault).sum::<u64>() > 0);
+    for fault in struck() {
+        table +=
+            &row(fault.text(), of(fault).map(|hits| if hits > 0 { hits.to_string() } else { String::new() }).collect());
     }
+    let often = struck().filter(|fault| of(*fault).sum::<u64>() >= OFTEN).count();
+    table + &format!("\n{} kinds of faults, {often} of them at least {OFTEN} times\n", struck().count())
 }

@@ -8,7 +8,9 @@ pub mod cluster;
 pub mod fault;
 pub mod node;
 pub mod oracle;
+mod panics;
 pub mod random;
+pub mod sweep;
 pub mod trace;
 
 use fault::Faults;

@@ -15,6 +15,7 @@ pub use life::{End, Which, pass};
 use crate::Outcome;
 use crate::fault::{Fault, Faults};
 use crate::oracle::{Ask, Config, Judge, Spec, Worth};
+use crate::panics;
 use crate::random::Random;
 use crate::trace::Trace;
 use std::sync::Arc;
@@ -60,16 +61,9 @@ pub struct NodeWorld {
 
 pub fn random_run(seed: u64, keep: bool) -> Outcome {
     let mut world = NodeWorld::new(seed, keep);
-    for _ in 0..LIVES {
-        if world.failure.is_none() {
-            world.live();
-        }
-    }
-    if world.failure.is_none() {
-        world.last_life();
-    }
+    let panic = panics::listen(&mut world, NodeWorld::lives);
     let NodeWorld { faults, trace, failure, .. } = world;
-    Outcome { faults, trace, failure }
+    Outcome { faults, trace, failure: panic.or(failure) }
 }
 
 impl NodeWorld {
@@ -92,6 +86,17 @@ impl NodeWorld {
             unknown: Vec::new(),
             armed: false,
             failure: None,
+        }
+    }
+
+    fn lives(&mut self) {
+        for _ in 0..LIVES {
+            if self.failure.is_none() {
+                self.live();
+            }
+        }
+        if self.failure.is_none() {
+            self.last_life();
         }
     }
 

@@ -17,7 +17,10 @@ pub struct SimArgs {
     /// Print everything that happens
     #[arg(long)]
     trace: bool,
-    /// Without optimisation that takes long to build
+    /// On so many threads; as many as there are cores if nothing is said
+    #[arg(long)]
+    jobs: Option<u64>,
+    /// Built without optimisation, as the named schedules are
     #[arg(long)]
     quick: bool,
 }
@@ -25,7 +28,7 @@ pub struct SimArgs {
 impl SimArgs {
     /// As part of all tests: what builds fast, and so many seeds that it takes a minute.
     pub fn small() -> SimArgs {
-        SimArgs { seeds: 200, from: 0, world: None, trace: false, quick: true }
+        SimArgs { seeds: 200, from: 0, world: None, trace: false, jobs: None, quick: true }
     }
 }
 
@@ -33,11 +36,15 @@ pub fn run(args: &SimArgs) -> Result<()> {
     let (seeds, from) = (args.seeds.to_string(), args.from.to_string());
     let mut command = vec!["run", "--quiet", "--manifest-path", "sim/Cargo.toml", "--target-dir", "target/sim"];
     if !args.quick {
-        command.push("--release");
+        command.extend(["--profile", "sim"]);
     }
     command.extend(["--", "--seeds", &seeds, "--from", &from]);
     if let Some(world) = &args.world {
         command.extend(["--world", world]);
+    }
+    let jobs = args.jobs.map(|jobs| jobs.to_string());
+    if let Some(jobs) = &jobs {
+        command.extend(["--jobs", jobs]);
     }
     if args.trace {
         command.push("--trace");

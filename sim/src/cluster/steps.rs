@@ -7,6 +7,7 @@ use super::{COLLECTORS, FATES, VALUES, World};
 use crate::Outcome;
 use crate::fault::Fault;
 use crate::oracle::Config;
+use crate::panics;
 
 /// Things that happen before everything converges.
 const STEPS: u64 = 700;
@@ -15,23 +16,28 @@ const ROUNDS_MAX: usize = 400;
 
 pub fn random_run(seed: u64, keep: bool) -> Outcome {
     let mut world = World::new(seed, keep);
-    // Some runs are calm, some are not: what hides behind one fault shows without it.
-    let faulty_per_mille = [0, 30, 80, 150][world.random.below(4) as usize];
-    for _ in 0..STEPS {
-        if world.referee.failure.is_some() {
-            break;
-        }
-        if world.random.chance(faulty_per_mille) { world.random_fault() } else { world.random_step() }
-    }
-    world.converge();
-    if world.referee.failure.is_none() {
-        world.check();
-    }
+    let panic = panics::listen(&mut world, World::phases);
     let World { faults, trace, referee, .. } = world;
-    Outcome { faults, trace, failure: referee.failure }
+    Outcome { faults, trace, failure: panic.or(referee.failure) }
 }
 
 impl World {
+    /// Safety, then liveness.
+    fn phases(&mut self) {
+        // Some runs are calm, some are not: what hides behind one fault shows without it.
+        let faulty_per_mille = [0, 30, 80, 150][self.random.below(4) as usize];
+        for _ in 0..STEPS {
+            if self.referee.failure.is_some() {
+                break;
+            }
+            if self.random.chance(faulty_per_mille) { self.random_fault() } else { self.random_step() }
+        }
+        self.converge();
+        if self.referee.failure.is_none() {
+            self.check();
+        }
+    }
+
     fn random_step(&mut self) {
         let collector = self.random.below(COLLECTORS as u64) as usize;
         let fates = self.random.below(FATES.into()) as u32;
