@@ -46,8 +46,7 @@ pub struct Scene<'a> {
 impl Scene<'_> {
     /// The id of the counter that an entry is for.
     pub fn entry_id(&self, op: &Op, id: &mut Vec<u8>) {
-        let Record::Event(event) = self.batch.record(op) else { unreachable!("only events are entries") };
-        self.declarations.entry_id(op.counter, &event, id).expect("staging has built this id before");
+        self.declarations.staged_entry_id(op.counter, event_at(self.batch.records, op.record), id);
     }
 }
 

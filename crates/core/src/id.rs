@@ -39,6 +39,12 @@ impl CellKey {
         CellKey(u128::from_be_bytes(bytes))
     }
 
+    /// For tables: its lowest bits are always zero, and its top bits are alike within a shard, so those between are taken.
+    #[inline]
+    pub(crate) fn spread(self) -> u64 {
+        (self.0 >> CellKey::FLAG_BITS) as u64
+    }
+
     pub(crate) fn from_u128(raw: u128) -> CellKey {
         CellKey(raw)
     }
@@ -66,13 +72,12 @@ impl CellHasher {
 /// For maps whose keys are hashes already.
 pub(crate) type KeyHash = BuildHasherDefault<PassThrough>;
 
-/// A key's lowest bits are always zero, and its top bits are alike within a shard: those between are taken.
 #[derive(Default)]
 pub(crate) struct PassThrough(u64);
 
 impl Hasher for PassThrough {
     fn write_u128(&mut self, key: u128) {
-        self.0 = (key >> CellKey::FLAG_BITS) as u64;
+        self.0 = CellKey(key).spread();
     }
 
     fn write(&mut self, _: &[u8]) {

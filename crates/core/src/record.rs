@@ -409,7 +409,7 @@ pub(crate) fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
 #[inline]
 pub(crate) fn event_at(records: &[u8], at: u32) -> &[u8] {
     let (tag, event) = records[at as usize..].split_first().expect("an operation points to its record");
-    debug_assert_eq!(*tag, tag::EVENT, "only events claim");
+    debug_assert_eq!(*tag, tag::EVENT, "only events are claims and entries");
     event
 }
 

@@ -109,9 +109,17 @@ impl CounterDeltas {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = CounterDelta<'_>> {
-        let mut rest = self.bytes.as_slice();
-        (0..self.count)
-            .map(move |_| take_counter(&mut rest).expect("they were pushed, or looked at when they were read"))
+        let mut at = 0;
+        std::iter::from_fn(move || self.next(&mut at))
+    }
+
+    /// The delta that begins at `at`, at first 0; `at` moves behind it. `None` at the end.
+    #[inline]
+    pub fn next(&self, at: &mut usize) -> Option<CounterDelta<'_>> {
+        let mut rest = self.bytes.get(*at..).filter(|rest| !rest.is_empty())?;
+        let counter = take_counter(&mut rest).expect("they were pushed, or looked at when they were read");
+        *at = self.bytes.len() - rest.len();
+        Some(counter)
     }
 
     pub fn len(&self) -> u64 {
@@ -120,6 +128,10 @@ impl CounterDeltas {
 
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Takes all the bytes there are, which must be so many.
@@ -174,9 +186,7 @@ impl Commit {
         put_bytes(&mut out, &self.head());
         out.extend_from_slice(&self.digest.0.to_be_bytes());
         if let Some(deltas) = &self.deltas {
-            let bytes = deltas.encode();
-            out.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
-            put_bytes(&mut out, &bytes);
+            deltas.encode(&mut out);
         }
         out
     }
@@ -351,12 +361,19 @@ mod flag {
 }
 
 impl Deltas {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.flushed.into()];
-        put_varint(&mut out, self.unnamed);
-        put_varint(&mut out, self.counters.count);
+    /// Behind a checksum and the length. There may be millions, so that they are copied once.
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut head = vec![self.flushed.into()];
+        put_varint(&mut head, self.unnamed);
+        put_varint(&mut head, self.counters.count);
+        let mut checksum = Xxh3::new();
+        checksum.update(&head);
+        checksum.update(&self.counters.bytes);
+        out.extend_from_slice(&checksum.digest().to_le_bytes());
+        put_varint(out, (head.len() + self.counters.bytes.len()) as u64);
+        out.reserve_exact(head.len() + self.counters.bytes.len());
+        out.extend_from_slice(&head);
         out.extend_from_slice(&self.counters.bytes);
-        out
     }
 
     fn decode(mut bytes: &[u8]) -> Result<Deltas, DecodeError> {

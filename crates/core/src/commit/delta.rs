@@ -6,13 +6,13 @@
 use super::codec::Deltas;
 use crate::counter::Declarations;
 use crate::database::Space;
-use crate::id::{CellHasher, CellKey, KeyHash};
+use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Row};
-use crate::memory::cell::ValueChanges;
+use crate::memory::cell::{ValueChange, ValueChanges};
 use crate::op::{Op, OpKind};
-use crate::record::Record;
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use crate::record::{Record, event_at};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// What happened to one counter of database 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Gathering {
     hasher: CellHasher,
     flushed: bool,
     /// Where a cell is among `nets`.
-    places: HashMap<CellKey, u32, KeyHash>,
+    places: HashTable<u32>,
     /// In the order in which they changed first.
     nets: Vec<Net>,
     /// The ids of cells, one behind the other.
@@ -40,6 +40,7 @@ pub struct Gathering {
 
 /// A cell before and after.
 struct Net {
+    cell: CellKey,
     before: Option<i64>,
     after: Option<i64>,
     /// Where its id stands, once it is known.
@@ -51,7 +52,7 @@ impl Gathering {
         Gathering {
             hasher,
             flushed: false,
-            places: HashMap::default(),
+            places: HashTable::new(),
             nets: Vec::new(),
             ids: Vec::new(),
             nameless: 0,
@@ -65,25 +66,60 @@ impl Gathering {
             self.begin();
             self.flushed = true;
         }
+        let first_new = self.nets.len();
         for change in &changes.changes {
-            match self.places.entry(change.cell) {
-                Entry::Occupied(place) => self.nets[*place.get() as usize].after = change.after,
-                Entry::Vacant(place) => {
-                    place.insert(u32::try_from(self.nets.len()).expect("a commit is bounded far below 2³² changes"));
-                    self.nets.push(Net { before: change.before, after: change.after, id: None });
-                    self.nameless += 1;
-                }
-            }
+            self.net(change);
         }
         for (cell, id) in changes.named {
             self.name(cell, &id);
         }
+        self.name_in_step(first_new, records, ops, declarations);
         for op in ops {
             if self.nameless == 0 {
                 break;
             }
             self.name_by(op, records, declarations);
         }
+    }
+
+    fn net(&mut self, change: &ValueChange) {
+        let ValueChange { cell, before, after } = *change;
+        let nets = &self.nets;
+        let is_it = |place: &u32| nets[*place as usize].cell == cell;
+        match self.places.entry(cell.spread(), is_it, |place| nets[*place as usize].cell.spread()) {
+            Entry::Occupied(place) => self.nets[*place.get() as usize].after = after,
+            Entry::Vacant(place) => {
+                place.insert(u32::try_from(nets.len()).expect("a commit is bounded far below 2³² changes"));
+                self.nets.push(Net { cell, before, after, id: None });
+                self.nameless += 1;
+            }
+        }
+    }
+
+    /// Names the cells that changed first in this batch, from `first_new` on. They stand in the order of the operations that
+    /// changed them, so that nothing has to be looked up; if one does not, it and those behind it are left to
+    /// [`Self::name_by`].
+    fn name_in_step(&mut self, first_new: usize, records: &[u8], ops: &[Op], declarations: &Declarations) {
+        let mut next = first_new;
+        let mut id = std::mem::take(&mut self.id);
+        for op in ops {
+            while self.nets.get(next).is_some_and(|net| net.id.is_some()) {
+                next += 1;
+            }
+            let Some(net) = self.nets.get(next) else { break };
+            if net.cell != op.cell {
+                continue;
+            }
+            match op.kind {
+                OpKind::Count | OpKind::Entry => {
+                    declarations.staged_entry_id(op.counter, event_at(records, op.record), &mut id);
+                    self.name_place(next, &id);
+                }
+                OpKind::Add => self.name_place(next, added_name(records, op)),
+                _ => break,
+            }
+        }
+        self.id = id;
     }
 
     /// Forgets everything, and keeps the memory for it.
@@ -118,25 +154,32 @@ impl Gathering {
         }
     }
 
+    fn place_of(&self, cell: CellKey) -> Option<usize> {
+        let place = self.places.find(cell.spread(), |place| self.nets[*place as usize].cell == cell);
+        place.map(|place| *place as usize)
+    }
+
     fn is_nameless(&self, cell: CellKey) -> bool {
-        self.places.get(&cell).is_some_and(|place| self.nets[*place as usize].id.is_none())
+        self.place_of(cell).is_some_and(|place| self.nets[place].id.is_none())
     }
 
     fn name(&mut self, cell: CellKey, id: &[u8]) {
-        let Some(place) = self.places.get(&cell) else { return };
-        let net = &mut self.nets[*place as usize];
-        if net.id.is_none() {
-            let at = u32::try_from(self.ids.len()).expect("a commit is bounded far below 4 GiB");
-            net.id = Some((at, u16::try_from(id.len()).expect("ids are at most ID_BYTES_MAX long")));
-            self.ids.extend_from_slice(id);
-            self.nameless -= 1;
+        if let Some(place) = self.place_of(cell).filter(|place| self.nets[*place].id.is_none()) {
+            self.name_place(place, id);
         }
+    }
+
+    fn name_place(&mut self, place: usize, id: &[u8]) {
+        let at = u32::try_from(self.ids.len()).expect("a commit is bounded far below 4 GiB");
+        self.nets[place].id = Some((at, u16::try_from(id.len()).expect("ids are at most ID_BYTES_MAX long")));
+        self.ids.extend_from_slice(id);
+        self.nameless -= 1;
     }
 
     /// The commit is over. What it did, in the order in which counters changed first; the next one begins.
     pub fn finish(&mut self) -> Deltas {
         let mut deltas = Deltas { flushed: self.flushed, ..Deltas::default() };
-        for Net { before, after, id } in self.nets.iter().filter(|net| net.before != net.after) {
+        for Net { before, after, id, .. } in self.nets.iter().filter(|net| net.before != net.after) {
             let Some((at, bytes)) = *id else {
                 deltas.unnamed += 1;
                 continue;
@@ -149,5 +192,13 @@ impl Gathering {
         }
         self.begin();
         deltas
+    }
+}
+
+/// What a client named to add to it.
+fn added_name<'r>(records: &'r [u8], op: &Op) -> &'r [u8] {
+    match Record::decode(&mut &records[op.record as usize..]) {
+        Ok(Record::Add { name, .. }) => name,
+        other => unreachable!("{other:?} is not the record of {op:?}"),
     }
 }

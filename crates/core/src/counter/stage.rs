@@ -4,7 +4,7 @@
 //! an entry needs beside its cell to be judged (its session, its entity, its event id) goes along as a [`Stamp`].
 
 use super::{Clocks, Counter, Declarations, Field, Listener, Mode};
-use crate::event::Event;
+use crate::event::{Event, raw_dimensions};
 use crate::fact;
 use crate::head::Group;
 use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
@@ -223,7 +223,7 @@ impl StagingDesk {
         event: &Event<'_>,
     ) -> Result<StagedEntry, Rejection<'d>> {
         let counter = declarations.counter(listener.counter);
-        counter.entry_id(event, &mut self.id)?;
+        declarations.entry_id(listener.counter, event, &mut self.id)?;
         check_clock(counter, declarations.clocks(), event)?;
         let delta = event.delta;
         let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
@@ -332,7 +332,14 @@ impl Field {
 impl Declarations {
     /// Writes the canonical id of the cell that `event` counts for in counter `index`; `out` holds nothing else.
     pub fn entry_id(&self, index: u16, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Rejection<'_>> {
-        self.counter(index).entry_id(event, out)
+        self.counter(index).entry_id(|name| event.dimension(name).map(str::as_bytes), out)
+    }
+
+    /// The same of an entry that was staged, from the bytes of its event in the log.
+    pub(crate) fn staged_entry_id(&self, index: u16, event: &[u8], out: &mut Vec<u8>) {
+        let value =
+            |name: &str| raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value);
+        self.counter(index).entry_id(value, out).expect("staging has built this id before");
     }
 
     fn persistent_listeners(&self, event_type: &str) -> impl Iterator<Item = &Listener> {
@@ -342,19 +349,24 @@ impl Declarations {
 }
 
 impl Counter {
+    /// Writes the canonical id of the cell that an event with these dimensions counts for.
     #[inline]
-    fn entry_id(&self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Rejection<'_>> {
+    fn entry_id<'e>(
+        &self,
+        dimension_of: impl Fn(&str) -> Option<&'e [u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Rejection<'_>> {
         out.clear();
         out.extend_from_slice(self.name.as_bytes());
         for dimension in &self.dimensions {
             let missing = Rejection::MissingDimension { counter: &self.name, dimension };
-            let value = event.dimension(dimension).ok_or(missing)?;
+            let value = dimension_of(dimension).ok_or(missing)?;
             // Encoding never shortens, so the room for ids stays bounded whatever an event brings.
             if out.len() + 1 + value.len() > ID_BYTES_MAX {
                 return Err(Rejection::IdTooLong { counter: &self.name });
             }
             out.push(SEPARATOR);
-            encode_part(value.as_bytes(), out);
+            encode_part(value, out);
         }
         if out.len() > ID_BYTES_MAX {
             return Err(Rejection::IdTooLong { counter: &self.name });

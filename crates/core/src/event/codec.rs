@@ -106,21 +106,58 @@ impl<'a> Event<'a> {
 /// and payload. Done for each event that claims its id, so nothing is decoded on the way: staging has encoded or decoded it.
 #[inline]
 pub(crate) fn copy_content(event: &[u8], out: &mut Vec<u8>) {
-    let flags = event[0];
-    let behind = |flag: u8, at: usize, skip: fn(&[u8], usize) -> usize| {
-        if flags & flag != 0 { skip(event, at) } else { at }
-    };
-    // Time of receipt and type; the client's time; delta and dimensions.
-    let head_end = skip_text(event, skip_varint(event, 1));
-    let time = behind(has::EVENT_ID, head_end, skip_text);
-    let time_end = behind(has::OCCURRED_AT, time, skip_varint);
-    let tail = behind(has::SEQ, behind(has::SESSION, time_end, skip_text), skip_varint);
-    let tail_end = behind(has::DIMENSIONS, behind(has::DELTA, tail, skip_varint), skip_dimensions);
+    let Layout { head_end, time, time_end, tail, tail_end, .. } = Layout::of(event);
     put_varint(out, (head_end + time_end - time + tail_end - tail) as u64);
-    out.push(flags & has::CONTENT);
+    out.push(event[0] & has::CONTENT);
     out.extend_from_slice(&event[1..head_end]);
     out.extend_from_slice(&event[time..time_end]);
     out.extend_from_slice(&event[tail..tail_end]);
+}
+
+/// The dimensions of the event at the front of `event`, found in the same way.
+#[inline]
+pub(crate) fn raw_dimensions(event: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let Layout { dimensions, tail_end, .. } = Layout::of(event);
+    let (mut left, mut at) = if dimensions < tail_end { varint(event, dimensions) } else { (0, tail_end) };
+    let mut text = move || {
+        let (len, begin) = varint(event, at);
+        at = begin + len;
+        &event[begin..at]
+    };
+    std::iter::from_fn(move || {
+        left = left.checked_sub(1)?;
+        Some((text(), text()))
+    })
+}
+
+/// Where the fields of an encoded event begin and end.
+struct Layout {
+    /// Behind the time of receipt and the type.
+    head_end: usize,
+    /// The client's time.
+    time: usize,
+    time_end: usize,
+    /// Delta and dimensions.
+    tail: usize,
+    dimensions: usize,
+    tail_end: usize,
+}
+
+impl Layout {
+    #[inline]
+    fn of(event: &[u8]) -> Layout {
+        let flags = event[0];
+        let behind = |flag: u8, at: usize, skip: fn(&[u8], usize) -> usize| {
+            if flags & flag != 0 { skip(event, at) } else { at }
+        };
+        let head_end = skip_text(event, skip_varint(event, 1));
+        let time = behind(has::EVENT_ID, head_end, skip_text);
+        let time_end = behind(has::OCCURRED_AT, time, skip_varint);
+        let tail = behind(has::SEQ, behind(has::SESSION, time_end, skip_text), skip_varint);
+        let dimensions = behind(has::DELTA, tail, skip_varint);
+        let tail_end = behind(has::DIMENSIONS, dimensions, skip_dimensions);
+        Layout { head_end, time, time_end, tail, dimensions, tail_end }
+    }
 }
 
 /// Where the varint at `at` ends; eight bytes at a glance, which times need.
@@ -214,6 +251,9 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Event::decode(&mut &bytes[..cut]).is_err(), "cut at {cut}");
         }
+        let raw: Vec<_> = raw_dimensions(&bytes).collect();
+        let known: Vec<_> = dimensions.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        assert_eq!(raw, known);
         let mut content = Vec::new();
         copy_content(&[bytes, b"behind it".to_vec()].concat(), &mut content);
         let mut content = take_bytes(&mut content.as_slice()).unwrap();

@@ -84,7 +84,10 @@ impl Table {
 
     /// What has happened to values since this was asked last; `None` if nobody follows.
     pub fn take_changes(&mut self) -> Option<ValueChanges> {
-        self.followed.as_deref_mut().map(std::mem::take)
+        let followed = self.followed.as_deref_mut()?;
+        // As many will come again.
+        let changes = Vec::with_capacity(followed.changes.len());
+        Some(std::mem::replace(followed, ValueChanges { changes, ..ValueChanges::default() }))
     }
 
     /// Says which counter a cell is, where the records of the batch do not.

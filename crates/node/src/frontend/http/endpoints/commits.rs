@@ -149,11 +149,11 @@ impl Subscription {
                 // The last word: there is nobody to follow any more.
                 Err(problem) => return Some(render::problem(&problem)),
             };
-            let reached = follower.reached();
+            let (reached, held) = (follower.reached(), follower.bytes());
             self.follower = Some(follower);
             self.engine.commits().hold(self.engine.clock().now_ms());
             if !text.is_empty() {
-                if let Err(full) = self.charge.set(text.len()) {
+                if let Err(full) = self.charge.set(text.len() + held) {
                     self.follower = None;
                     self.engine.metrics().cuts.of(PROTOCOL, CutOff::Memory).inc();
                     return Some(render::problem(&full.into()));

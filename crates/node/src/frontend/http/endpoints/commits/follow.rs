@@ -1,7 +1,7 @@
 //! One subscriber's place among the commits.
 //!
-//! A commit may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing of
-//! what they read between turns.
+//! A commit may be large, and there are many subscribers. So they read one after the other, each a turn, and keep nothing
+//! between turns but the commit that they are in the middle of.
 
 use std::sync::Arc;
 
@@ -11,19 +11,21 @@ use tally_core::position::Position;
 use tally_storage::log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::render;
+use super::render::Telling;
 use crate::engine::{CommitReader, CommitsError, Engine, Refusal};
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// One turn ends when it has made this much text.
-const TURN_BYTES: usize = 64 * 1024;
+const TURN_BYTES: usize = 256 * 1024;
 
 pub struct Follower {
     engine: Engine,
     turn: Arc<Semaphore>,
     /// `None` until there is a commit to begin with.
     reader: Option<CommitReader>,
+    /// The commit that is told in part.
+    telling: Option<Telling>,
     /// Everything before this offset was told.
     reached: u64,
     /// From here on deltas are recorded for certain.
@@ -45,7 +47,8 @@ impl Follower {
         let spawner = engine.workers().spawner();
         let opened = spawner.blocking(move || {
             let _mine = mine;
-            let mut follower = Follower { engine, turn, reader: None, reached: from.offset, recorded_from, pattern };
+            let mut follower =
+                Follower { engine, turn, reader: None, telling: None, reached: from.offset, recorded_from, pattern };
             follower.check(from)?;
             follower.begin()?;
             Ok(follower)
@@ -55,6 +58,11 @@ impl Follower {
 
     pub fn reached(&self) -> u64 {
         self.reached
+    }
+
+    /// What it keeps in memory between turns.
+    pub fn bytes(&self) -> usize {
+        self.telling.as_ref().map_or(0, Telling::bytes)
     }
 
     /// Goes on by some commits and tells them; none at the end.
@@ -73,17 +81,31 @@ impl Follower {
     }
 
     fn read_turn(&mut self) -> Result<Bytes, Problem> {
-        let mut text = Vec::new();
         self.begin()?;
+        let declarations = self.engine.declarations();
+        let mut text = Vec::new();
         while text.len() < TURN_BYTES
-            && let Some(reader) = &mut self.reader
-            && let Some(commit) = reader.read().map_err(|error| self.failed(&error))?
+            && let Some(mut telling) = self.telling()?
         {
-            self.check_recorded(&commit)?;
-            render::commit(&commit, &self.engine.declarations(), self.pattern.as_ref(), &mut text);
-            self.reached = commit.to.offset;
+            text.reserve(TURN_BYTES);
+            if telling.go_on(&declarations, self.pattern.as_ref(), TURN_BYTES, &mut text) {
+                self.reached = telling.commit().to.offset;
+            } else {
+                self.telling = Some(telling);
+            }
         }
         Ok(text.into())
+    }
+
+    /// The commit that is told in part, or the next one.
+    fn telling(&mut self) -> Result<Option<Telling>, Problem> {
+        if self.telling.is_some() {
+            return Ok(self.telling.take());
+        }
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        let Some(commit) = reader.read().map_err(|error| self.failed(&error))? else { return Ok(None) };
+        self.check_recorded(&commit)?;
+        Ok(Some(Telling::new(commit)))
     }
 
     /// Finds the commit to begin with, once it is there.

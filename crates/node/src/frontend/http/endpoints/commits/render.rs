@@ -11,10 +11,10 @@ use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::Problem;
 
-/// What a subscriber is told of a commit.
+/// What a subscriber is told of a commit before its deltas.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CommitView<'a> {
+struct CommitHead {
     partition: u32,
     from: String,
     to: String,
@@ -29,8 +29,12 @@ struct CommitView<'a> {
     /// Counters that changed and whose ids are not known.
     #[serde(skip_serializing_if = "is_zero")]
     unnamed: u64,
-    deltas: Vec<CounterView<'a>>,
-    exceptions: Vec<ExceptionView<'a>>,
+}
+
+/// And behind its deltas and exceptions.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommitTail<'a> {
     /// Event ids that came again, and how many there are if those are not all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     audit: Vec<AuditView<'a>>,
@@ -39,19 +43,6 @@ struct CommitView<'a> {
     /// Batches that stood before, and of which nothing counts.
     #[serde(rename = "void", skip_serializing_if = "Vec::is_empty")]
     voids: Vec<VoidView>,
-}
-
-/// What happened to one counter.
-#[derive(Serialize)]
-struct CounterView<'a> {
-    id: std::borrow::Cow<'a, str>,
-    /// Of the true sum.
-    delta: i128,
-    /// What a read shows; `null` if there is no such counter any more.
-    value: Option<i64>,
-    /// The true sum, where a read shows 0 for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sum: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -113,54 +104,206 @@ pub fn heartbeat() -> Bytes {
 /// The last word.
 pub fn problem(problem: &Problem) -> Bytes {
     let mut text = Vec::new();
-    put(&mut text, None, "problem", |out| out.extend_from_slice(&problem.body()));
+    put_begin(&mut text, None, "problem");
+    text.extend_from_slice(&problem.body());
+    put_end(&mut text);
     text.into()
 }
 
-/// A commit that was followed; of the counters that match, if a pattern is given.
-pub fn commit(commit: &Commit, declarations: &Declarations, pattern: Option<&Pattern>, out: &mut Vec<u8>) {
-    for told in &commit.corrections {
-        // Without an id of its own: only the commit says that everything in it was told.
-        put_json(out, None, "count_correction", &correction(told));
-    }
-    let to = commit.to.to_string();
-    let deltas = commit.deltas.as_ref();
-    let counters = deltas.into_iter().flat_map(|deltas| deltas.counters.iter());
-    let wanted = counters.filter(|counter| pattern.is_none_or(|pattern| pattern.matches(counter.id)));
-    let at = |offset| Position { offset, ..commit.to }.to_string();
-    let (audit, audited) = (commit.audit.rows(), commit.audit.count());
-    let view = CommitView {
-        partition: commit.to.log,
-        from: commit.from.to_string(),
-        to: to.clone(),
-        log_time: rfc3339(commit.log_time_ms),
-        generation: commit.generation,
-        rules: commit.rules,
-        digest: commit.digest.to_string(),
-        flushed: deltas.is_some_and(|deltas| deltas.flushed),
-        unnamed: deltas.map_or(0, |deltas| deltas.unnamed),
-        deltas: wanted.map(|counter| counter_view(&counter, declarations)).collect(),
-        exceptions: commit.exceptions.iter().map(|exception| exception_view(exception, at(exception.offset))).collect(),
-        audit: audit.iter().map(|row| audit_view(row, at(row.offset))).collect(),
-        audit_count: (audited > audit.len() as u64).then_some(audited),
-        voids: commit.voids.iter().map(|void| VoidView { at: at(void.offset), why: void.why.name() }).collect(),
-    };
-    put_json(out, Some(&to), "commit", &view);
+/// A commit that is being told, piece by piece: it may have changed very many counters.
+pub struct Telling {
+    commit: Commit,
+    stage: Stage,
 }
 
-fn counter_view<'a>(counter: &CounterDelta<'a>, declarations: &Declarations) -> CounterView<'a> {
-    let value = counter.value.map(|sum| shown(declarations, counter.id, sum));
-    CounterView {
-        id: String::from_utf8_lossy(counter.id),
-        delta: counter.delta,
-        value,
-        sum: counter.value.filter(|sum| value != Some(*sum)),
+/// What is told next.
+#[derive(Clone, Copy)]
+enum Stage {
+    Head,
+    /// The deltas that begin at `at`.
+    Deltas {
+        at: usize,
+        is_first: bool,
+    },
+    /// From this one on.
+    Exceptions(usize),
+}
+
+impl Telling {
+    pub fn new(commit: Commit) -> Telling {
+        Telling { commit, stage: Stage::Head }
+    }
+
+    pub fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    /// What it keeps in memory, about.
+    pub fn bytes(&self) -> usize {
+        let deltas = self.commit.deltas.as_ref().map_or(0, |deltas| deltas.counters.bytes());
+        deltas + self.commit.exceptions.len() * size_of::<NamedException>()
+    }
+
+    /// Goes on until the text is `enough` bytes long; answers whether all is told. Of the counters that match, if a pattern is
+    /// given.
+    pub fn go_on(
+        &mut self,
+        declarations: &Declarations,
+        pattern: Option<&Pattern>,
+        enough: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        while out.len() < enough {
+            self.stage = match self.stage {
+                Stage::Head => self.head(out),
+                Stage::Deltas { at, is_first } => self.deltas(at, is_first, declarations, pattern, enough, out),
+                Stage::Exceptions(next) if next < self.commit.exceptions.len() => self.exceptions(next, enough, out),
+                Stage::Exceptions(_) => {
+                    self.tail(out);
+                    return true;
+                }
+            };
+        }
+        false
+    }
+
+    fn head(&self, out: &mut Vec<u8>) -> Stage {
+        let commit = &self.commit;
+        for told in &commit.corrections {
+            // Without an id of its own: only the commit says that everything in it was told.
+            put_json(out, None, "count_correction", &correction(told));
+        }
+        let (to, deltas) = (commit.to.to_string(), commit.deltas.as_ref());
+        put_begin(out, Some(&to), "commit");
+        let head = CommitHead {
+            partition: commit.to.log,
+            from: commit.from.to_string(),
+            to,
+            log_time: rfc3339(commit.log_time_ms),
+            generation: commit.generation,
+            rules: commit.rules,
+            digest: commit.digest.to_string(),
+            flushed: deltas.is_some_and(|deltas| deltas.flushed),
+            unnamed: deltas.map_or(0, |deltas| deltas.unnamed),
+        };
+        put_value(out, &head);
+        // The object goes on.
+        out.pop();
+        out.extend_from_slice(b",\"deltas\":[");
+        Stage::Deltas { at: 0, is_first: true }
+    }
+
+    fn deltas(
+        &self,
+        mut at: usize,
+        mut is_first: bool,
+        declarations: &Declarations,
+        pattern: Option<&Pattern>,
+        enough: usize,
+        out: &mut Vec<u8>,
+    ) -> Stage {
+        while out.len() < enough {
+            let Some(counter) = self.commit.deltas.as_ref().and_then(|deltas| deltas.counters.next(&mut at)) else {
+                out.extend_from_slice(b"],\"exceptions\":[");
+                return Stage::Exceptions(0);
+            };
+            if pattern.is_none_or(|pattern| pattern.matches(counter.id)) {
+                put_comma(out, std::mem::take(&mut is_first));
+                put_counter(out, &counter, declarations);
+            }
+        }
+        Stage::Deltas { at, is_first }
+    }
+
+    fn exceptions(&self, mut next: usize, enough: usize, out: &mut Vec<u8>) -> Stage {
+        while out.len() < enough
+            && let Some(exception) = self.commit.exceptions.get(next)
+        {
+            put_comma(out, next == 0);
+            put_value(out, &exception_view(exception, self.at(exception.offset)));
+            next += 1;
+        }
+        Stage::Exceptions(next)
+    }
+
+    fn tail(&self, out: &mut Vec<u8>) {
+        let (rows, count) = (self.commit.audit.rows(), self.commit.audit.count());
+        let voids = self.commit.voids.iter();
+        let tail = CommitTail {
+            audit: rows.iter().map(|row| audit_view(row, self.at(row.offset))).collect(),
+            audit_count: (count > rows.len() as u64).then_some(count),
+            voids: voids.map(|void| VoidView { at: self.at(void.offset), why: void.why.name() }).collect(),
+        };
+        out.push(b']');
+        let begin = out.len();
+        put_value(out, &tail);
+        // The object goes on with what it has.
+        out[begin] = b',';
+        if out[begin..] == *b",}" {
+            out.remove(begin);
+        }
+        put_end(out);
+    }
+
+    fn at(&self, offset: u64) -> String {
+        Position { offset, ..self.commit.to }.to_string()
+    }
+}
+
+fn put_comma(out: &mut Vec<u8>, is_first: bool) {
+    if !is_first {
+        out.push(b',');
+    }
+}
+
+/// What happened to one counter: `delta` is of the true sum; `value` is what a read shows, `null` if there is no such counter any
+/// more; `sum` is the true sum, where a read shows 0 for it. By hand, because a commit has very many.
+fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta<'_>, declarations: &Declarations) {
+    out.extend_from_slice(b"{\"id\":");
+    put_text(out, counter.id);
+    out.extend_from_slice(b",\"delta\":");
+    match i64::try_from(counter.delta) {
+        Ok(delta) => put_number(out, delta),
+        Err(_) => put_value(out, &counter.delta),
+    }
+    out.extend_from_slice(b",\"value\":");
+    match counter.value {
+        None => out.extend_from_slice(b"null"),
+        Some(sum) => {
+            let value = shown(declarations, counter.id, sum);
+            put_number(out, value);
+            if value != sum {
+                out.extend_from_slice(b",\"sum\":");
+                put_number(out, sum);
+            }
+        }
+    }
+    out.push(b'}');
+}
+
+fn put_number(out: &mut Vec<u8>, number: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Most ids have nothing in them that JSON would write differently.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    let is_plain = text.iter().all(|byte| matches!(byte, 0x20..0x7f) && !matches!(byte, b'"' | b'\\'));
+    if is_plain {
+        out.push(b'"');
+        out.extend_from_slice(text);
+        out.push(b'"');
+    } else {
+        put_value(out, &String::from_utf8_lossy(text));
     }
 }
 
 /// What a read shows of a sum.
 pub fn shown(declarations: &Declarations, id: &[u8], sum: i64) -> i64 {
-    declarations.index_of(id).map_or(sum, |index| declarations.counter(index).shown(sum))
+    // A floor is never above zero.
+    if sum >= 0 {
+        return sum;
+    }
+    declarations.counter_of(id).map_or(sum, |counter| counter.shown(sum))
 }
 
 fn exception_view(exception: &NamedException, at: String) -> ExceptionView<'_> {
@@ -194,18 +337,24 @@ fn correction(told: &ToldCorrection) -> CountCorrection {
 }
 
 pub fn put_json(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: &impl Serialize) {
-    put(out, id, event, |out| {
-        serde_json::to_writer(out, data).expect("strings and numbers are JSON, and memory takes them")
-    });
+    put_begin(out, id, event);
+    put_value(out, data);
+    put_end(out);
 }
 
-/// Data is one line, as JSON is unless somebody makes it pretty.
-fn put(out: &mut Vec<u8>, id: Option<&str>, event: &str, data: impl FnOnce(&mut Vec<u8>)) {
+/// What stands before the data, which is one line, as JSON is unless somebody makes it pretty.
+fn put_begin(out: &mut Vec<u8>, id: Option<&str>, event: &str) {
     if let Some(id) = id {
         out.extend_from_slice(format!("id: {id}\n").as_bytes());
     }
     out.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
-    data(out);
+}
+
+fn put_value(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value).expect("strings and numbers are JSON, and memory takes them");
+}
+
+fn put_end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
@@ -249,7 +398,15 @@ mod tests {
         let declarations = Declarations::parse(CONFIG).unwrap();
         let pattern = pattern.map(|text| Pattern::resolve(&declarations, text).unwrap());
         let mut out = Vec::new();
-        super::commit(commit, &declarations, pattern.as_ref(), &mut out);
+        assert!(Telling::new(commit.clone()).go_on(&declarations, pattern.as_ref(), usize::MAX, &mut out));
+        // In pieces, each as small as may be, it is the same.
+        let (mut telling, mut pieces, mut is_told) = (Telling::new(commit.clone()), Vec::new(), false);
+        while !is_told {
+            let mut piece = Vec::new();
+            is_told = telling.go_on(&declarations, pattern.as_ref(), 1, &mut piece);
+            pieces.append(&mut piece);
+        }
+        assert_eq!(pieces, out);
         String::from_utf8(out).unwrap()
     }
 
@@ -286,6 +443,15 @@ mod tests {
         let void = VoidBatch { offset: 12, why: Void::Repeated };
         let told = told(&Commit { voids: vec![void], ..flushed }, None);
         assert!(told.ends_with("\"exceptions\":[],\"void\":[{\"at\":\"2-0-12\",\"why\":\"repeated\"}]}\n\n"), "{told}");
+    }
+
+    #[test]
+    fn an_id_is_text_whatever_is_in_it() {
+        for id in [&b"plain:%3A~"[..], b"say \"a\"", b"back\\slash", b"\x01", b"\x7f", "é".as_bytes(), b"\xff", b""] {
+            let mut out = Vec::new();
+            put_text(&mut out, id);
+            assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), String::from_utf8_lossy(id));
+        }
     }
 
     #[test]
