@@ -103,6 +103,10 @@ pub struct CounterDeltas {
 }
 
 impl CounterDeltas {
+    pub(super) fn with_capacity(bytes: usize) -> CounterDeltas {
+        CounterDeltas { count: 0, bytes: Vec::with_capacity(bytes) }
+    }
+
     pub fn push(&mut self, counter: &CounterDelta<'_>) {
         put_counter(&mut self.bytes, counter);
         self.count += 1;

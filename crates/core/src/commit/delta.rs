@@ -3,7 +3,7 @@
 //! Made off the writer's thread, and only if somebody follows. Cells are hashes; their ids are found in the records, once for
 //! each counter of a commit.
 
-use super::codec::Deltas;
+use super::codec::{CounterDeltas, Deltas};
 use crate::counter::Declarations;
 use crate::database::Space;
 use crate::id::{CellHasher, CellKey};
@@ -178,7 +178,9 @@ impl Gathering {
 
     /// The commit is over. What it did, in the order in which counters changed first; the next one begins.
     pub fn finish(&mut self) -> Deltas {
-        let mut deltas = Deltas { flushed: self.flushed, ..Deltas::default() };
+        // A delta and a value seldom need more than some bytes beside the id.
+        let counters = CounterDeltas::with_capacity(self.ids.len() + 8 * self.nets.len());
+        let mut deltas = Deltas { flushed: self.flushed, unnamed: 0, counters };
         for Net { before, after, id, .. } in self.nets.iter().filter(|net| net.before != net.after) {
             let Some((at, bytes)) = *id else {
                 deltas.unnamed += 1;

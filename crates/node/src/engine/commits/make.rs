@@ -19,9 +19,9 @@ use tally_storage::log::{Log, LogError, LogHandle};
 use tokio::sync::oneshot;
 
 /// Steps that wait for whoever makes commits.
-const STEPS_MAX: usize = 64;
-/// Buffers of batches on their way back to the writer.
-const SPARES_MAX: usize = 8;
+const STEPS_MAX: usize = 16;
+/// Buffers of batches on their way back to the writer: all that may be under way, so that none is made anew.
+const SPARES_MAX: usize = STEPS_MAX;
 /// Commits that wait for their log to be synced, in bytes; beyond it no more steps are taken.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 /// How often commits are made durable although nobody waits for it.
