@@ -1,7 +1,7 @@
 //! The audit of event ids that came again: one row each, and an index by event id.
 
+use super::LedgerKey;
 use super::cut::{Kind, LedgerRow, Placed, Rows};
-use super::key::LedgerKey;
 use super::row::{Row, put_list, put_text, take_bool, take_list, take_text, whole};
 use crate::id::CellKey;
 use crate::memory::journal::Journal;

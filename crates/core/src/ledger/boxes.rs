@@ -3,8 +3,8 @@
 //! A node counts all six for each counter; per key only those other than `counted` are kept, where they are not zero. What
 //! is kept here per key are *changes* since the last cut. The store adds them to what it has.
 
+use super::LedgerKey;
 use super::cut::{Change, Kind, LedgerRow, Rows};
-use super::key::LedgerKey;
 use super::row::{Row, whole};
 use crate::id::{CellKey, KeyHash};
 use crate::memory::pending::{Overlay, Pending};

@@ -1,7 +1,7 @@
 //! Corrections: how the past was put right, by whom and why; and proposals, which change nothing yet.
 
+use super::LedgerKey;
 use super::cut::Placed;
-use super::key::LedgerKey;
 use super::row::{Row, put_list, put_option, put_text, take_list, take_option, take_text, take_vec, whole};
 use crate::memory::journal::Journal;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_varint};

@@ -1,6 +1,6 @@
 //! The way of facts from memory to the store, the same for every kind.
 
-use super::key::LedgerKey;
+use super::LedgerKey;
 use super::row::Row;
 use crate::id::CellKey;
 use std::sync::Arc;
@@ -21,6 +21,25 @@ pub trait Kind {
     fn unsettled_bytes(&self) -> usize;
     /// Memory in use.
     fn bytes(&self) -> usize;
+}
+
+/// A kind whose rows decide something: memory says of each whether it knows it, and the store is asked for the others.
+pub trait LookedUp: Kind {
+    /// Rows there are, in memory and in the store.
+    fn len(&self) -> u64;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Goes on from a store that has so many rows, of which the filter knows none yet.
+    fn resume(&mut self, len: u64);
+    /// Whether a scan of the store is wanted: its keys would be of use and are not all there.
+    fn filter_is_learning(&self) -> bool;
+    /// Keys that a scan of the store has found.
+    fn filter_add(&mut self, keys: &[CellKey]);
+    /// The scan has come to the store's end: from now on the filter's "no" is believed.
+    fn filter_done(&mut self);
+    /// The filter gives up beyond so many bytes.
+    fn limit_filter(&mut self, bytes: usize);
 }
 
 /// Changes of one kind, frozen for a cut. They are sorted and encoded by whoever writes them.

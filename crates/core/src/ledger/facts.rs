@@ -1,43 +1,51 @@
-//! Every kind of fact there is, once. A line says its number on disk, its key and what keeps it in memory; keys, cuts, flushes
-//! and measures of memory follow from it.
-//!
-//! A new kind is a file that says what a row is and how it is kept ([`super::cut`]), and a line here, with the next number.
-//! Numbers are those on disk: none is ever used for something else.
+//! What follows from the list of facts in [`super`](crate::ledger): keys and their bytes, the holders of both sides with their
+//! way to a cut, and, for kinds that are looked up, what can be asked of the store and what it can say.
 
-use super::cut::{Kind, LedgerCut};
-use super::key::{KEY_BYTES_MAX, KeyPart};
-use super::row::whole;
-use super::{Answered, Claim, Corrections, Duplicates, Entity, Firsts, KeyBoxes, Proposals, Steps};
-use crate::id::CellKey;
-use crate::memory::layer::Layer;
-use crate::record::{DecodeError, take_byte};
+use super::cut::{Kind, LedgerCut, LookedUp};
+use super::{FateFacts, LedgerKind, ValueFacts};
 use std::sync::Arc;
 
 macro_rules! facts {
-    ($($(#[$holders_doc:meta])* $holders:ident {$(
-        $($(#[$key_doc:meta])* $number:literal $kind:ident($($part:ident: $type:ty),+)),+ => $field:ident: $holder:ty;
-    )+})+) => {
+    ($($(#[$holders_doc:meta])* $holders:ident {
+        looked up {$(
+            $(#[$row_doc:meta])* $row_number:literal $row_kind:ident => $rows:ident: $row:ty, $name:literal, filter $part:literal;
+        )+}
+        written {$(
+            $($(#[$key_doc:meta])* $number:literal $kind:ident($($part_name:ident: $part_type:ty),+)),+
+                => $field:ident: $holder:ty;
+        )+}
+    })+) => {
         /// The key of a fact in a store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum LedgerKey {
-            $($($($(#[$key_doc])* $kind($($type),+),)+)+)+
+            $(
+                $($(#[$row_doc])* $row_kind(CellKey),)+
+                $($($(#[$key_doc])* $kind($($part_type),+),)+)+
+            )+
         }
 
         /// Kinds, with their numbers on disk.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum LedgerKind {
-            $($($($kind = $number,)+)+)+
+            $(
+                $($row_kind = $row_number,)+
+                $($($kind = $number,)+)+
+            )+
         }
 
         impl LedgerKind {
-            pub const ALL: &'static [LedgerKind] = &[$($($(LedgerKind::$kind,)+)+)+];
+            pub const ALL: &'static [LedgerKind] =
+                &[$($(LedgerKind::$row_kind,)+ $($(LedgerKind::$kind,)+)+)+];
         }
 
         impl LedgerKey {
             pub fn kind(&self) -> LedgerKind {
                 match self {
-                    $($($(LedgerKey::$kind(..) => LedgerKind::$kind,)+)+)+
+                    $(
+                        $(LedgerKey::$row_kind(_) => LedgerKind::$row_kind,)+
+                        $($(LedgerKey::$kind(..) => LedgerKind::$kind,)+)+
+                    )+
                 }
             }
 
@@ -45,7 +53,10 @@ macro_rules! facts {
                 let mut bytes = Vec::with_capacity(KEY_BYTES_MAX);
                 bytes.push(self.kind() as u8);
                 match *self {
-                    $($($(LedgerKey::$kind($($part),+) => { $($part.put(&mut bytes);)+ })+)+)+
+                    $(
+                        $(LedgerKey::$row_kind(hash) => hash.put(&mut bytes),)+
+                        $($(LedgerKey::$kind($($part_name),+) => { $($part_name.put(&mut bytes);)+ })+)+
+                    )+
                 }
                 bytes
             }
@@ -53,71 +64,169 @@ macro_rules! facts {
             pub fn decode(bytes: &[u8]) -> Result<LedgerKey, DecodeError> {
                 whole(bytes, |bytes| {
                     Ok(match take_byte(bytes)? {
-                        $($($($number => LedgerKey::$kind($(<$type as KeyPart>::take(bytes)?),+),)+)+)+
+                        $(
+                            $($row_number => LedgerKey::$row_kind(CellKey::take(bytes)?),)+
+                            $($($number => LedgerKey::$kind($(<$part_type as KeyPart>::take(bytes)?),+),)+)+
+                        )+
                         value => {
                             return Err(DecodeError::BadValue { field: "kind of a ledger key", value: value.into() });
                         }
                     })
                 })
             }
+
+            /// Its hash, if it is of a kind that is looked up.
+            pub fn looked_up_hash(&self) -> Option<CellKey> {
+                match *self {
+                    $($(LedgerKey::$row_kind(hash) => Some(hash),)+)+
+                    _ => None,
+                }
+            }
         }
+
+        /// A fact that is looked up, by its hash.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FactKey {
+            $($($row_kind(CellKey),)+)+
+        }
+
+        /// What the store has of it.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum FactRow {
+            $($($row_kind(Option<$row>),)+)+
+        }
+
+        impl FactKey {
+            pub fn ledger_key(self) -> LedgerKey {
+                match self {
+                    $($(FactKey::$row_kind(hash) => LedgerKey::$row_kind(hash),)+)+
+                }
+            }
+
+            pub fn decode(self, row: Option<&[u8]>) -> Result<FactRow, DecodeError> {
+                Ok(match self {
+                    $($(FactKey::$row_kind(_) => FactRow::$row_kind(row.map(<$row>::decode).transpose()?),)+)+
+                })
+            }
+        }
+
+        /// Kinds that are looked up.
+        pub static LOOKED_UP: &[LookedUpKind] = &[
+            $($(LookedUpKind { kind: LedgerKind::$row_kind, name: $name, filter_part: $part },)+)+
+        ];
+
+        $($(
+            impl Hashed for $row {
+                fn key(hash: CellKey) -> LedgerKey {
+                    LedgerKey::$row_kind(hash)
+                }
+            }
+        )+)+
 
         $(
             $(#[$holders_doc])*
             #[derive(Default)]
             pub struct $holders {
+                $(pub $rows: Layer<$row>,)+
                 $(pub $field: $holder,)+
+            }
+
+            impl $holders {
+                /// Whether there is no row that could be looked up.
+                pub fn has_none_to_look_up(&self) -> bool {
+                    $(self.$rows.is_empty())&&+
+                }
+
+                /// Whether memory can tell what there is, without the store; `None` if the fact is the other side's.
+                #[inline]
+                pub fn knows(&self, key: FactKey) -> Option<bool> {
+                    match key {
+                        $(FactKey::$row_kind(hash) => Some(self.$rows.knows(hash)),)+
+                        _ => None,
+                    }
+                }
+
+                /// Takes in what the store has, unless memory knows better. What is the other side's is given back.
+                pub fn load(&mut self, key: FactKey, row: FactRow) -> Option<(FactKey, FactRow)> {
+                    match (key, row) {
+                        $((FactKey::$row_kind(hash), FactRow::$row_kind(row)) => self.$rows.load(hash, row),)+
+                        others => return Some(others),
+                    }
+                    None
+                }
+
+                /// Takes over what another state knows of a fact.
+                pub fn copy(&mut self, from: &$holders, key: FactKey) {
+                    match key {
+                        $(FactKey::$row_kind(hash) => {
+                            if let Some(row) = from.$rows.get(hash) {
+                                self.$rows.put(hash, row.clone());
+                            }
+                        })+
+                        _ => {}
+                    }
+                }
+
+                /// Nothing is staged: what the store has as well may go.
+                pub fn forget_loaded(&mut self) {
+                    $(self.$rows.forget_loaded();)+
+                }
             }
 
             impl Facts for $holders {
                 fn facts(&self) -> Vec<(u8, &dyn Kind)> {
-                    vec![$((first([$($number),+]), &self.$field as &dyn Kind),)+]
+                    vec![
+                        $(($row_number, &self.$rows as &dyn Kind),)+
+                        $((first([$($number),+]), &self.$field as &dyn Kind),)+
+                    ]
                 }
 
                 fn facts_mut(&mut self) -> Vec<(u8, &mut dyn Kind)> {
-                    vec![$((first([$($number),+]), &mut self.$field as &mut dyn Kind),)+]
+                    vec![
+                        $(($row_number, &mut self.$rows as &mut dyn Kind),)+
+                        $((first([$($number),+]), &mut self.$field as &mut dyn Kind),)+
+                    ]
+                }
+
+                fn looked_up(&self, kind: LedgerKind) -> Option<&dyn LookedUp> {
+                    match kind {
+                        $(LedgerKind::$row_kind => Some(&self.$rows),)+
+                        _ => None,
+                    }
+                }
+
+                fn looked_up_mut(&mut self, kind: LedgerKind) -> Option<&mut dyn LookedUp> {
+                    match kind {
+                        $(LedgerKind::$row_kind => Some(&mut self.$rows),)+
+                        _ => None,
+                    }
                 }
             }
         )+
     };
 }
 
-facts! {
-    /// What decides fates, and what they came to.
-    FateFacts {
-        /// A [`Claim`], by the hash of its event id.
-        1 Claim(event_id: CellKey) => claims: Layer<Claim>;
-        /// An [`Entity`], by the hash of counter and entity.
-        2 Entity(entity: CellKey) => entities: Layer<Entity>;
-        /// The [`super::Boxes`] of a cell.
-        4 Boxes(cell: CellKey) => boxes: KeyBoxes;
-        /// A [`super::Duplicate`]: offset of the batch and index within it.
-        7 Duplicate(offset: u64, index: u32),
-        /// Where a duplicate of this event id is; the value is empty.
-        8 DuplicateOf(event_id: CellKey, offset: u64, index: u32) => duplicates: Duplicates;
-        /// What came first under an event id ([`super::read_first`]): log time and claim key.
-        10 First(at_ms: u64, event_id: CellKey) => firsts: Firsts;
-    }
-    /// What is known of values beside the cells.
-    ValueFacts {
-        /// An [`Answered`], by the hash of counter and idempotency key.
-        3 Answer(request: CellKey) => answers: Layer<Answered>;
-        /// A [`super::Step`]: cell and generation.
-        5 Step(cell: CellKey, generation: u64) => steps: Steps;
-        /// A [`super::Correction`], by its number.
-        6 Correction(number: u64) => corrections: Corrections;
-        /// A [`super::Proposal`] that is open, by its number.
-        9 Proposal(number: u64) => proposals: Proposals;
-    }
+/// A kind that is looked up, for whoever treats them all alike.
+#[derive(Debug)]
+pub struct LookedUpKind {
+    pub kind: LedgerKind,
+    /// What its rows are, for people.
+    pub name: &'static str,
+    /// Its filter may take this part of the memory for cells: a half, a quarter, an eighth.
+    pub filter_part: usize,
 }
 
-/// The facts of one side, each with the number of its first kind.
+/// The facts of one side.
 pub trait Facts {
+    /// Each with the number of its first kind.
     fn facts(&self) -> Vec<(u8, &dyn Kind)>;
     fn facts_mut(&mut self) -> Vec<(u8, &mut dyn Kind)>;
+    /// `None` if it is the other side's, or not looked up.
+    fn looked_up(&self, kind: LedgerKind) -> Option<&dyn LookedUp>;
+    fn looked_up_mut(&mut self, kind: LedgerKind) -> Option<&mut dyn LookedUp>;
 }
 
-fn first<const N: usize>(numbers: [u8; N]) -> u8 {
+pub(super) fn first<const N: usize>(numbers: [u8; N]) -> u8 {
     assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "one holder's kinds stand side by side");
     numbers[0]
 }

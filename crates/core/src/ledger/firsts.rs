@@ -7,8 +7,8 @@
 //! Memory holds it in chunks of bytes, which cost the writer a copy per event. A reader gets the chunks and searches them on a
 //! thread of its own.
 
+use super::LedgerKey;
 use super::cut::{Change, Kind, LedgerRow, Rows};
-use super::key::LedgerKey;
 use super::row::take_array;
 use crate::event::{Event, copy_content};
 use crate::id::CellKey;

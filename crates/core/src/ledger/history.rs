@@ -1,7 +1,7 @@
 //! What each generation did to a cell: from these steps follows what an earlier generation last said.
 
+use super::LedgerKey;
 use super::cut::Placed;
-use super::key::LedgerKey;
 use super::row::{Row, whole};
 use crate::id::CellKey;
 use crate::memory::journal::Journal;

@@ -6,7 +6,7 @@ use crate::id::CellKey;
 use crate::record::DecodeError;
 use std::ops::Range;
 
-pub use super::facts::{LedgerKey, LedgerKind};
+use super::{LedgerKey, LedgerKind};
 
 /// A part of a key.
 pub(super) trait KeyPart: Sized {

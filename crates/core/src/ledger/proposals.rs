@@ -1,9 +1,9 @@
 //! Open proposals: corrections that somebody may apply. They are kept as their bytes, in memory and as rows of the store; there are
 //! few, and all of them together have a bound ([`PROPOSALS_OPEN_BYTES_MAX`](crate::limits::PROPOSALS_OPEN_BYTES_MAX)).
 
+use super::LedgerKey;
 use super::correction::Proposal;
 use super::cut::{Change, Kind, LedgerRow, Rows};
-use super::key::LedgerKey;
 use super::row::Row;
 use crate::memory::pending::{Overlay, Pending};
 use crate::record::DecodeError;

@@ -1,7 +1,5 @@
 //! Rows of the ledger as bytes (`docs/formats/keys.md`, "The ledger"), and the three kinds that are found by a hash.
 
-use super::cut::Hashed;
-use super::key::LedgerKey;
 use crate::id::CellKey;
 use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -107,24 +105,6 @@ impl Row for Answered {
         whole(bytes, |bytes| {
             Ok(Answered { delta: take_signed(bytes)?, value: take_signed(bytes)?, at_ms: take_varint(bytes)? })
         })
-    }
-}
-
-impl Hashed for Claim {
-    fn key(hash: CellKey) -> LedgerKey {
-        LedgerKey::Claim(hash)
-    }
-}
-
-impl Hashed for Entity {
-    fn key(hash: CellKey) -> LedgerKey {
-        LedgerKey::Entity(hash)
-    }
-}
-
-impl Hashed for Answered {
-    fn key(hash: CellKey) -> LedgerKey {
-        LedgerKey::Answer(hash)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::counter::Meaning;
 use crate::database::Databases;
 use crate::fates::{Balance, Kept, ParkedEntry, Senders};
 use crate::id::CellKey;
-use crate::ledger::{Boxes, Proposal, Row};
+use crate::ledger::{Boxes, LOOKED_UP, LedgerKind, Proposal, Row};
 use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
-/// adjustments.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=5;
+/// adjustments. The fifth had the numbers of claims, entities and answers, and no others.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=6;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -31,9 +31,10 @@ impl Machine {
         put_list(&mut out, self.timeline.configs_from(read_from), put_config);
         let kept: Vec<_> = self.fates.contracts.kept().collect();
         put_list(&mut out, &kept, |out, (name, kept)| put_kept(out, name, kept, self.values.sums.of(name)));
-        for rows in [self.fates.facts.claims.len(), self.fates.facts.entities.len(), self.values.facts.answers.len()] {
-            put_varint(&mut out, rows);
-        }
+        put_list(&mut out, LOOKED_UP, |out, looked_up| {
+            out.push(looked_up.kind as u8);
+            put_varint(out, self.looked_up(looked_up.kind).len());
+        });
         put_varint(&mut out, self.values.generations.current);
         put_varint(&mut out, self.values.generations.number);
         put_list(&mut out, &self.values.generations.reverted, |out, (number, by)| {
@@ -72,9 +73,9 @@ impl Machine {
             self.values.sums.resume(name.clone(), sums);
             self.fates.contracts.resume(name, kept);
         }
-        self.fates.facts.claims.resume(take_varint(bytes)?);
-        self.fates.facts.entities.resume(take_varint(bytes)?);
-        self.values.facts.answers.resume(take_varint(bytes)?);
+        for (kind, rows) in take_rows(bytes, version)? {
+            self.looked_up_mut(kind).resume(rows);
+        }
         self.values.generations.current = take_varint(bytes)?;
         self.values.generations.number = take_varint(bytes)?;
         if version == 1 {
@@ -176,6 +177,20 @@ fn take_list<C: FromIterator<T>, T>(
 ) -> Result<C, DecodeError> {
     let len = take_varint(bytes)?;
     (0..len).map(|_| take(bytes)).collect()
+}
+
+/// How many rows there are of each kind that is looked up.
+fn take_rows(bytes: &mut &[u8], version: u8) -> Result<Vec<(LedgerKind, u64)>, DecodeError> {
+    if version < 6 {
+        let kinds = [LedgerKind::Claim, LedgerKind::Entity, LedgerKind::Answer];
+        return kinds.into_iter().map(|kind| Ok((kind, take_varint(bytes)?))).collect();
+    }
+    take_list(bytes, |bytes| {
+        let number = take_byte(bytes)?;
+        let known = LOOKED_UP.iter().find(|looked_up| looked_up.kind as u8 == number);
+        let unknown = DecodeError::BadValue { field: "kind of rows", value: number.into() };
+        Ok((known.ok_or(unknown)?.kind, take_varint(bytes)?))
+    })
 }
 
 fn put_config(out: &mut Vec<u8>, config: &Config) {

@@ -2,7 +2,7 @@
 //! [`crate::ledger::facts`](crate::ledger).
 
 use super::Machine;
-use crate::ledger::{self, Facts, Kind, LedgerCut};
+use crate::ledger::{self, Facts, Kind, LedgerCut, LedgerKind, LookedUp};
 use std::sync::Arc;
 
 impl Machine {
@@ -12,6 +12,17 @@ impl Machine {
 
     pub(super) fn facts_mut(&mut self) -> impl Iterator<Item = &mut dyn Kind> {
         self.fates.facts.facts_mut().into_iter().chain(self.values.facts.facts_mut()).map(|(_, kind)| kind)
+    }
+
+    /// A kind that is looked up.
+    pub fn looked_up(&self, kind: LedgerKind) -> &dyn LookedUp {
+        let found = self.fates.facts.looked_up(kind).or_else(|| self.values.facts.looked_up(kind));
+        found.expect("every kind that is looked up is one side's")
+    }
+
+    pub fn looked_up_mut(&mut self, kind: LedgerKind) -> &mut dyn LookedUp {
+        let found = self.fates.facts.looked_up_mut(kind).or_else(|| self.values.facts.looked_up_mut(kind));
+        found.expect("every kind that is looked up is one side's")
     }
 
     /// Everything up to here belongs to the cut. Costs nothing, however many facts there are.
@@ -31,9 +42,8 @@ impl Machine {
 
     /// Nothing is staged: what the store has as well may go.
     pub fn forget_loaded(&mut self) {
-        self.fates.facts.claims.forget_loaded();
-        self.fates.facts.entities.forget_loaded();
-        self.values.facts.answers.forget_loaded();
+        self.fates.facts.forget_loaded();
+        self.values.facts.forget_loaded();
         self.values.table.forget_absent();
         self.values.forget_made();
     }

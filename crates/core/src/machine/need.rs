@@ -6,7 +6,7 @@
 use super::Machine;
 use crate::counter::Mode;
 use crate::id::CellKey;
-use crate::ledger::{Answered, Claim, Correction, Entity, LedgerKey, Row as _};
+use crate::ledger::{Correction, FactKey, FactRow, LedgerKey, Row as _};
 use crate::memory::cell::CellRow;
 use crate::op::{Op, OpKind, Stamp};
 use crate::record::DecodeError;
@@ -15,9 +15,7 @@ use crate::record::DecodeError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
     Cell(CellKey),
-    Claim(CellKey),
-    Entity(CellKey),
-    Answer(CellKey),
+    Fact(FactKey),
     /// By its number.
     Correction(u64),
 }
@@ -26,9 +24,7 @@ pub enum Need {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     Cell(Option<CellRow>),
-    Claim(Option<Claim>),
-    Entity(Option<Entity>),
-    Answer(Option<Answered>),
+    Fact(FactRow),
     Correction(Option<Correction>),
 }
 
@@ -37,9 +33,7 @@ impl Need {
     pub fn ledger_key(&self) -> Option<LedgerKey> {
         match *self {
             Need::Cell(_) => None,
-            Need::Claim(key) => Some(LedgerKey::Claim(key)),
-            Need::Entity(key) => Some(LedgerKey::Entity(key)),
-            Need::Answer(key) => Some(LedgerKey::Answer(key)),
+            Need::Fact(key) => Some(key.ledger_key()),
             Need::Correction(number) => Some(LedgerKey::Correction(number)),
         }
     }
@@ -48,9 +42,7 @@ impl Need {
     pub fn decode(&self, row: Option<&[u8]>) -> Result<Stored, DecodeError> {
         Ok(match self {
             Need::Cell(_) => Stored::Cell(row.map(CellRow::decode).transpose()?),
-            Need::Claim(_) => Stored::Claim(row.map(Claim::decode).transpose()?),
-            Need::Entity(_) => Stored::Entity(row.map(Entity::decode).transpose()?),
-            Need::Answer(_) => Stored::Answer(row.map(Answered::decode).transpose()?),
+            Need::Fact(key) => Stored::Fact(key.decode(row)?),
             Need::Correction(_) => Stored::Correction(row.map(Correction::decode).transpose()?),
         })
     }
@@ -60,10 +52,27 @@ impl Machine {
     /// Whether memory knows everything, whatever is asked.
     pub fn knows_all(&self) -> bool {
         let Machine { fates, values, .. } = self;
-        values.table.cells().cold() == 0
-            && fates.facts.claims.is_empty()
-            && fates.facts.entities.is_empty()
-            && values.facts.answers.is_empty()
+        values.table.cells().cold() == 0 && fates.facts.has_none_to_look_up() && values.facts.has_none_to_look_up()
+    }
+
+    fn knows(&self, key: FactKey) -> bool {
+        let known = self.fates.facts.knows(key).or_else(|| self.values.facts.knows(key));
+        known.expect("every fact is one side's")
+    }
+
+    /// The fact that decides what becomes of an operation, if one does.
+    pub(super) fn decided_by(&self, op: &Op, stamp: &Stamp) -> Option<FactKey> {
+        match op.kind {
+            OpKind::Claim => Some(FactKey::Claim(stamp.key)),
+            OpKind::AddOnce | OpKind::Once => Some(FactKey::Answer(stamp.key)),
+            OpKind::Remedy if stamp.key != CellKey::NONE => Some(FactKey::Answer(stamp.key)),
+            OpKind::Entry
+                if stamp.key != CellKey::NONE && self.fates.contracts.mode(op.counter) == Mode::Transition =>
+            {
+                Some(FactKey::Entity(stamp.key))
+            }
+            _ => None,
+        }
     }
 
     /// What memory does not know of what these operations need. `found` is what was looked up already.
@@ -119,31 +128,19 @@ impl Machine {
         found: &impl Fn(Need) -> Option<&'f Stored>,
         needs: &mut Vec<Need>,
     ) {
-        let Machine { fates, values, .. } = self;
-        match op.kind {
-            OpKind::Claim if !fates.facts.claims.knows(stamp.key) => needs.push(Need::Claim(stamp.key)),
-            OpKind::AddOnce | OpKind::Once if !values.facts.answers.knows(stamp.key) => {
-                needs.push(Need::Answer(stamp.key))
-            }
-            OpKind::Remedy if stamp.key != CellKey::NONE && !values.facts.answers.knows(stamp.key) => {
-                needs.push(Need::Answer(stamp.key));
-            }
-            OpKind::Entry if stamp.key != CellKey::NONE && fates.contracts.mode(op.counter) == Mode::Transition => {
-                if !fates.facts.entities.knows(stamp.key) {
-                    needs.push(Need::Entity(stamp.key));
-                }
-                // Undoing changes the cell that was counted then, which need not be the one of this entry.
-                let entity = fates.facts.entities.in_memory(stamp.key).or(match found(Need::Entity(stamp.key)) {
-                    Some(Stored::Entity(entity)) => entity.as_ref(),
-                    _ => None,
-                });
-                if let Some(entity) = entity
-                    && !self.values.table.knows(entity.cell)
-                {
-                    needs.push(Need::Cell(entity.cell));
-                }
-            }
-            _ => {}
+        let Some(key) = self.decided_by(op, stamp) else { return };
+        if !self.knows(key) {
+            needs.push(Need::Fact(key));
+        }
+        // Undoing changes the cell that was counted then, which need not be the one of this entry.
+        if let FactKey::Entity(hash) = key {
+            let entity = self.fates.facts.entities.in_memory(hash).or(match found(Need::Fact(key)) {
+                Some(Stored::Fact(FactRow::Entity(entity))) => entity.as_ref(),
+                _ => None,
+            });
+            needs.extend(
+                entity.filter(|entity| !self.values.table.knows(entity.cell)).map(|entity| Need::Cell(entity.cell)),
+            );
         }
     }
 
@@ -165,9 +162,11 @@ impl Machine {
     pub fn load(&mut self, need: Need, stored: Stored) {
         match (need, stored) {
             (Need::Cell(key), Stored::Cell(row)) => self.values.load(key, row),
-            (Need::Claim(key), Stored::Claim(claim)) => self.fates.facts.claims.load(key, claim),
-            (Need::Entity(key), Stored::Entity(entity)) => self.fates.facts.entities.load(key, entity),
-            (Need::Answer(key), Stored::Answer(answer)) => self.values.facts.answers.load(key, answer),
+            (Need::Fact(key), Stored::Fact(row)) => {
+                let others = self.fates.facts.load(key, row);
+                let left = others.and_then(|(key, row)| self.values.facts.load(key, row));
+                assert!(left.is_none(), "{left:?} is no fact of either side");
+            }
             (Need::Correction(number), Stored::Correction(made)) => self.values.load_made(number, made),
             (need, stored) => unreachable!("{stored:?} does not answer {need:?}"),
         }

@@ -5,7 +5,7 @@
 //! costs what the batch costs, and memory for what it touches.
 
 use super::Machine;
-use crate::counter::{Mode, Stager};
+use crate::counter::Stager;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use std::sync::Arc;
 
@@ -36,21 +36,12 @@ impl Machine {
     }
 
     fn copy_known(&self, op: &Op, stamp: &Stamp, small: &mut Machine) {
-        let fates = &self.fates;
+        if let Some(key) = self.decided_by(op, stamp) {
+            small.fates.facts.copy(&self.fates.facts, key);
+        }
         match op.kind {
-            OpKind::Claim => {
-                if let Some(claim) = fates.facts.claims.get(stamp.key) {
-                    small.fates.facts.claims.put(stamp.key, *claim);
-                }
-            }
-            OpKind::Entry => {
-                if fates.contracts.mode(op.counter) == Mode::Transition
-                    && let Some(entity) = fates.facts.entities.get(stamp.key)
-                {
-                    small.fates.facts.entities.put(stamp.key, entity.clone());
-                }
-                small.fates.contracts.copy_known(&fates.contracts, op, stamp);
-            }
+            OpKind::Claim => {}
+            OpKind::Entry => small.fates.contracts.copy_known(&self.fates.contracts, op, stamp),
             other => unreachable!("{other:?} is no event"),
         }
     }

@@ -9,8 +9,7 @@ use super::filter::Filter;
 use super::pending::Pending;
 use super::stratum::Stratum;
 use crate::id::CellKey;
-use crate::ledger::Row;
-use crate::ledger::{Hashed, Kind, Rows};
+use crate::ledger::{Hashed, Kind, LookedUp, Row, Rows};
 use crate::limits::SETTLED_MAX;
 use std::sync::Arc;
 
@@ -120,22 +119,6 @@ impl<V: Row + Clone> Layer<V> {
         self.filter_was_of_use = self.filter_is_complete && !self.filter.gave_up();
     }
 
-    /// Rows there are, in memory and in the store.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Goes on from a store that has so many rows, of which the filter knows none yet.
-    pub fn resume(&mut self, len: u64) {
-        self.len = len;
-        self.store_is_void = len == 0;
-        self.relearn();
-    }
-
     /// Begins a new filter, to be filled by a scan of the store; call it when nothing is staged.
     pub fn relearn(&mut self) {
         self.filter = Filter::for_keys(self.len, self.filter.bytes_max());
@@ -150,29 +133,6 @@ impl<V: Row + Clone> Layer<V> {
     /// Whether [`Self::relearn`] would make a much smaller filter than the one there is.
     pub fn filter_is_worn(&self) -> bool {
         self.filter.keys() / WORN_TIMES > self.len.max(WORN_KEYS_MIN)
-    }
-
-    /// Whether a scan of the store is wanted: its keys would be of use and are not all there.
-    pub fn filter_is_learning(&self) -> bool {
-        !self.filter_is_complete && !self.filter.gave_up()
-    }
-
-    /// Keys that a scan of the store has found.
-    pub fn filter_add(&mut self, keys: &[CellKey]) {
-        for key in keys {
-            self.filter.insert(*key);
-        }
-    }
-
-    /// The scan has come to the store's end: from now on the filter's "no" is believed.
-    pub fn filter_done(&mut self) {
-        self.filter_is_complete = true;
-        self.filter_was_of_use |= !self.filter.gave_up();
-    }
-
-    /// The filter gives up beyond so many bytes.
-    pub fn limit_filter(&mut self, bytes: usize) {
-        self.filter.limit(bytes);
     }
 
     /// Certain to be nowhere. Asked first, since most keys of most layers are new.
@@ -222,5 +182,36 @@ impl<V: Hashed> Kind for Layer<V> {
 
     fn bytes(&self) -> usize {
         self.strata().map(Stratum::bytes).sum::<usize>() + self.filter.bytes()
+    }
+}
+
+impl<V: Hashed> LookedUp for Layer<V> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn resume(&mut self, len: u64) {
+        self.len = len;
+        self.store_is_void = len == 0;
+        self.relearn();
+    }
+
+    fn filter_is_learning(&self) -> bool {
+        !self.filter_is_complete && !self.filter.gave_up()
+    }
+
+    fn filter_add(&mut self, keys: &[CellKey]) {
+        for key in keys {
+            self.filter.insert(*key);
+        }
+    }
+
+    fn filter_done(&mut self) {
+        self.filter_is_complete = true;
+        self.filter_was_of_use |= !self.filter.gave_up();
+    }
+
+    fn limit_filter(&mut self, bytes: usize) {
+        self.filter.limit(bytes);
     }
 }

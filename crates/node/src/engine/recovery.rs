@@ -19,7 +19,7 @@ use tally_core::counter::{ConfigErrors, Declarations, DeclaredChanges, Meaning, 
 use tally_core::fates::Void;
 use tally_core::head::Head;
 use tally_core::id::{CellHasher, CellKey};
-use tally_core::ledger::{LedgerKey, LedgerKind};
+use tally_core::ledger::{LOOKED_UP, LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
 use tally_core::machine::{Decoded, Machine, ReplayError, Replayed};
 use tally_core::memory::cell::{CellRow, SEGMENTS, segment_keys};
@@ -79,9 +79,9 @@ pub struct Recovered {
 pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Result<Restored, RecoveryError> {
     let mut state = Machine::new(hasher);
     // Filters are worth much, but cells need room as well.
-    state.fates.facts.claims.limit_filter(table_bytes / 2);
-    state.fates.facts.entities.limit_filter(table_bytes / 4);
-    state.values.facts.answers.limit_filter(table_bytes / 8);
+    for looked_up in LOOKED_UP {
+        state.looked_up_mut(looked_up.kind).limit_filter(table_bytes / looked_up.filter_part);
+    }
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load_proposals(&mut state, store)?;

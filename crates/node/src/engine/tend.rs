@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tally_core::id::CellKey;
-use tally_core::ledger::{Answered, LedgerKey, LedgerKind, Row};
+use tally_core::ledger::{Answered, LOOKED_UP, LedgerKey, LedgerKind, LookedUpKind, Row};
 use tally_core::machine::Machine;
 use tokio::sync::oneshot;
 
@@ -22,60 +22,33 @@ const CHUNK_ROWS: usize = 16 * 1024;
 const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
 const RETRY: Retry = Retry { first: Duration::from_secs(1), most: FORGET_EVERY };
 
-/// A filter, and how it learns which rows the store has.
-pub(super) struct FilterTending {
-    kind: LedgerKind,
-    is_learning: fn(&Machine) -> bool,
-    tell: fn(&mut Machine, Vec<CellKey>),
-    done: fn(&mut Machine),
-}
-
-static CLAIMS: FilterTending = FilterTending {
-    kind: LedgerKind::Claim,
-    is_learning: |state| state.fates.facts.claims.filter_is_learning(),
-    tell: |state, keys| state.fates.facts.claims.filter_add(&keys),
-    done: |state| state.fates.facts.claims.filter_done(),
-};
-static ENTITIES: FilterTending = FilterTending {
-    kind: LedgerKind::Entity,
-    is_learning: |state| state.fates.facts.entities.filter_is_learning(),
-    tell: |state, keys| state.fates.facts.entities.filter_add(&keys),
-    done: |state| state.fates.facts.entities.filter_done(),
-};
-static ANSWERS: FilterTending = FilterTending {
-    kind: LedgerKind::Answer,
-    is_learning: |state| state.values.facts.answers.filter_is_learning(),
-    tell: |state, keys| state.values.facts.answers.filter_add(&keys),
-    done: |state| state.values.facts.answers.filter_done(),
-};
-
 /// What a pass over rows of the store is for.
 #[derive(Clone, Copy)]
 enum TendPass {
     /// Fills a filter that does not know yet what the store has. Without it everything is looked up, which is slower and no
     /// less right.
-    Teach(&'static FilterTending),
+    Teach(&'static LookedUpKind),
     /// Forgets idempotency keys whose time is over.
     Forget,
 }
 
 /// At a start every filter is taught; then keys are forgotten, which may leave a filter to be taught anew.
-const AT_START: [TendPass; 5] = [
-    TendPass::Teach(&CLAIMS),
-    TendPass::Teach(&ENTITIES),
-    TendPass::Teach(&ANSWERS),
-    TendPass::Forget,
-    TendPass::Teach(&ANSWERS),
-];
-/// How much of it is done again and again.
-const AGAIN: usize = 3;
+fn passes() -> impl Iterator<Item = TendPass> {
+    let answers = LOOKED_UP.iter().filter(|looked_up| looked_up.kind == LedgerKind::Answer);
+    LOOKED_UP.iter().map(TendPass::Teach).chain([TendPass::Forget]).chain(answers.map(TendPass::Teach))
+}
+
+/// How much of it is done at a start only.
+fn once() -> usize {
+    LOOKED_UP.len()
+}
 
 /// What the writer is told, which changes nothing that anybody can see.
 pub(super) enum Tending {
     /// The store has rows under these keys.
-    Teach(&'static FilterTending, Vec<CellKey>),
+    Teach(LedgerKind, Vec<CellKey>),
     /// And no others.
-    Taught(&'static FilterTending),
+    Taught(LedgerKind),
     /// The store had these answers when so many cuts were in it.
     Forget { cuts: u64, answers: Vec<(CellKey, Answered)> },
     /// All of them were looked at.
@@ -87,8 +60,8 @@ impl Tending {
     /// gone. Rows that a cut has replaced since they were read are left alone; the next time finds what is left.
     pub fn tend(self, state: &mut Machine, shared: &Shared) {
         match self {
-            Tending::Teach(filter, keys) => (filter.tell)(state, keys),
-            Tending::Taught(filter) => (filter.done)(state),
+            Tending::Teach(kind, keys) => state.looked_up_mut(kind).filter_add(&keys),
+            Tending::Taught(kind) => state.looked_up_mut(kind).filter_done(),
             Tending::Forget { cuts, answers } if shared.cuts.load(Ordering::Acquire) == cuts => {
                 state.values.forget_answers(answers);
             }
@@ -98,19 +71,19 @@ impl Tending {
     }
 }
 
-struct IsLearning(&'static FilterTending);
+struct IsLearning(LedgerKind);
 
 impl Question for IsLearning {
     type Answer = bool;
 
     fn answer(self, state: &Machine) -> bool {
-        (self.0.is_learning)(state)
+        state.looked_up(self.0).filter_is_learning()
     }
 }
 
 struct Tender {
     engine: Engine,
-    /// The pass under way, of those in [`AT_START`].
+    /// The pass under way, of [`passes`].
     pass: usize,
     /// Where it goes on; `None` before its first row.
     from: Option<Vec<u8>>,
@@ -141,11 +114,11 @@ impl Engine {
 
 impl Work for Tender {
     async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
-        let Some(pass) = AT_START.get(self.pass) else {
-            self.pass = AGAIN;
+        let Some(pass) = passes().nth(self.pass) else {
+            self.pass = once();
             return Ok(Next::After(FORGET_EVERY));
         };
-        if !self.is_over(*pass).await? {
+        if !self.is_over(pass).await? {
             context.progress(format!("{} ({} rows)", pass.doing(), self.seen));
             return Ok(Next::Again);
         }
@@ -157,8 +130,8 @@ impl Work for Tender {
 impl Tender {
     /// Goes on with a pass by one chunk.
     async fn is_over(&mut self, pass: TendPass) -> Result<bool, Refusal> {
-        if let (TendPass::Teach(filter), None) = (pass, &self.from)
-            && !self.engine.ask(IsLearning(filter)).await?
+        if let (TendPass::Teach(taught), None) = (pass, &self.from)
+            && !self.engine.ask(IsLearning(taught.kind)).await?
         {
             return Ok(true);
         }
@@ -193,9 +166,9 @@ impl Tender {
 
     async fn hand_over(&self, pass: TendPass, chunk: FilterChunk) -> Result<(), Refusal> {
         match pass {
-            TendPass::Teach(filter) => {
+            TendPass::Teach(taught) => {
                 let keys = chunk.rows.iter().filter_map(|(key, _)| hashed(key)).collect();
-                self.engine.tend(Tending::Teach(filter, keys)).await
+                self.engine.tend(Tending::Teach(taught.kind, keys)).await
             }
             TendPass::Forget => {
                 let answered = |(key, row): &(Vec<u8>, Vec<u8>)| Some((hashed(key)?, Answered::decode(row).ok()?));
@@ -209,24 +182,22 @@ impl Tender {
 impl TendPass {
     fn kind(self) -> LedgerKind {
         match self {
-            TendPass::Teach(filter) => filter.kind,
+            TendPass::Teach(taught) => taught.kind,
             TendPass::Forget => LedgerKind::Answer,
         }
     }
 
-    fn doing(self) -> &'static str {
-        match (self, self.kind()) {
-            (TendPass::Forget, _) => "forgetting idempotency keys whose time is over",
-            (TendPass::Teach(_), LedgerKind::Claim) => "telling the filter of event ids what the store has",
-            (TendPass::Teach(_), LedgerKind::Entity) => "telling the filter of entities what the store has",
-            (TendPass::Teach(_), _) => "telling the filter of idempotency keys what the store has",
+    fn doing(self) -> String {
+        match self {
+            TendPass::Forget => "forgetting idempotency keys whose time is over".to_owned(),
+            TendPass::Teach(taught) => format!("telling the filter of {} what the store has", taught.name),
         }
     }
 
     /// What the writer is told when it is over.
     fn end(self) -> Tending {
         match self {
-            TendPass::Teach(filter) => Tending::Taught(filter),
+            TendPass::Teach(taught) => Tending::Taught(taught.kind),
             TendPass::Forget => Tending::Forgotten,
         }
     }
@@ -234,8 +205,5 @@ impl TendPass {
 
 /// The hash in a key of the ledger, where the key is one.
 fn hashed(key: &[u8]) -> Option<CellKey> {
-    match LedgerKey::decode(key) {
-        Ok(LedgerKey::Claim(key) | LedgerKey::Entity(key) | LedgerKey::Answer(key)) => Some(key),
-        _ => None,
-    }
+    LedgerKey::decode(key).ok()?.looked_up_hash()
 }

@@ -6,6 +6,7 @@ use crate::output::{Output, readable};
 use serde_json::json;
 use std::path::Path;
 use tally_core::id::CellHasher;
+use tally_core::ledger::LOOKED_UP;
 use tally_core::machine::{Machine, ReplayError};
 use tally_core::memory::cell::CellRow;
 use tally_node::data_dir::DataDir;
@@ -52,18 +53,17 @@ fn facts(checkpoint: &Checkpoint, hasher: CellHasher) -> std::result::Result<Fac
     let read_from = state.resume(&checkpoint.state)?;
     state.resumed()?;
     let declarations = state.declarations();
-    let facts = vec![
+    let rows = LOOKED_UP.iter().map(|looked_up| (looked_up.name, state.looked_up(looked_up.kind).len().to_string()));
+    let mut facts = vec![
         ("checkpoint", format!("everything before position {}", checkpoint.position)),
         ("log", format!("is read from record {read_from} on")),
         ("log time", moment(state.log_time_ms())),
         ("counters", checkpoint.counters.to_string()),
         ("generation", state.values.generations.current.to_string()),
-        ("event ids", state.fates.facts.claims.len().to_string()),
-        ("entities", state.fates.facts.entities.len().to_string()),
-        ("idempotency", format!("{} keys", state.values.facts.answers.len())),
-        ("parked", format!("{} sums of late entries", state.fates.contracts.parked.len())),
-        ("configuration", format!("version {}", declarations.version())),
     ];
+    facts.extend(rows);
+    facts.push(("parked", format!("{} sums of late entries", state.fates.contracts.parked.len())));
+    facts.push(("configuration", format!("version {}", declarations.version())));
     Ok(FactCounts { facts, yaml: declarations.yaml().to_owned() })
 }
 
@@ -75,7 +75,7 @@ fn show_checkpoint(FactCounts { facts, yaml }: &FactCounts, json: bool, out: &mu
         return out.json(&members);
     }
     for (name, fact) in facts {
-        out.line(format_args!("  {name:<14} {fact}"))?;
+        out.line(format_args!("  {name:<16} {fact}"))?;
     }
     yaml.lines().try_for_each(|line| out.line(format_args!("    {line}")))
 }

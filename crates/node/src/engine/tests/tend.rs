@@ -4,6 +4,7 @@ use super::alone::{START_MS, Time, shown, simulated};
 use super::ground::Ground;
 use super::*;
 use crate::worker::WorkerState;
+use tally_core::ledger::LookedUp;
 
 /// More than are read at a time.
 const CLAIMS: u32 = 20_000;
