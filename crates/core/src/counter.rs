@@ -16,6 +16,7 @@ mod schema;
 mod settings;
 mod stage;
 mod syntax;
+mod target;
 mod yaml;
 
 use crate::head::Group;
@@ -25,10 +26,11 @@ use resolve::Beginnings;
 pub use change::{DeclaredChanges, listed};
 pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
-pub use resolve::{IdError, Target};
+pub use resolve::IdError;
 pub use schema::schema;
 pub use settings::{Clocks, DedupSettings, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
+pub use target::{Forbidden, Intent, Standing, Target};
 
 /// What a counter promises. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +137,7 @@ impl Counter {
     /// What reads show of a sum.
     #[inline]
     pub fn shown(&self, sum: i64) -> i64 {
-        if self.floor_at_zero { sum.max(0) } else { sum }
+        target::floored(self.floor_at_zero, sum)
     }
 }
 
@@ -251,7 +253,7 @@ impl Declarations {
         self.clocks
     }
 
-    /// Counter `index`, as operations and [`Target::Declared`] name it.
+    /// Counter `index`, as operations and [`Standing::Declared`] name it.
     pub fn counter(&self, index: u16) -> &Counter {
         let index = usize::from(index);
         self.counters.get(index).unwrap_or_else(|| &self.removed[index - self.counters.len()])
@@ -272,15 +274,18 @@ impl Declarations {
         self.by_name.get(name).copied()
     }
 
-    /// The counter that a canonical id is a cell of; `None` if it is ad hoc.
+    /// The counter that an id is a cell of, declared or not any more; `None` if it is ad hoc.
     pub fn counter_of(&self, id: &[u8]) -> Option<&Counter> {
-        self.index_of(id).map(|index| self.counter(index))
+        self.standing(id).counter().map(|index| self.counter(index))
     }
 
-    /// The same, as an index.
-    pub fn index_of(&self, id: &[u8]) -> Option<u16> {
-        let name_len = memchr::memchr(crate::id::SEPARATOR, id).unwrap_or(id.len());
-        self.find(&id[..name_len])
+    /// What reads show of the sum of a counter.
+    pub fn shown(&self, id: &[u8], sum: i64) -> i64 {
+        // A floor is never above zero.
+        if sum >= 0 {
+            return sum;
+        }
+        self.counter_of(id).map_or(sum, |counter| counter.shown(sum))
     }
 
     /// The identity group of a declared counter: a copy of an event that was routed by it is judged for the counters of this

@@ -57,7 +57,7 @@ pub struct CellHasher {
 }
 
 impl CellHasher {
-    pub fn new(seed: u64) -> CellHasher {
+    pub const fn new(seed: u64) -> CellHasher {
         CellHasher { seed }
     }
 
@@ -91,6 +91,12 @@ impl Hasher for PassThrough {
 
 /// What separates a counter's name and the parts of its key.
 pub const SEPARATOR: u8 = b':';
+
+/// The name at the beginning of an id.
+#[inline]
+pub fn name_of(id: &[u8]) -> &[u8] {
+    &id[..memchr::memchr(SEPARATOR, id).unwrap_or(id.len())]
+}
 
 /// Appends a part of a key in its canonical form.
 #[inline]

@@ -5,7 +5,7 @@
 //! [`crate::machine::Machine::apply`], which answers each of them.
 
 use crate::combined::{Additions, encode_each};
-use crate::counter::{Durability, Mode};
+use crate::counter::{Durability, Mode, Target};
 use crate::database::Space;
 use crate::event::Event;
 use crate::head::{HEAD_BYTES_MAX, Head};
@@ -169,23 +169,6 @@ impl<'a> Batch<'a> {
             take_with_parts(&mut &self.records[op.record as usize..]).expect("an operation points to its record");
         let Record::Remedy(rest) = record else { unreachable!("{record:?} is not the record of {op:?}") };
         joined(parts, rest)
-    }
-}
-
-/// A counter that a client adds to by its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Direct<'a> {
-    pub cell: CellKey,
-    pub name: &'a [u8],
-    /// Which declared counter it is a cell of; [`Op::AD_HOC`] if none.
-    pub counter: u16,
-    /// The counter's own; `None`: as the node.
-    pub durability: Option<Durability>,
-}
-
-impl<'a> Direct<'a> {
-    pub fn ad_hoc(cell: CellKey, name: &'a [u8]) -> Direct<'a> {
-        Direct { cell, name, counter: Op::AD_HOC, durability: None }
     }
 }
 
@@ -387,42 +370,49 @@ impl Submission {
         self.op(OpKind::Expiring, CellKey::NONE, database.into(), 0);
     }
 
+    /// Adds to an ad-hoc counter.
     #[inline(always)]
-    pub fn add(&mut self, cell: CellKey, name: &[u8], delta: i64) {
-        self.add_to(&Direct::ad_hoc(cell, name), delta);
+    pub fn add(&mut self, cell: CellKey, id: &[u8], delta: i64) {
+        let record = self.next_record();
+        record::encode_add(id, delta, &mut self.records);
+        self.addition(Op { cell, arg: delta, record, counter: Op::AD_HOC, kind: OpKind::Add }, None);
     }
 
     /// Adds to a counter that may be declared.
-    #[inline(always)]
-    pub fn add_to(&mut self, to: &Direct<'_>, delta: i64) {
+    pub fn add_to(&mut self, to: &Target<'_>, delta: i64) {
         let record = self.next_record();
-        record::encode_add(to.name, delta, &mut self.records);
-        self.direct(OpKind::Add, to, delta, record);
+        record::encode_add(&to.id, delta, &mut self.records);
+        self.add_op(OpKind::Add, to, delta, record);
     }
 
     /// Adds one behind the other, as one record. Each is answered as if it stood by itself.
-    pub fn add_many(&mut self, to: &Direct<'_>, deltas: &[i64]) {
+    pub fn add_many(&mut self, to: &Target<'_>, deltas: &[i64]) {
         let times = u32::try_from(deltas.len()).unwrap_or(u32::MAX);
         assert!((1..=COMBINED_MAX).contains(&times), "so many additions are not combined");
         let each = encode_each(deltas);
         let same = deltas.iter().all(|delta| *delta == deltas[0]);
         let deltas = if same { Additions::Same { delta: deltas[0], times } } else { Additions::Each(&each) };
-        let record = self.record(&Record::AddMany { name: to.name, deltas });
-        self.direct(OpKind::AddMany, to, 0, record);
+        let record = self.record(&Record::AddMany { name: &to.id, deltas });
+        self.add_op(OpKind::AddMany, to, 0, record);
     }
 
     /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes
     /// nothing about where the counter's changes have to be when they are answered.
-    pub fn add_once(&mut self, to: &Direct<'_>, delta: i64, key: CellKey, id: &[u8]) {
-        let record = self.record(&Record::AddOnce { name: to.name, id, delta });
-        self.direct(OpKind::AddOnce, to, delta, record);
+    pub fn add_once(&mut self, to: &Target<'_>, delta: i64, key: CellKey, id: &[u8]) {
+        let record = self.record(&Record::AddOnce { name: &to.id, id, delta });
+        self.add_op(OpKind::AddOnce, to, delta, record);
         self.stamps.push(Stamp::of_key(key));
     }
 
+    fn add_op(&mut self, kind: OpKind, to: &Target<'_>, arg: i64, record: u32) {
+        let counter = to.standing.op_counter();
+        self.addition(Op { cell: to.cell, arg, record, counter, kind }, to.durability);
+    }
+
     #[inline(always)]
-    fn direct(&mut self, kind: OpKind, to: &Direct<'_>, delta: i64, record: u32) {
-        self.ops.push(Op { cell: to.cell, arg: delta, record, counter: to.counter, kind });
-        self.needs.entry(Mode::Simple, to.durability);
+    fn addition(&mut self, op: Op, durability: Option<Durability>) {
+        self.ops.push(op);
+        self.needs.entry(Mode::Simple, durability);
     }
 
     pub fn set(&mut self, cell: CellKey, name: &[u8], value: i64, condition: SetCondition, expiry: Expiry) {

@@ -4,32 +4,31 @@ use super::{NodeWorld, Unknown};
 use crate::cluster::event_of;
 use crate::oracle::worth::Expected;
 use crate::oracle::{Ask, Happening};
-use tally_core::counter::Stager;
+use tally_core::counter::{Stager, Target};
 use tally_core::fact::answer_key;
-use tally_core::op::{Answer, Direct, Op, Submission};
+use tally_core::op::{Answer, Submission};
 use tally_core::record::ExpireCondition;
 use tally_node::engine::{Committed, Engine};
 
-fn direct<'a>(engine: &Engine, key: &'a str) -> Direct<'a> {
-    let counter = engine.declarations().index_of(key.as_bytes()).unwrap_or(Op::AD_HOC);
-    Direct { cell: engine.hasher().key(key.as_bytes()), name: key.as_bytes(), counter, durability: None }
+fn target<'a>(engine: &Engine, key: &'a str) -> Target<'a> {
+    engine.declarations().resolve(&engine.hasher(), key.as_bytes()).expect("what is asked for has a name")
 }
 
 /// A marker, and what is asked: one submission, which is there as a whole or not at all.
 pub fn submission(engine: &Engine, marker: u64, ask: &Ask) -> Submission {
     let mut out = Submission::default();
     let name = marker_name(marker);
-    out.add_to(&direct(engine, &name), 1);
+    out.add_to(&target(engine, &name), 1);
     match ask {
         Ask::Event(happening) => {
             let event = event_of(happening);
             let at = out.event(&event);
             Stager::new(engine.declarations(), engine.hasher()).stage(&event, at, &mut out, &mut |_, _| {});
         }
-        Ask::Add { key, delta } => out.add_to(&direct(engine, key), *delta),
+        Ask::Add { key, delta } => out.add_to(&target(engine, key), *delta),
         Ask::AddOnce { key, id, delta } => {
             let stamp = answer_key(&engine.hasher(), key.as_bytes(), id.as_bytes());
-            out.add_once(&direct(engine, key), *delta, stamp, id.as_bytes());
+            out.add_once(&target(engine, key), *delta, stamp, id.as_bytes());
         }
         Ask::Expire { key, at_ms } => {
             out.expire(engine.hasher().key(key.as_bytes()), key.as_bytes(), *at_ms, ExpireCondition::Always);

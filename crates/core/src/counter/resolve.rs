@@ -1,4 +1,4 @@
-//! What an id means: a cell of a declared counter, or an ad-hoc counter.
+//! The forms of an id: where its name ends, what of it is canonical, and whether it can be that of a declared counter.
 
 use super::{Counter, Declarations};
 use crate::database::Space;
@@ -7,25 +7,6 @@ use crate::id::{SEPARATOR, decode_part, encode_part};
 use crate::limits::ID_BYTES_MAX;
 use memchr::{memchr, memchr_iter};
 use std::borrow::Cow;
-
-/// What an id names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// A cell of a declared counter, or of one that was declared once, by the canonical form of its id.
-    Declared { counter: u16, id: Cow<'a, [u8]> },
-    /// A `simple` counter that nobody declared, by the whole id as it was given.
-    AdHoc(&'a [u8]),
-}
-
-impl Target<'_> {
-    /// The id to hash, to log and to show.
-    pub fn id(&self) -> &[u8] {
-        match self {
-            Target::Declared { id, .. } => id,
-            Target::AdHoc(id) => id,
-        }
-    }
-}
 
 /// Why an id names nothing. The texts name the id and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,26 +59,12 @@ impl Declarations {
     pub fn is_plainly_ad_hoc(&self, id: &[u8]) -> bool {
         id.len() <= ID_BYTES_MAX && Space::is_own_id(id) && !self.beginnings.may_begin(id)
     }
-
-    /// Finds what `id` means. Ad-hoc ids are any bytes, even none.
-    #[inline]
-    pub fn resolve<'a>(&self, id: &'a [u8]) -> Result<Target<'a>, IdError> {
-        if id.len() > ID_BYTES_MAX {
-            return Err(IdError::TooLong { bytes: id.len() });
-        }
-        if self.is_empty() {
-            return Ok(Target::AdHoc(id));
-        }
-        let name_len = memchr(SEPARATOR, id).unwrap_or(id.len());
-        let Some(index) = self.find(&id[..name_len]) else { return Ok(Target::AdHoc(id)) };
-        let key = id.get(name_len + 1..);
-        let canonical = self.counter(index).canonical_id(id, key)?;
-        Ok(Target::Declared { counter: index, id: canonical })
-    }
 }
 
 impl Counter {
-    fn canonical_id<'a>(&self, id: &'a [u8], key: Option<&'a [u8]>) -> Result<Cow<'a, [u8]>, IdError> {
+    /// The one form of an id that begins with the counter's name.
+    pub(super) fn canonical_id<'a>(&self, id: &'a [u8]) -> Result<Cow<'a, [u8]>, IdError> {
+        let key = id.get(self.name.len() + 1..);
         let parts = key.map_or(0, |key| memchr_iter(SEPARATOR, key).count() + 1);
         if parts != self.dimensions.len() {
             return Err(self.wrong_key(id));

@@ -14,6 +14,8 @@ use proptest::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+const HASHER: CellHasher = CellHasher::new(1);
+
 const YAML: &str = "\
 counters:
   - counterName: views
@@ -205,22 +207,31 @@ fn broken_yaml_is_shown_where_it_breaks() {
 #[test]
 fn an_id_is_declared_if_its_name_is() {
     let declarations = declarations();
-    let declared = |counter, id: &str| Ok(Target::Declared { counter, id: Cow::Owned(id.as_bytes().to_vec()) });
-    assert_eq!(declarations.resolve(b"views:v42:DE"), declared(0, "views:v42:DE"));
-    assert_eq!(declarations.resolve(b"total"), declared(2, "total"));
-    assert_eq!(declarations.resolve(b"watching:"), declared(1, "watching:"));
-    assert_eq!(declarations.resolve(b"views:%3a%25%41%2f:%C3%A9"), declared(0, "views:%3A%25A/:é"));
-    assert!(matches!(declarations.resolve(b"views:v42:DE"), Ok(Target::Declared { id: Cow::Borrowed(_), .. })));
-    for id in [&b""[..], b"viewsv42", b"view:v42", b"VIEWS:v42:DE", b":views", b"\xff\x00", b"a%zz"] {
-        assert_eq!(declarations.resolve(id), Ok(Target::AdHoc(id)));
-        assert_eq!(Declarations::default().resolve(id), Ok(Target::AdHoc(id)));
+    let resolved = |id: &'static str| {
+        let target = declarations.resolve(&HASHER, id.as_bytes()).unwrap();
+        assert_eq!(target.cell, HASHER.key(&target.id));
+        (target.standing, target.text().into_owned())
+    };
+    let declared = |counter, id: &str| (Standing::Declared(counter), id.to_owned());
+    assert_eq!(resolved("views:v42:DE"), declared(0, "views:v42:DE"));
+    assert_eq!(resolved("total"), declared(2, "total"));
+    assert_eq!(resolved("watching:"), declared(1, "watching:"));
+    assert_eq!(resolved("views:%3a%25%41%2f:%C3%A9"), declared(0, "views:%3A%25A/:é"));
+    assert!(matches!(declarations.resolve(&HASHER, b"views:v42:DE").unwrap().id, Cow::Borrowed(_)));
+    for id in [&b""[..], b"viewsv42", b"view:v42", b"VIEWS:v42:DE", b":views", b"\xff\x01", b"a%zz"] {
+        let ad_hoc = Target::ad_hoc(HASHER.key(id), id);
+        assert_eq!(declarations.resolve(&HASHER, id).as_ref(), Ok(&ad_hoc));
+        assert_eq!(Declarations::default().resolve(&HASHER, id), Ok(ad_hoc));
     }
+    // What looks like the id of another database is a key like any other.
+    let marked = declarations.resolve(&HASHER, b"\xff\x00").unwrap();
+    assert!(marked.is_ad_hoc() && *marked.id == *Space::MAIN.id(b"\xff\x00"));
 }
 
 #[test]
 fn an_id_that_cannot_be_meant_is_refused_with_the_fix() {
     let refused = |id: &[u8], expected: &str| {
-        let error = declarations().resolve(id).unwrap_err().to_string();
+        let error = declarations().resolve(&HASHER, id).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(error.len() < 400, "{error}");
     };
@@ -237,7 +248,7 @@ fn an_id_that_cannot_be_meant_is_refused_with_the_fix() {
     refused(b"watching:%ff", "is UTF-8 text");
     refused(&vec![b'a'; ID_BYTES_MAX + 1], "at most 4096 bytes; this one has 4097");
     refused(&[b"watching:%zz".as_slice(), &[b'a'; 4000]].concat(), "…");
-    assert!(declarations().resolve(&vec![b'a'; ID_BYTES_MAX]).is_ok());
+    assert!(declarations().resolve(&HASHER, &vec![b'a'; ID_BYTES_MAX]).is_ok());
 }
 
 fn event<'a>(event_type: &'a str, dimensions: &[(&'a str, &'a str)]) -> Event<'a> {
@@ -315,7 +326,7 @@ proptest! {
         let declarations = declarations();
         for id in [&id[..], name.as_bytes()] {
             if declarations.is_plainly_ad_hoc(id) {
-                prop_assert_eq!(declarations.resolve(id), Ok(Target::AdHoc(id)));
+                prop_assert_eq!(declarations.resolve(&HASHER, id), Ok(Target::ad_hoc(HASHER.key(id), id)));
                 prop_assert!(matches!(Space::MAIN.id(id), Cow::Borrowed(own) if own == id));
             }
         }
@@ -326,17 +337,20 @@ proptest! {
         let declarations = declarations();
         let mut id = Vec::new();
         declarations.entry_id(3, &event("t", &[("shop", &shop), ("item", &item)]), &mut id).unwrap();
-        prop_assert_eq!(declarations.resolve(&id), Ok(Target::Declared { counter: 3, id: Cow::Borrowed(&id) }));
+        let target = declarations.resolve(&HASHER, &id).unwrap();
+        prop_assert_eq!((target.standing, target.cell), (Standing::Declared(3), HASHER.key(&id)));
+        prop_assert_eq!(&*target.id, &*id);
     }
 
     #[test]
     fn resolving_an_id_is_final_and_loses_nothing(parts in vec("([:a-c]|%[0-7][0-9a-fA-F]|%25|%3A){0,6}", 2..3)) {
         let declarations = declarations();
         let id = format!("stock:{}:{}", parts[0].replace(':', ""), parts[1].replace(':', ""));
-        let Ok(Target::Declared { id: canonical, .. }) = declarations.resolve(id.as_bytes()) else { panic!("{id}") };
+        let Target { id: canonical, standing, .. } = declarations.resolve(&HASHER, id.as_bytes()).unwrap();
+        prop_assert_eq!(standing, Standing::Declared(3));
         prop_assert!(canonical.len() <= id.len());
-        let again = declarations.resolve(&canonical).unwrap();
-        prop_assert_eq!(again.id(), &*canonical);
+        let again = declarations.resolve(&HASHER, &canonical).unwrap();
+        prop_assert_eq!(&again.id, &canonical);
         let values = |id: &[u8]| id.split(|b| *b == b':').map(|part| crate::id::decode_part(part).unwrap().into_owned()).collect::<Vec<_>>();
         prop_assert_eq!(values(&canonical), values(id.as_bytes()));
     }

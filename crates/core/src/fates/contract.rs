@@ -2,7 +2,7 @@
 
 use super::memory::{Memories, Memory};
 use super::parked::Parked;
-use crate::counter::{Counter, Declarations, Field, Lateness, Meaning, Mode};
+use crate::counter::{Counter, Declarations, Field, Lateness, Meaning, Mode, Standing};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes};
 use crate::memory::dedup::needed_from_ms;
@@ -238,11 +238,10 @@ impl Contracts {
 
     /// What is kept of the counter that a cell belongs to, declared or not any more.
     pub(crate) fn kept_of(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Kept> {
-        if let Some(index) = declarations.index_of(id).filter(|index| !declarations.is_removed(*index)) {
+        if let Standing::Declared(index) = declarations.standing(id) {
             return Some(&mut self.active[usize::from(index)].kept);
         }
-        let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();
-        self.retired.get_mut(std::str::from_utf8(name).ok()?)
+        self.retired.get_mut(std::str::from_utf8(crate::id::name_of(id)).ok()?)
     }
 }
 

@@ -136,9 +136,7 @@ impl Machine {
     }
 
     fn addition(&self, kind: OpKind, name: &[u8], delta: i64, record: u32) -> Op {
-        let declarations = self.declarations();
-        let counter = declarations.index_of(name).filter(|index| !declarations.is_removed(*index));
-        let counter = counter.unwrap_or(Op::AD_HOC);
+        let counter = self.declarations().standing(name).op_counter();
         Op { cell: self.hasher.key(name), arg: delta, record, counter, kind }
     }
 

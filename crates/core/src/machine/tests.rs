@@ -54,8 +54,8 @@ fn operation() -> impl Strategy<Value = (String, u8, i64, u64)> {
 fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
     Box::new(move |stager, out| match kind.as_str() {
         "add" => out.add(key(n), &id(n), number),
-        "many" => out.add_many(&crate::op::Direct::ad_hoc(key(n), &id(n)), &[number, -1, number, at_ms as i64]),
-        "same" => out.add_many(&crate::op::Direct::ad_hoc(key(n), &id(n)), &vec![number; 1 + n as usize]),
+        "many" => out.add_many(&crate::counter::Target::ad_hoc(key(n), &id(n)), &[number, -1, number, at_ms as i64]),
+        "same" => out.add_many(&crate::counter::Target::ad_hoc(key(n), &id(n)), &vec![number; 1 + n as usize]),
         "set" => out.set(key(n), &id(n), number, SetCondition::Always, Expiry::At(at_ms)),
         "nx" => out.set(key(n), &id(n), number, SetCondition::IfAbsent, Expiry::Keep),
         "delete" => out.delete(key(n), &id(n)),
@@ -78,7 +78,7 @@ fn stage((kind, n, number, at_ms): (String, u8, i64, u64)) -> Stage {
         }
         "once" => {
             let key_of_id = crate::fact::answer_key(&CellHasher::new(7), &id(n), b"k");
-            out.add_once(&crate::op::Direct::ad_hoc(key(n), &id(n)), number, key_of_id, b"k");
+            out.add_once(&crate::counter::Target::ad_hoc(key(n), &id(n)), number, key_of_id, b"k");
         }
         "propose" => {
             let deltas = vec![Delta { id: id(n), bucket_ms: None, delta: number }];

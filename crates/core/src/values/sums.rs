@@ -1,6 +1,7 @@
 //! What the values of each declared counter have to add up to, summed where they change.
 
-use crate::counter::Declarations;
+use crate::counter::{Declarations, Standing};
+use crate::id::name_of;
 use crate::ledger::Purpose;
 use std::collections::BTreeMap;
 
@@ -67,11 +68,10 @@ impl AllSums {
 
     /// The sums of the counter that a cell belongs to, declared or not any more.
     pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
-        if let Some(index) = declarations.index_of(id).filter(|index| !declarations.is_removed(*index)) {
+        if let Standing::Declared(index) = declarations.standing(id) {
             return self.active[usize::from(index)].1.as_mut();
         }
-        let name = id.split(|byte| *byte == crate::id::SEPARATOR).next().unwrap_or_default();
-        self.retired.get_mut(std::str::from_utf8(name).ok()?)?.as_mut()
+        self.retired.get_mut(std::str::from_utf8(name_of(id)).ok()?)?.as_mut()
     }
 
     /// Every value is gone.

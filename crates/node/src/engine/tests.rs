@@ -252,7 +252,7 @@ fn submission(steps: &[Step], engine: &Engine) -> Submission {
             Step::Once(n, key, delta) => {
                 let (cell, name) = named(n);
                 let hashed = tally_core::fact::answer_key(&engine.hasher(), &name, &[*key]);
-                out.add_once(&tally_core::op::Direct::ad_hoc(cell, &name), *delta, hashed, &[*key]);
+                out.add_once(&tally_core::counter::Target::ad_hoc(cell, &name), *delta, hashed, &[*key]);
             }
             Step::Event(..) | Step::Claim(..) | Step::Like(..) | Step::View(..) => {
                 let event = event(step);

@@ -25,7 +25,6 @@ mod pass;
 mod reply;
 mod server;
 mod stats;
-mod target;
 mod transaction;
 mod unit;
 mod walk;

@@ -1,10 +1,10 @@
 //! Additions that were combined come to what they would have come to one by one.
 
 use super::*;
-use crate::op::Direct;
+use crate::counter::{Standing, Target};
 
 /// What single additions are answered and leave behind.
-fn one_by_one(state: &mut Machine, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
+fn one_by_one(state: &mut Machine, to: &Target<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
     let (mut submission, mut answers) = (Submission::default(), Vec::new());
     deltas.iter().for_each(|delta| submission.add_to(to, *delta));
     let Submission { records, ops, stamps, .. } = &submission;
@@ -12,7 +12,7 @@ fn one_by_one(state: &mut Machine, to: &Direct<'_>, deltas: &[i64], offset: u64)
     answers
 }
 
-fn combined(state: &mut Machine, to: &Direct<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
+fn combined(state: &mut Machine, to: &Target<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
     let (mut submission, mut answers) = (Submission::default(), Vec::new());
     submission.add_many(to, deltas);
     let Submission { records, ops, stamps, .. } = &submission;
@@ -41,8 +41,8 @@ proptest! {
                 deltas.fill(first);
             }
             let to = match declared {
-                true => Direct { cell: hits, name: b"hits:p1", counter: 0, durability: None },
-                false => Direct::ad_hoc(key(1), b"c1"),
+                true => Target { standing: Standing::Declared(0), ..Target::ad_hoc(hits, b"hits:p1") },
+                false => Target::ad_hoc(key(1), b"c1"),
             };
             let offset = n as u64 * 10;
             let expected = one_by_one(&mut single, &to, &deltas, offset);

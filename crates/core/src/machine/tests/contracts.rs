@@ -493,7 +493,7 @@ fn an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first() {
     let add = |bench: &mut Bench, delta, id: &[u8]| {
         let mut submission = Submission::default();
         let key = crate::fact::answer_key(&hasher(), b"c", id);
-        submission.add_once(&crate::op::Direct::ad_hoc(hasher().key(b"c"), b"c"), delta, key, id);
+        submission.add_once(&crate::counter::Target::ad_hoc(hasher().key(b"c"), b"c"), delta, key, id);
         bench.commit(&submission);
         bench.answers[0]
     };
@@ -513,7 +513,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
     let add = |bench: &mut Bench| {
         let mut submission = Submission::default();
         let key = crate::fact::answer_key(&hasher(), b"c", b"k");
-        submission.add_once(&crate::op::Direct::ad_hoc(hasher().key(b"c"), b"c"), 1, key, b"k");
+        submission.add_once(&crate::counter::Target::ad_hoc(hasher().key(b"c"), b"c"), 1, key, b"k");
         bench.commit(&submission);
         bench.answers[0]
     };

@@ -122,7 +122,10 @@ fn what_was_counted_and_corrected_adds_up_to_the_values_and_a_set_is_seen() {
 #[test]
 fn additions_by_name_are_in_the_sums_of_a_declared_counter() {
     let mut bench = Bench::with("counters: [{counterName: stock, mode: simple, dimensions: [item]}]");
-    let to = |name| crate::op::Direct { counter: 0, ..crate::op::Direct::ad_hoc(hasher().key(name), name) };
+    let to = |name| crate::counter::Target {
+        standing: crate::counter::Standing::Declared(0),
+        ..crate::counter::Target::ad_hoc(hasher().key(name), name)
+    };
     let mut submission = Submission::default();
     submission.add_to(&to(b"stock:a"), 5);
     submission.add_once(&to(b"stock:b"), -2, hasher().key(b"k"), b"k");

@@ -2,10 +2,10 @@
 
 use super::contracts::{Bench, event, hasher};
 use super::*;
+use crate::counter::{Standing, Target};
 use crate::event::Event;
 use crate::ledger::Delta;
 use crate::limits::DECLARED_MAX;
-use crate::op::Direct;
 
 fn views(dedup: &str) -> String {
     format!(
@@ -73,7 +73,7 @@ fn a_declared_counter_stops_within_its_bounds_and_entries_always_have_room() {
     assert_eq!(bench.send(&[view("a", "b", 1), view("a", "b", 1)]), [Answer::Counted, Answer::Duplicate]);
     assert_eq!(bench.value("views"), DECLARED_MAX + 1, "what counts is counted");
     let mut add = Submission::default();
-    let views = Direct { counter: 0, ..Direct::ad_hoc(hasher().key(b"views"), b"views") };
+    let views = Target { standing: Standing::Declared(0), ..Target::ad_hoc(hasher().key(b"views"), b"views") };
     add.add_to(&views, 1);
     add.add_to(&views, -1);
     bench.commit(&add);

@@ -4,6 +4,7 @@
 
 use crate::engine::Refusal;
 use std::borrow::Cow;
+use tally_core::counter::{Forbidden, IdError};
 use tally_core::limits;
 
 /// An error reply: its code and its words.
@@ -93,6 +94,34 @@ impl From<Refusal> for ErrorReply {
     }
 }
 
+impl From<IdError> for ErrorReply {
+    fn from(error: IdError) -> ErrorReply {
+        ErrorReply::from(format!("ERR {error}"))
+    }
+}
+
+impl From<Forbidden<'_>> for ErrorReply {
+    fn from(forbidden: Forbidden<'_>) -> ErrorReply {
+        ErrorReply::from(match forbidden {
+            Forbidden::Removed(counter) => format!(
+                "ERR counter '{}' was removed from the configuration, and its name stays its own: declare it again, or use another name",
+                counter.name
+            ),
+            Forbidden::CountsEvents(counter) => format!(
+                "ERR counter '{}' is declared as {} and counts events: send them to POST /v1/events",
+                counter.name,
+                counter.mode.name()
+            ),
+            Forbidden::Declared(counter) => {
+                let name = &counter.name;
+                format!(
+                    "ERR counter '{name}' is declared: clear it with DELETE /v1/counters/{name}, which is a correction; only ad-hoc counters can be set, copied, renamed, deleted or expired"
+                )
+            }
+        })
+    }
+}
+
 /// The first word of an error.
 pub fn code(error: &[u8]) -> &[u8] {
     error.split(|&byte| byte == b' ').next().unwrap_or(error)
@@ -108,6 +137,8 @@ fn echo(text: &[u8], len_max: usize) -> &[u8] {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use tally_core::counter::{Declarations, Intent};
+    use tally_core::id::CellHasher;
 
     #[test]
     fn an_unknown_command_is_echoed_within_bounds() {
@@ -118,6 +149,22 @@ mod tests {
             String::from_utf8_lossy(fault.bytes()),
             format!("ERR unknown command '{x}', with args beginning with: '{x}' ")
         );
+    }
+
+    #[test]
+    fn what_may_not_be_done_names_the_counter_and_what_to_do_instead() {
+        let yaml = "counters:\n  - {counterName: views, mode: display, rules: [{on: viewed, op: increment}]}\n";
+        let declarations = Declarations::parse(yaml).unwrap();
+        let target = declarations.resolve(&CellHasher::new(1), b"views").unwrap();
+        let refusal = |intent| {
+            let fault = ErrorReply::from(declarations.permit(&target, intent).unwrap_err());
+            String::from_utf8(fault.bytes().to_vec()).unwrap()
+        };
+        assert_eq!(
+            refusal(Intent::Count),
+            "ERR counter 'views' is declared as display and counts events: send them to POST /v1/events"
+        );
+        assert!(refusal(Intent::Overwrite).contains("clear it with DELETE /v1/counters/views"));
     }
 
     #[test]

@@ -11,11 +11,10 @@ use super::integer::parse_i64;
 use super::parse::{Args, Parser, ProtocolError};
 use super::reply::{Replies, Shape};
 use super::server::Server;
-use super::target::{self, Intent, Located};
 use super::unit::{Making, Touched, Unit};
 use super::walk::{Fetched, Walk};
 use super::work::Input;
-use tally_core::counter::Declarations;
+use tally_core::counter::{Declarations, Intent, Target};
 use tally_core::database::{DATABASES, Space};
 use tally_core::id::CellKey;
 use tally_core::limits;
@@ -43,9 +42,6 @@ pub struct FoundNames {
 }
 
 pub type CommandOutcome = Result<Flow, ErrorReply>;
-
-/// A counter: its cell, and what its id stands for.
-pub type ReplyPlace<'i> = (CellKey, Located<'i>);
 
 pub struct Pass<'a> {
     pub server: &'a Server,
@@ -217,18 +213,19 @@ impl Pass<'_> {
 
     /// Finds a counter, if the command may do there what it intends to.
     #[inline]
-    pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<ReplyPlace<'i>, ErrorReply> {
+    pub fn locate<'i>(&self, id: &'i [u8], intent: Intent) -> Result<Target<'i>, ErrorReply> {
         self.locate_in(self.client.database.get(), id, intent)
     }
 
     /// The same in any database.
     #[inline]
-    pub fn locate_in<'i>(&self, database: u8, id: &'i [u8], intent: Intent) -> Result<ReplyPlace<'i>, ErrorReply> {
-        let located = match database {
-            0 => target::locate(self.declarations, id, intent)?,
-            other => target::locate_in(self.spaces[usize::from(other)], id)?,
+    pub fn locate_in<'i>(&self, database: u8, id: &'i [u8], intent: Intent) -> Result<Target<'i>, ErrorReply> {
+        let target = match database {
+            0 => self.declarations.resolve(&self.server.hasher, id)?,
+            other => Target::in_space(&self.server.hasher, self.spaces[usize::from(other)], id)?,
         };
-        Ok((self.server.hasher.key(&located.id), located))
+        self.declarations.permit(&target, intent)?;
+        Ok(target)
     }
 
     /// The space that the connection has selected.
@@ -254,7 +251,7 @@ impl Pass<'_> {
     }
 
     /// The same for every argument of a command, so that it does all or nothing.
-    pub fn locate_all<'i>(&self, args: Args<'i>, intent: Intent) -> Result<Vec<ReplyPlace<'i>>, ErrorReply> {
+    pub fn locate_all<'i>(&self, args: Args<'i>, intent: Intent) -> Result<Vec<Target<'i>>, ErrorReply> {
         args.from(1).map(|id| self.locate(id, intent)).collect()
     }
 
@@ -277,29 +274,29 @@ impl Pass<'_> {
 
     /// The same for any id.
     fn push_add_located(&mut self, id: &[u8], delta: i64) -> Result<(), ErrorReply> {
-        let (cell, located) = self.locate(id, Intent::Count)?;
-        self.note_floor(&located);
-        self.pending.add_to(&located.direct(cell), delta);
+        let target = self.locate(id, Intent::Count)?;
+        self.note_floor(&target);
+        self.pending.add_to(&target, delta);
         Ok(())
     }
 
     /// Reads a counter, in its turn.
     pub fn read(&mut self, id: &[u8], shape: Shape) -> CommandOutcome {
-        let place = self.locate(id, Intent::Read)?;
-        self.push_get(&place);
+        let target = self.locate(id, Intent::Read)?;
+        self.push_get(&target);
         self.replies.expect(shape);
         Ok(Flow::Next)
     }
 
-    pub fn push_get(&mut self, (cell, located): &ReplyPlace<'_>) {
-        self.note_floor(located);
-        self.pending.get(*cell);
+    pub fn push_get(&mut self, target: &Target<'_>) {
+        self.note_floor(target);
+        self.pending.get(target.cell);
     }
 
     /// To be called before the operation is pushed.
     #[inline]
-    pub fn note_floor(&mut self, located: &Located<'_>) {
-        if located.floor_at_zero {
+    pub fn note_floor(&mut self, target: &Target<'_>) {
+        if target.floor_at_zero {
             self.floored.push(self.pending.ops.len());
         }
     }

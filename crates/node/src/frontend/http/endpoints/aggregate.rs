@@ -97,7 +97,7 @@ async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
     for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
         let page = engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
         for (id, reading) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
-            let shown = declarations.counter_of(id).map_or(reading.value, |counter| counter.shown(reading.value));
+            let shown = declarations.shown(id, reading.value);
             sum.value += i128::from(shown);
             sum.counters += 1;
             sum.generation = sum.generation.max(reading.generation);

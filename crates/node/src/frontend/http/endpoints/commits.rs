@@ -29,7 +29,7 @@ use crate::frontend::http::{Api, PROTOCOL};
 use crate::metrics::CutOff;
 use follow::Follower;
 
-pub use render::{heartbeat, problem, put_json, shown};
+pub use render::{heartbeat, problem, put_json};
 
 mod follow;
 mod render;

@@ -1,7 +1,5 @@
 //! Single counters: read, add, subtract, delete; and reads of many by their ids.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -10,7 +8,7 @@ use axum::response::Response;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tally_core::counter::Declarations;
+use tally_core::counter::{Direction, Intent, Target};
 use tally_core::fact;
 use tally_core::id::CellKey;
 use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
@@ -25,7 +23,7 @@ use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::at_least::{self, AtLeast};
 use crate::frontend::http::words::document::{given, parse};
 use crate::frontend::http::words::envelope::Envelope;
-use crate::frontend::http::words::id::{ID, IdPath, Named};
+use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
@@ -103,9 +101,7 @@ pub async fn increment(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Changed>, Problem> {
-    let key = idempotency_key(&headers)?;
-    let delta = delta(&api, &headers, body).await?;
-    add(&api, &id, delta, key).await
+    change(&api, &id, Direction::Increment, &headers, body).await
 }
 
 /// Subtracts from a counter and answers its new value
@@ -118,10 +114,7 @@ pub async fn decrement(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Changed>, Problem> {
-    let key = idempotency_key(&headers)?;
-    let delta = delta(&api, &headers, body).await?;
-    let negated = delta.checked_neg().ok_or_else(|| delta_out_of_range(&delta.to_string()))?;
-    add(&api, &id, negated, key).await
+    change(&api, &id, Direction::Decrement, &headers, body).await
 }
 
 /// Reads a counter
@@ -142,13 +135,13 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     check_query(&uri)?;
-    let named = named(&api, &id)?;
+    let target = target(&api, &id)?;
     let parameters = Parameters::read(&uri, &["consistency", "generation", "at_least", "wait_ms"])?;
     wait(&api, AtLeast::of(&parameters)?).await?;
     if let Some(generation) = generation(&uri)? {
-        return Ok(history::read_generation(&api, named, generation).await?.respond(&headers));
+        return Ok(history::read_generation(&api, &target, generation).await?.respond(&headers));
     }
-    Ok(read(&api, named).await?.respond(&headers))
+    Ok(read(&api, &target).await?.respond(&headers))
 }
 
 /// Reads many counters
@@ -172,14 +165,14 @@ pub async fn get_many(
     }
     let declarations = api.engine.declarations();
     let hasher = api.engine.hasher();
-    let named = ids.iter().map(|id| Named::resolve(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
+    let targets = ids.iter().map(|id| id::target(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
     for at_least in [asked, AtLeast::new(at_least.as_deref(), wait_ms)?] {
         wait(&api, at_least).await?;
     }
-    let cells: Vec<_> = named.iter().map(|named| named.cell).collect();
+    let cells: Vec<_> = targets.iter().map(|target| target.cell).collect();
     let (readings, now_ms) = (read_together(&api.engine, &cells).await?, api.engine.clock().now_ms());
     let node = api.engine.durability();
-    let counters = named.into_iter().zip(readings).map(|(named, seen)| Envelope::new(named, seen, now_ms, node));
+    let counters = targets.iter().zip(readings).map(|(target, seen)| Envelope::new(target, seen, now_ms, node));
     Ok(Json(Envelopes { counters: counters.collect() }))
 }
 
@@ -202,44 +195,54 @@ pub async fn delete(
     if let Some(cleared) = corrections::clear(&api, &id, &uri, key).await? {
         return Ok(Json(Deleted::Cleared(cleared)));
     }
-    let named = named(&api, &id)?;
+    let target = target(&api, &id)?;
+    let id = target.text().into_owned();
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
-        let fix = format!("leave it out: {} is ad hoc, and is forgotten without a reason", named.id);
+        let fix = format!("leave it out: {id} is ad hoc, and is forgotten without a reason");
         return Err(refused("the query", query, &fix));
     }
     if let Some(key) = key {
-        let fix = format!("leave it out: {} is ad hoc, and what is forgotten stays forgotten", named.id);
+        let fix = format!("leave it out: {id} is ad hoc, and what is forgotten stays forgotten");
         return Err(Problem::field("Idempotency-Key", key, &fix));
     }
     let mut submission = Submission::default();
-    submission.delete(named.cell, named.id.as_bytes());
+    submission.delete(target.cell, &target.id);
     let (answer, committed) = commit(&api, submission).await?;
     let (deleted, token) = (matches!(answer, Answer::Value(_)), committed.position.to_string());
-    Ok(Json(Deleted::Forgotten { id: named.id, deleted, token }))
+    Ok(Json(Deleted::Forgotten { id, deleted, token }))
 }
 
-async fn add(api: &Api, id: &str, delta: i64, key: Option<&str>) -> Result<Json<Changed>, Problem> {
+/// Adds what a request asks for, or takes it away.
+async fn change(
+    api: &Api,
+    id: &str,
+    direction: Direction,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Changed>, Problem> {
+    let key = idempotency_key(headers)?;
+    let asked = delta(api, headers, body).await?;
+    let delta = direction.apply(asked).ok_or_else(|| delta_out_of_range(&asked.to_string()))?;
     let declarations = api.engine.declarations();
-    let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
-    check_takes_writes(&declarations, &named)?;
-    let to = named.direct();
+    let to = id::target(&declarations, &api.engine.hasher(), id)?;
+    declarations.permit(&to, Intent::Count).map_err(|why| id::forbidden(&to, why))?;
     let mut submission = Submission::default();
     match key {
         Some(key) => {
-            let hashed = fact::answer_key(&api.engine.hasher(), to.name, key.as_bytes());
+            let hashed = fact::answer_key(&api.engine.hasher(), &to.id, key.as_bytes());
             submission.add_once(&to, delta, hashed, key.as_bytes());
         }
         None => submission.add_to(&to, delta),
     }
     let (answer, committed) = commit(api, submission).await?;
     let changed = |sum, repeated| {
-        let value = named.shown(sum);
+        let value = to.shown(sum);
         Ok(Json(Changed { value, status: "ok", repeated, token: committed.position.to_string() }))
     };
     match answer {
         Answer::Value(value) => changed(value, false),
         Answer::Repeated(value) => changed(value, true),
-        refused => Err(not_added(refused, named.id, delta, declarations.idempotency().keys_max)),
+        refused => Err(not_added(refused, to.text().into_owned(), delta, declarations.idempotency().keys_max)),
     }
 }
 
@@ -296,11 +299,11 @@ pub async fn read_together(engine: &Engine, cells: &[CellKey]) -> Result<Vec<See
     engine.consistently(read).await
 }
 
-async fn read(api: &Api, named: Named) -> Result<Envelope, Problem> {
-    let (engine, cell) = (&api.engine, named.cell);
+async fn read(api: &Api, target: &Target<'_>) -> Result<Envelope, Problem> {
+    let (engine, cell) = (&api.engine, target.cell);
     // Value and generation belong together.
     let seen = engine.consistently(|| engine.see(cell)).await?;
-    Ok(Envelope::new(named, seen, engine.clock().now_ms(), engine.durability()))
+    Ok(Envelope::new(target, seen, engine.clock().now_ms(), engine.durability()))
 }
 
 async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {
@@ -310,26 +313,8 @@ async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {
     }
 }
 
-fn named(api: &Api, id: &str) -> Result<Named, Problem> {
-    Named::resolve(&api.engine.declarations(), &api.engine.hasher(), id)
-}
-
-fn check_takes_writes(declarations: &Arc<Declarations>, named: &Named) -> Result<(), Problem> {
-    let Some(index) = named.declared else { return Ok(()) };
-    let counter = declarations.counter(index);
-    if declarations.is_removed(index) {
-        let name = &counter.name;
-        let detail = format!(
-            "{name} was removed from the configuration, and its name stays its own; declare it again, or use another name"
-        );
-        return Err(Problem::new(ProblemKind::CounterRemoved, detail).with("id", named.id.as_str()));
-    }
-    if counter.mode.takes_direct_writes() {
-        return Ok(());
-    }
-    let (name, mode) = (&counter.name, counter.mode.name());
-    let detail = format!("{name} is a {mode} counter: it counts events; send them to POST /v1/events");
-    Err(Problem::new(ProblemKind::CountsEvents, detail).with("id", named.id.as_str()).with("mode", mode))
+fn target(api: &Api, id: &str) -> Result<Target<'static>, Problem> {
+    id::target(&api.engine.declarations(), &api.engine.hasher(), id)
 }
 
 /// What the request asks for, strictly: whatever is not understood is refused, never ignored.

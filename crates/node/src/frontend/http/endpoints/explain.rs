@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::counter::Counter;
+use tally_core::counter::{Counter, Target};
 use tally_core::fates::ParkedEntry;
 use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
 use tally_core::position::Position;
@@ -20,7 +20,7 @@ use super::corrections::CorrectionKind;
 use crate::engine::{CounterFacts, KeysOf, Total, ValuesStanding, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339, rfc3339_signed};
-use crate::frontend::http::words::id::{ID, IdPath, Named};
+use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::Problem;
 
@@ -202,12 +202,12 @@ pub async fn explain(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Re
         Some(other) => return Err(refused("values", other, "send all, or leave it out")),
     };
     let declarations = api.engine.declarations();
-    let named = Named::resolve(&declarations, &api.engine.hasher(), &id)?;
-    let counter = named.declared.map(|index| declarations.counter(index));
+    let target = id::target(&declarations, &api.engine.hasher(), &id)?;
+    let counter = target.standing.counter().map(|index| declarations.counter(index));
     let keys_of =
         |counter: &Counter| KeysOf { name: counter.name.to_string(), has_keys: !counter.dimensions.is_empty() };
     let keys_of = counter.map(keys_of);
-    let facts = api.engine.facts(named.cell, keys_of.clone()).await?;
+    let facts = api.engine.facts(target.cell, keys_of.clone()).await?;
     let summed = match keys_of.filter(|_| all_values) {
         Some(keys_of) => {
             let _turn = api.walks.acquire().await;
@@ -216,9 +216,9 @@ pub async fn explain(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Re
         None => Summed::now(&facts),
     };
     let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
-    let whys = api.engine.whys(&numbers, &named.id).await?;
+    let whys = api.engine.whys(&numbers, &target.text()).await?;
     let log_start = api.engine.log().start().to_string();
-    Ok(Json(Explanation::new(named, &facts, &summed, whys, log_start)))
+    Ok(Json(Explanation::new(&target, &facts, &summed, whys, log_start)))
 }
 
 /// What was counted and corrected, and what the values add up to, at one moment.
@@ -240,7 +240,13 @@ impl Summed {
 }
 
 impl Explanation {
-    fn new(named: Named, facts: &CounterFacts, summed: &Summed, whys: Vec<Why>, log_start: String) -> Explanation {
+    fn new(
+        target: &Target<'_>,
+        facts: &CounterFacts,
+        summed: &Summed,
+        whys: Vec<Why>,
+        log_start: String,
+    ) -> Explanation {
         let value = facts.sum.unwrap_or(0);
         let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
         let pending = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
@@ -249,12 +255,12 @@ impl Explanation {
         let position = facts.checkpoint.map(|position| position.to_string());
         Explanation {
             value,
-            shown: named.shown(value),
+            shown: target.shown(value),
             exists: facts.sum.is_some(),
             kind: ReadKind::with_pending(pending),
             pending,
             generation: facts.generation,
-            floor: named.floor_at_zero.then(|| Floor { at_zero: true, debt: value.min(0).unsigned_abs() }),
+            floor: target.floor_at_zero.then(|| Floor { at_zero: true, debt: value.min(0).unsigned_abs() }),
             base: facts.base.zip(position.clone()).map(|(value, position)| Base { value, position }),
             since_base: i128::from(value) - i128::from(base),
             counted: i128::from(value) - corrected,
@@ -269,8 +275,8 @@ impl Explanation {
             watermark: facts.balance.as_ref().and_then(|balance| balance.watermark_ms).map(rfc3339_signed),
             holds: checks.iter().all(|check| check.holds),
             checks,
-            note: named.declared.is_none().then_some(AD_HOC),
-            id: named.id,
+            note: target.is_ad_hoc().then_some(AD_HOC),
+            id: target.text().into_owned(),
         }
     }
 }

@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use tally_core::counter::Target;
 use tally_core::ledger::Step;
 
 use super::corrections::{CauseName, CorrectionKind, reverts};
 use crate::engine::{Said, Seen, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{Envelope, rfc3339};
-use crate::frontend::http::words::id::{ID, IdPath, Named};
+use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::Paging;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
@@ -64,24 +65,24 @@ pub struct Generation {
     responses((status = 200, description = "What corrections have done to it", body = History), Problem))]
 pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<History>, Problem> {
     let paging = Paging::read(&uri)?;
-    let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
     // There is another page only if there is one more step than this one has room for.
-    let mut steps = api.engine.steps(named.cell, paging.before, paging.limit + 1).await?;
+    let mut steps = api.engine.steps(target.cell, paging.before, paging.limit + 1).await?;
     let is_last = steps.len() <= paging.limit;
     steps.truncate(paging.limit);
     let next = if is_last { None } else { steps.last().map(|(generation, _)| *generation) };
     let numbers: Vec<_> = steps.iter().map(|(_, step)| step.number).collect();
-    let whys = api.engine.whys(&numbers, &named.id).await?;
+    let whys = api.engine.whys(&numbers, &target.text()).await?;
     let generations = steps.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why));
     let generations = generations.collect();
-    Ok(Json(History { id: named.id, generations, next }))
+    Ok(Json(History { id: target.text().into_owned(), generations, next }))
 }
 
 /// What generation `asked` last said about a counter.
-pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Envelope, Problem> {
+pub async fn read_generation(api: &Api, target: &Target<'_>, asked: u64) -> Result<Envelope, Problem> {
     let engine = &api.engine;
     // Steps and value must belong together: a correction in between would be in the value, and not in the steps.
-    let (newest, said) = engine.consistently(|| engine.said(named.cell, asked)).await?;
+    let (newest, said) = engine.consistently(|| engine.said(target.cell, asked)).await?;
     if asked > newest {
         let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
         return Err(Problem::new(ProblemKind::UnknownGeneration, detail)
@@ -90,10 +91,10 @@ pub async fn read_generation(api: &Api, named: Named, asked: u64) -> Result<Enve
     }
     let (now_ms, node) = (engine.clock().now_ms(), engine.durability());
     match said {
-        Said::Now(seen) => Ok(Envelope::new(named, seen, now_ms, node)),
+        Said::Now(seen) => Ok(Envelope::new(target, seen, now_ms, node)),
         Said::Until(at_ms, reading) => {
             let seen = Seen { reading: Some(reading), pending: 0 };
-            let envelope = Envelope::new(named, seen, at_ms, node);
+            let envelope = Envelope::new(target, seen, at_ms, node);
             Ok(Envelope { staleness_ms: now_ms.saturating_sub(at_ms), ..envelope })
         }
     }

@@ -15,17 +15,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde::Serialize;
+use tally_core::counter::Target;
 use tally_core::database::Space;
 use tally_core::limits::WATCHED_AT_FIRST_MAX;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::commits::{event_stream, heartbeat, place, problem, put_json, shown};
+use super::commits::{event_stream, heartbeat, place, problem, put_json};
 use crate::clock::Stopwatch;
 use crate::engine::{CommitReader, CommitsError, Engine, Reading, Refusal};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
-use crate::frontend::http::words::id::{ID, IdPath, Named};
+use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -51,8 +52,8 @@ struct ValueView<'a> {
     responses((status = 200, description = "Events without end", body = String, content_type = "text/event-stream"), Problem))]
 pub async fn watch(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let named = Named::resolve(&api.engine.declarations(), &api.engine.hasher(), &id)?;
-    let one = One { named, told: None };
+    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let one = One { target, told: None };
     open(api, LiveWatch::One(one))
 }
 
@@ -118,7 +119,7 @@ enum LiveWatch {
 }
 
 struct One {
-    named: Named,
+    target: Target<'static>,
     /// What was told last, once something was.
     told: Option<Option<Reading>>,
 }
@@ -211,11 +212,11 @@ impl Watcher {
 
 impl One {
     async fn look(&mut self, api: &Api) -> Result<Bytes, Problem> {
-        let reading = api.engine.get(self.named.cell).await?;
+        let reading = api.engine.get(self.target.cell).await?;
         let mut text = Vec::new();
         if self.told != Some(reading) {
-            let value = reading.map(|reading| self.named.shown(reading.value));
-            put_value(&mut text, self.named.id.as_bytes(), value, reading);
+            let value = reading.map(|reading| self.target.shown(reading.value));
+            put_value(&mut text, &self.target.id, value, reading);
             self.told = Some(reading);
         }
         Ok(text.into())
@@ -229,7 +230,7 @@ impl Many {
         let (declarations, hasher, mut text) = (api.engine.declarations(), api.engine.hasher(), Vec::new());
         for id in std::mem::take(&mut self.changed) {
             let reading = api.engine.get(hasher.key(&Space::MAIN.id(&id))).await?;
-            let value = reading.map(|reading| shown(&declarations, &id, reading.value));
+            let value = reading.map(|reading| declarations.shown(&id, reading.value));
             put_value(&mut text, &id, value, reading);
         }
         Ok(text.into())

@@ -20,7 +20,7 @@ use tally_core::database::Space;
 use tally_core::position::Position;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::commits::{place, shown};
+use super::commits::place;
 use crate::engine::{Reading, Refusal, Snapshot};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
@@ -160,7 +160,7 @@ impl SnapshotReader {
 }
 
 fn put_line(out: &mut Vec<u8>, declarations: &Declarations, id: &[u8], reading: Reading) {
-    let value = shown(declarations, id, reading.value);
+    let value = declarations.shown(id, reading.value);
     let sum = (value != reading.value).then_some(reading.value);
     let line = SnapshotLine { id: String::from_utf8_lossy(id), value, generation: reading.generation, sum };
     serde_json::to_writer(&mut *out, &line).expect("strings and numbers are JSON");

@@ -8,9 +8,8 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::id::Named;
 use crate::engine::Seen;
-use tally_core::counter::Durability;
+use tally_core::counter::{Durability, Target};
 
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
 const TALLY_STALENESS_MS: HeaderName = HeaderName::from_static("tally-staleness-ms");
@@ -60,12 +59,12 @@ impl ReadKind {
 
 impl Envelope {
     /// `node` is the durability where a counter does not say.
-    pub fn new(named: Named, seen: Seen, as_of_ms: u64, node: Durability) -> Envelope {
+    pub fn new(target: &Target<'_>, seen: Seen, as_of_ms: u64, node: Durability) -> Envelope {
         let Seen { reading, pending } = seen;
         Envelope {
-            value: reading.map_or(0, |reading| named.shown(reading.value)),
-            durability: named.durability.unwrap_or(node).name(),
-            id: named.id,
+            value: reading.map_or(0, |reading| target.shown(reading.value)),
+            durability: target.durability.unwrap_or(node).name(),
+            id: target.text().into_owned(),
             kind: ReadKind::with_pending(pending),
             pending: (pending > 0).then_some(pending),
             generation: reading.map_or(0, |reading| reading.generation),
@@ -136,9 +135,9 @@ counters:
 
     fn envelope(id: &str, value: Option<i64>, as_of_ms: u64) -> Envelope {
         let declarations = tally_core::counter::Declarations::parse(YAML).unwrap();
-        let named = Named::resolve(&declarations, &tally_core::id::CellHasher::new(1), id).unwrap();
+        let target = declarations.resolve(&tally_core::id::CellHasher::new(1), id.as_bytes()).unwrap();
         let reading = value.map(|value| Reading { value, generation: 0 });
-        Envelope::new(named, Seen { reading, pending: 0 }, as_of_ms, Durability::Sync)
+        Envelope::new(&target, Seen { reading, pending: 0 }, as_of_ms, Durability::Sync)
     }
 
     fn respond(value: Option<i64>, if_none_match: &'static str) -> Response {

@@ -6,9 +6,8 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tally_core::counter::{Declarations, Durability, Target};
-use tally_core::id::{CellHasher, CellKey, decode_part};
-use tally_core::op::{Direct, Op};
+use tally_core::counter::{Declarations, Forbidden, Target};
+use tally_core::id::{CellHasher, decode_part};
 
 use super::problem::{Problem, ProblemKind, quoted};
 
@@ -43,61 +42,44 @@ fn decoded(segment: &str) -> Result<String, Problem> {
     String::from_utf8(id.into_owned()).map_err(|_| refused("is not UTF-8 when decoded; ids over HTTP are UTF-8 text"))
 }
 
-/// A counter that a request names.
-#[derive(Debug)]
-pub struct Named {
-    /// In its canonical form.
-    pub id: String,
-    pub cell: CellKey,
-    /// Which declared counter it is a cell of; `None` if it is ad hoc.
-    pub declared: Option<u16>,
-    /// Whether reads show 0 for a sum below it.
-    pub floor_at_zero: bool,
-    /// `None`: as the node.
-    pub durability: Option<Durability>,
+/// What an id means that a request names.
+pub fn target(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Target<'static>, Problem> {
+    // The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
+    if id.is_empty() {
+        return Err(Problem::new(ProblemKind::InvalidId, "the id is empty; name a counter, such as views:v42")
+            .with("value", ""));
+    }
+    let target = declarations.resolve(hasher, id.as_bytes());
+    let target =
+        target.map_err(|error| Problem::new(ProblemKind::InvalidId, error.to_string()).with("value", quoted(id)))?;
+    Ok(target.into_owned())
 }
 
-impl Named {
-    pub fn resolve(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Named, Problem> {
-        // The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
-        if id.is_empty() {
-            return Err(Problem::new(ProblemKind::InvalidId, "the id is empty; name a counter, such as views:v42")
-                .with("value", ""));
+/// A counter that may not be written by its name, and what to do instead.
+pub fn forbidden(target: &Target<'_>, why: Forbidden<'_>) -> Problem {
+    let problem = match why {
+        Forbidden::Removed(counter) => {
+            let detail = format!(
+                "{} was removed from the configuration, and its name stays its own; declare it again, or use another name",
+                counter.name
+            );
+            Problem::new(ProblemKind::CounterRemoved, detail)
         }
-        let target = declarations
-            .resolve(id.as_bytes())
-            .map_err(|error| Problem::new(ProblemKind::InvalidId, error.to_string()).with("value", quoted(id)))?;
-        let declared = match target {
-            Target::Declared { counter, .. } => Some(counter),
-            Target::AdHoc(_) => None,
-        };
-        let counter = declared.map(|index| declarations.counter(index));
-        Ok(Named {
-            // A canonical id is text if its id was.
-            id: String::from_utf8_lossy(target.id()).into_owned(),
-            cell: hasher.key(target.id()),
-            declared,
-            floor_at_zero: counter.is_some_and(|counter| counter.floor_at_zero),
-            durability: counter.and_then(|counter| counter.durability),
-        })
-    }
-
-    /// What an addition to it says.
-    pub fn direct(&self) -> Direct<'_> {
-        let counter = self.declared.unwrap_or(Op::AD_HOC);
-        Direct { cell: self.cell, name: self.id.as_bytes(), counter, durability: self.durability }
-    }
-
-    /// What reads show of a sum.
-    pub fn shown(&self, sum: i64) -> i64 {
-        if self.floor_at_zero { sum.max(0) } else { sum }
-    }
+        Forbidden::CountsEvents(counter) => {
+            let (name, mode) = (&counter.name, counter.mode.name());
+            let detail = format!("{name} is a {mode} counter: it counts events; send them to POST /v1/events");
+            Problem::new(ProblemKind::CountsEvents, detail).with("mode", mode)
+        }
+        Forbidden::Declared(counter) => unreachable!("nothing here overwrites {}", counter.name),
+    };
+    problem.with("id", target.text())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use axum::http::Request;
+    use tally_core::counter::Standing;
 
     async fn id_of(path: &str) -> Result<String, Problem> {
         let mut parts = Request::get(path).body(()).unwrap().into_parts().0;
@@ -131,11 +113,11 @@ mod tests {
         let yaml = "counters:\n  - {counterName: views, mode: display, dimensions: [video], rules: [{on: v, op: increment}]}\n";
         let declarations = Declarations::parse(yaml).unwrap();
         let hasher = CellHasher::new(1);
-        let resolve = |id| Named::resolve(&declarations, &hasher, id);
+        let resolve = |id| target(&declarations, &hasher, id);
         let declared = resolve("views:%41%3a").unwrap();
-        assert_eq!((declared.id.as_str(), declared.declared), ("views:A%3A", Some(0)));
+        assert_eq!((&*declared.text(), declared.standing), ("views:A%3A", Standing::Declared(0)));
         assert_eq!(declared.cell, hasher.key(b"views:A%3A"));
-        assert_eq!(resolve("viewers:%41").unwrap().id, "viewers:%41");
+        assert_eq!(resolve("viewers:%41").unwrap().text(), "viewers:%41");
         assert_eq!(resolve("views").unwrap_err().kind, ProblemKind::InvalidId);
         assert!(resolve("").unwrap_err().detail.starts_with("the id is empty"));
         assert_eq!(resolve(&"x".repeat(5000)).unwrap_err().kind, ProblemKind::InvalidId);

@@ -4,7 +4,7 @@
 use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, database, is};
-use super::super::target::Intent;
+use tally_core::counter::Intent;
 use tally_core::op::Answer;
 use tally_core::record::CopyManner;
 
@@ -64,9 +64,9 @@ fn done(reply: &mut super::super::encode::Encoder<'_>, answer: Answer) {
 }
 
 fn transfer(pass: &mut Pass<'_>, from: &[u8], to: (u8, &[u8]), manner: CopyManner, reply: CopyReply) -> CommandOutcome {
-    let (from_cell, from) = pass.locate(from, Intent::Overwrite)?;
-    let (to_cell, to) = pass.locate_in(to.0, to.1, Intent::Overwrite)?;
-    pass.pending.copy((from_cell, &from.id), (to_cell, &to.id), manner);
+    let from = pass.locate(from, Intent::Overwrite)?;
+    let to = pass.locate_in(to.0, to.1, Intent::Overwrite)?;
+    pass.pending.copy((from.cell, &from.id), (to.cell, &to.id), manner);
     // The first answer is only what was read.
     pass.replies.expect_made(2, move |encoder, answers| reply(encoder, answers[1]));
     Ok(Flow::Next)

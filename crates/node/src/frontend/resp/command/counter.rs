@@ -5,9 +5,9 @@ use super::super::integer::parse_i64;
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, integer, is};
 use super::super::reply::Shape;
-use super::super::target::{Intent, Located};
 use super::expiry::TimeUnit;
 use crate::clock::Clock;
+use tally_core::counter::{Intent, Target};
 use tally_core::fact;
 use tally_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use tally_core::record::{Expiry, SetCondition};
@@ -46,10 +46,10 @@ fn push_add_once(pass: &mut Pass<'_>, id: &[u8], delta: i64, once: &[u8]) -> Res
         let bytes = once.len();
         return Err(ErrorReply::from(format!("ERR ID has {bytes} bytes: use 1 to {IDEMPOTENCY_KEY_BYTES_MAX}")));
     }
-    let (cell, located) = pass.locate(id, Intent::Count)?;
-    let key = fact::answer_key(&pass.server.hasher, &located.id, once);
-    pass.note_floor(&located);
-    pass.pending.add_once(&located.direct(cell), delta, key, once);
+    let target = pass.locate(id, Intent::Count)?;
+    let key = fact::answer_key(&pass.server.hasher, &target.id, once);
+    pass.note_floor(&target);
+    pass.pending.add_once(&target, delta, key, once);
     Ok(())
 }
 
@@ -62,9 +62,9 @@ pub fn strlen(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let places = pass.locate_all(args, Intent::Read)?;
-    places.iter().for_each(|place| pass.push_get(place));
-    pass.replies.expect_values(places.len());
+    let targets = pass.locate_all(args, Intent::Read)?;
+    targets.iter().for_each(|target| pass.push_get(target));
+    pass.replies.expect_values(targets.len());
     Ok(Flow::Next)
 }
 
@@ -83,7 +83,7 @@ pub fn setnx(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 fn put(pass: &mut Pass<'_>, args: Args<'_>, condition: SetCondition, expiry: Expiry, shape: Shape) -> CommandOutcome {
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.set(cell, &id, value(args.get(2))?, condition, expiry);
     pass.replies.expect(shape);
     Ok(Flow::Next)
@@ -95,7 +95,7 @@ pub fn value(argument: &[u8]) -> Result<i64, ErrorReply> {
 }
 
 pub fn getdel(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.delete(cell, &id);
     pass.replies.expect(Shape::Bulk);
     Ok(Flow::Next)

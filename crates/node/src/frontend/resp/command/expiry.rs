@@ -7,9 +7,9 @@ use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, integer, is};
 use super::super::reply::Shape;
-use super::super::target::{Intent, Located};
 use super::counter;
 use crate::clock::Clock;
+use tally_core::counter::{Intent, Target};
 use tally_core::op::Answer;
 use tally_core::record::{ExpireCondition, Expiry, SetCondition};
 
@@ -43,7 +43,7 @@ fn expire_at(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> C
 }
 
 fn until(pass: &mut Pass<'_>, args: Args<'_>, condition: ExpireCondition, at_ms: i64) -> CommandOutcome {
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     // A moment before 1970 has passed like any other.
     pass.pending.expire(cell, &id, u64::try_from(at_ms).unwrap_or(0), condition);
     pass.replies.expect(Shape::Done);
@@ -83,14 +83,14 @@ pub fn pttl(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 fn time_to_live(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> CommandOutcome {
-    let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
-    pass.pending.ttl(cell);
+    let target = pass.locate(args.get(1), Intent::Read)?;
+    pass.pending.ttl(target.cell);
     pass.replies.expect(shape);
     Ok(Flow::Next)
 }
 
 pub fn persist(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.persist(cell, &id);
     pass.replies.expect(Shape::Done);
     Ok(Flow::Next)
@@ -105,8 +105,8 @@ pub fn pexpiretime(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 fn end(pass: &mut Pass<'_>, args: Args<'_>, shape: Shape) -> CommandOutcome {
-    let (cell, _) = pass.locate(args.get(1), Intent::Read)?;
-    pass.pending.deadline(cell);
+    let target = pass.locate(args.get(1), Intent::Read)?;
+    pass.pending.deadline(target.cell);
     pass.replies.expect(shape);
     Ok(Flow::Next)
 }
@@ -121,7 +121,7 @@ pub fn psetex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 
 fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: TimeUnit, command: &str) -> CommandOutcome {
     let at_ms = unit.at_ms(args.get(2), pass.server.local.engine().clock(), command)?;
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.set(cell, &id, counter::value(args.get(3))?, SetCondition::Always, Expiry::At(at_ms));
     pass.replies.expect(Shape::Stored);
     Ok(Flow::Next)
@@ -134,7 +134,7 @@ pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
         [word, time] => (false, Some((TimeUnit::parse(word).ok_or(fault::SYNTAX)?, time))),
         _ => return Err(fault::SYNTAX),
     };
-    let (cell, Located { id, .. }) = pass.locate(args.get(1), Intent::Overwrite)?;
+    let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     let at_ms = time.map(|(unit, time)| unit.at_ms(time, pass.server.local.engine().clock(), "getex"));
     pass.pending.get(cell);
     match at_ms {

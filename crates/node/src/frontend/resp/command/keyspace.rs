@@ -4,24 +4,24 @@ use super::super::fault::{self, ErrorReply};
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, integer, is};
 use super::super::reply::Shape;
-use super::super::target::Intent;
 use super::super::unit::Touched;
 use super::super::walk::Walk;
 use std::collections::BTreeSet;
+use tally_core::counter::Intent;
 use tally_core::database::Space;
 use tally_core::limits;
 
 pub fn del(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let places = pass.locate_all(args, Intent::Overwrite)?;
-    places.iter().for_each(|(cell, located)| pass.pending.delete(*cell, &located.id));
-    pass.replies.expect_present(places.len());
+    let targets = pass.locate_all(args, Intent::Overwrite)?;
+    targets.iter().for_each(|target| pass.pending.delete(target.cell, &target.id));
+    pass.replies.expect_present(targets.len());
     Ok(Flow::Next)
 }
 
 pub fn exists(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let places = pass.locate_all(args, Intent::Read)?;
-    places.iter().for_each(|(cell, _)| pass.pending.get(*cell));
-    pass.replies.expect_present(places.len());
+    let targets = pass.locate_all(args, Intent::Read)?;
+    targets.iter().for_each(|target| pass.pending.get(target.cell));
+    pass.replies.expect_present(targets.len());
     Ok(Flow::Next)
 }
 

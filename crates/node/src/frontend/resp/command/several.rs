@@ -2,9 +2,9 @@
 
 use super::super::fault::ErrorReply;
 use super::super::parse::Args;
-use super::super::pass::{CommandOutcome, Flow, Pass, ReplyPlace};
-use super::super::target::Intent;
+use super::super::pass::{CommandOutcome, Flow, Pass};
 use super::counter;
+use tally_core::counter::{Intent, Target};
 use tally_core::limits::RECORD_BYTES_MAX;
 use tally_core::op::Answer;
 use tally_core::record::{Expiry, SetCondition};
@@ -17,8 +17,8 @@ const TOO_MANY_NEW: ErrorReply =
 
 pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let counters = counters(pass, args, "mset")?;
-    for ((cell, located), value) in &counters {
-        pass.pending.set(*cell, &located.id, *value, SetCondition::Always, Expiry::Clear);
+    for (target, value) in &counters {
+        pass.pending.set(target.cell, &target.id, *value, SetCondition::Always, Expiry::Clear);
     }
     pass.pending.needs.whole = true;
     pass.replies.expect_made(counters.len(), |reply, _| reply.simple("OK"));
@@ -27,11 +27,11 @@ pub fn mset(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 
 pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     let counters = counters(pass, args, "msetnx")?;
-    let bytes: usize = counters.iter().map(|((_, located), _)| located.id.len() + PAIR_BYTES_MAX).sum();
+    let bytes: usize = counters.iter().map(|(target, _)| target.id.len() + PAIR_BYTES_MAX).sum();
     if bytes > RECORD_BYTES_MAX - PAIR_BYTES_MAX {
         return Err(TOO_MANY_NEW);
     }
-    pass.pending.set_new(counters.iter().map(|((cell, located), value)| (*cell, &*located.id, *value)));
+    pass.pending.set_new(counters.iter().map(|(target, value)| (target.cell, &*target.id, *value)));
     pass.replies.expect_made(counters.len() + 1, |reply, answers| {
         reply.integer(i64::from(answers.last() == Some(&Answer::Yes)));
     });
@@ -39,7 +39,7 @@ pub fn msetnx(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 /// The pairs of ids and values: all of them make sense, or nothing is done.
-fn counters<'a>(pass: &Pass<'_>, args: Args<'a>, command: &str) -> Result<Vec<(ReplyPlace<'a>, i64)>, ErrorReply> {
+fn counters<'a>(pass: &Pass<'_>, args: Args<'a>, command: &str) -> Result<Vec<(Target<'a>, i64)>, ErrorReply> {
     if args.len().is_multiple_of(2) {
         return Err(ErrorReply::arity(command));
     }

@@ -3,9 +3,9 @@
 use super::super::fault::ErrorReply;
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, FoundNames, Pass};
-use super::super::target::Intent;
 use super::super::transaction::Transaction;
 use super::super::unit::Unit;
+use tally_core::counter::Intent;
 
 pub fn multi(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
     if pass.client.is_queueing() {
@@ -37,7 +37,7 @@ pub fn watch(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
     }
     let database = pass.client.database.get();
     let find = |key: &[u8]| {
-        let (cell, _) = pass.locate(key, Intent::Read)?;
+        let cell = pass.locate(key, Intent::Read)?.cell;
         Ok(FoundNames { database, key: key.to_vec(), cell })
     };
     Ok(Flow::Watch(args.from(1).map(find).collect::<Result<_, ErrorReply>>()?))

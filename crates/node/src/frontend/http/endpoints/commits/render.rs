@@ -270,7 +270,7 @@ fn put_counter(out: &mut Vec<u8>, counter: &CounterDelta<'_>, declarations: &Dec
     match counter.value {
         None => out.extend_from_slice(b"null"),
         Some(sum) => {
-            let value = shown(declarations, counter.id, sum);
+            let value = declarations.shown(counter.id, sum);
             put_number(out, value);
             if value != sum {
                 out.extend_from_slice(b",\"sum\":");
@@ -295,15 +295,6 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     } else {
         put_value(out, &String::from_utf8_lossy(text));
     }
-}
-
-/// What a read shows of a sum.
-pub fn shown(declarations: &Declarations, id: &[u8], sum: i64) -> i64 {
-    // A floor is never above zero.
-    if sum >= 0 {
-        return sum;
-    }
-    declarations.counter_of(id).map_or(sum, |counter| counter.shown(sum))
 }
 
 fn exception_view(exception: &NamedException, at: String) -> ExceptionView<'_> {

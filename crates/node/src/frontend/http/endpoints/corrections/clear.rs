@@ -8,7 +8,7 @@ use tally_core::machine::Unfit;
 use super::{ANONYMOUS, made_before, once, request};
 use crate::engine::{CorrectionError, CorrectionRequest};
 use crate::frontend::http::Api;
-use crate::frontend::http::words::id::Named;
+use crate::frontend::http::words::id;
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::Problem;
 
@@ -44,12 +44,11 @@ pub async fn clear(api: &Api, id: &str, uri: &Uri, key: Option<&str>) -> Result<
         let _turn = api.walks.acquire().await;
         (id.to_owned(), api.engine.keys_to_clear(id).await?)
     } else {
-        let named = Named::resolve(&declarations, &api.engine.hasher(), id)?;
-        if named.declared.is_none() {
+        let target = id::target(&declarations, &api.engine.hasher(), id)?;
+        if target.is_ad_hoc() {
             return Ok(None);
         }
-        let ids = vec![named.id.as_bytes().to_vec()];
-        (named.id, ids)
+        (target.text().into_owned(), vec![target.id.into_owned()])
     };
     let parameters = Parameters::read(uri, &["reason", "author", "ifGeneration"])?;
     let if_generation = parameters.number("ifGeneration")?;

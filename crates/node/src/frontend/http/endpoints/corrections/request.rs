@@ -15,7 +15,7 @@ use tally_core::limits::{
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::document::{Object, given, given_number, parse};
-use crate::frontend::http::words::id::Named;
+use crate::frontend::http::words::id;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Deltas belong to buckets of this length.
@@ -145,8 +145,8 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
     let delta = |(index, Object(body)): (usize, &Object<DeltaBody<'_>>)| -> Result<Delta, Problem> {
         let delta = body.delta(index)?;
         let bucket_ms = body.bucket.as_deref().map(|bucket| bucket_ms(index, bucket)).transpose()?;
-        let named = Named::resolve(&declarations, &hasher, &body.id).map_err(|problem| at(index, problem))?;
-        Ok(Delta { id: named.id.into_bytes(), bucket_ms, delta })
+        let target = id::target(&declarations, &hasher, &body.id).map_err(|problem| at(index, problem))?;
+        Ok(Delta { id: target.id.into_owned(), bucket_ms, delta })
     };
     let deltas = deltas.iter().enumerate().map(delta).collect::<Result<Vec<_>, _>>()?;
     Ok(Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation, purpose })
