@@ -1,7 +1,5 @@
 //! What a read may be trusted for: the floor, the durability it tells, whole corrections, and one's own writes.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::thread;
 
 use crate::support::{Answer, TestNode};
@@ -158,17 +156,10 @@ fn after_a_restart_an_old_token_is_known_and_one_that_was_lost_is_told() {
     assert!(detail.contains(&format!("began at record {}", kept.offset)), "{detail}");
 }
 
-/// Sends one command to the node's other port and answers the reply, line by line.
-fn resp(node: &TestNode, command: &str, lines: usize) -> Vec<String> {
-    let mut stream = TcpStream::connect(node.node().resp_addr().unwrap()).unwrap();
-    stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
-    BufReader::new(stream).lines().take(lines).map(Result::unwrap).collect()
-}
-
 #[test]
 fn an_id_and_a_token_mean_the_same_over_both_protocols() {
     let node = TestNode::start_with(|options| options.resp = Some("127.0.0.1:0".parse().unwrap()));
-    let counted = resp(&node, "TALLY.INCRBY orders 5 ID req-81", 5);
+    let counted = node.resp("TALLY.INCRBY orders 5 ID req-81", 5);
     assert_eq!(counted[..3], ["*3", ":5", "+counted"]);
     assert_eq!(node.get(&format!("/v1/counters/orders?at_least={}", counted[4])).ok()["value"], 5);
     let again = |body: &str| {
@@ -177,7 +168,7 @@ fn an_id_and_a_token_mean_the_same_over_both_protocols() {
     let repeated = again(r#"{"delta":5}"#).ok();
     assert_eq!((&repeated["value"], &repeated["repeated"]), (&json!(5), &json!(true)));
     assert!(again(r#"{"delta":6}"#).problem(409, "idempotency-conflict").contains("by 5 before"));
-    assert_eq!(resp(&node, "TALLY.INCRBY orders 5 ID req-81", 3)[1..], [":5", "+repeated"]);
+    assert_eq!(node.resp("TALLY.INCRBY orders 5 ID req-81", 3)[1..], [":5", "+repeated"]);
     assert_eq!(node.value("orders"), 5);
 }
 

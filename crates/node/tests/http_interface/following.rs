@@ -101,6 +101,23 @@ fn offset(position: &str) -> u64 {
 }
 
 #[test]
+fn a_snapshot_is_as_of_its_position_although_the_time_of_a_counter_has_come() {
+    let node = TestNode::start_with(|options| options.resp = Some("127.0.0.1:0".parse().unwrap()));
+    let whole = vec![json!({"id": "brief", "value": 7, "generation": 0})];
+    // Longer, if the snapshot was not there in time.
+    let position = [300, 3_000, 30_000].into_iter().find_map(|ttl_ms| {
+        assert_eq!(node.resp(&format!("SET brief 7 PX {ttl_ms}"), 1), ["+OK"]);
+        let (position, _, lines) = snapshot(&node, "");
+        (lines == whole).then_some(position)
+    });
+    let position = position.expect("it is told while it lives");
+    // Whoever folds it is told that the counter has ended, and by how much it went down.
+    let mut stream = body(&node, &format!("/v1/commits?from={position}"));
+    assert_eq!(next(&mut stream, "commit")["deltas"], json!([{"id": "brief", "delta": -7, "value": null}]));
+    assert_eq!(snapshot(&node, &format!("?from={position}")), (position, 1, whole));
+}
+
+#[test]
 fn a_snapshot_that_was_cut_off_goes_on_at_the_same_position() {
     let node = TestNode::start();
     let event = |n| format!("{{\"type\":\"item.sold\",\"dimensions\":{{\"item\":\"i{n:04}\"}}}}\n");

@@ -1,6 +1,6 @@
 //! A node on a port of its own and a client that can be as rude as a test needs.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -97,6 +97,13 @@ impl TestNode {
         let _ = stream.write_all(body);
         let answer = if method == "HEAD" { read_head(&mut stream) } else { read_answer(&mut stream) };
         answer.expect("an answer")
+    }
+
+    /// Sends one command to the node's other port and answers the reply, line by line.
+    pub fn resp(&self, command: &str, lines: usize) -> Vec<String> {
+        let mut stream = connect_to(self.node().resp_addr().unwrap());
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        BufReader::new(stream).lines().take(lines).map(Result::unwrap).collect()
     }
 
     pub fn value(&self, id: &str) -> i64 {
