@@ -33,6 +33,11 @@ counters:
     dimensions: [page]
     rules:
       - {on: page.read, op: increment}
+  - counterName: impressions
+    mode: persistent
+    dimensions: [ad]
+    rules:
+      - {on: ad.shown, op: increment}
 ";
 
 /// What is sent, and how it is called.
@@ -50,7 +55,7 @@ const INCR: &[&str] = &["--pipeline", "64"];
 const INCR_OPERATIONS: [u64; 2] = [100_000, 600_000];
 const EVENTS_OPERATIONS: [u64; 2] = [40_000, 240_000];
 
-const LOADS: [Load; 4] = [
+const LOADS: [Load; 5] = [
     Load { title: "`INCR`", config: None, args: INCR, is_http: false, operations: INCR_OPERATIONS },
     Load {
         title: "`INCR` beside declared counters",
@@ -70,6 +75,13 @@ const LOADS: [Load; 4] = [
         title: "an event of a `display` counter",
         config: Some(CONFIG),
         args: &["--op", "events", "--ids", "--type", "video.viewed", "--dimension", "video"],
+        is_http: true,
+        operations: EVENTS_OPERATIONS,
+    },
+    Load {
+        title: "an event of a `persistent` counter",
+        config: Some(CONFIG),
+        args: &["--op", "events", "--ids", "--type", "ad.shown", "--dimension", "ad"],
         is_http: true,
         operations: EVENTS_OPERATIONS,
     },
