@@ -1,39 +1,35 @@
 //! The one writer: stages submissions, commits them to the log, applies them and answers. No task, no thread, no clock.
 
 mod alone;
+mod cuts;
+mod memory;
+mod told;
 
-use super::checkpoint::{self, Content, Handover, Job, Written};
-use super::commits::{CommitQueue, CommitStep, Recorder};
+use super::commits::{CommitQueue, Recorder};
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
 use super::turn::{self, Effects, Turn};
 use super::watch::{Terms, Watch, WatchVerdict, Watched, Watches};
-use super::{Committed, Refusal, Trouble, Wanted};
+use super::{Committed, Refusal, Trouble};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tally_core::counter::{Declarations, Direction, Durability};
+use tally_core::counter::{Declarations, Durability};
 use tally_core::head::{Group, HEAD_BYTES_MAX, Head, RULES, log_time_ms};
 use tally_core::id::CellKey;
-use tally_core::ledger::Duplicate;
 use tally_core::limits::COMMIT_BYTES_MAX;
 use tally_core::machine::{Machine, Need, Stored};
 use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
-use tally_storage::log::{Log, LogError, LogHandle};
-use tally_storage::store::Checkpoint;
+use tally_storage::log::{Log, LogError};
 
 /// Segments thinned out after one commit, so that no commit waits long for room.
 const THIN_OUT_PER_COMMIT: usize = 2;
-/// A cut is due when changed rows of the ledger take one part in so many of the memory for cells.
-const LEDGER_PARTS: usize = 4;
 /// Rows that are looked up at once for cells that are unsettled: few enough that nobody behind them waits long.
 const SETTLE_AT_ONCE: usize = 512;
 /// How often a write is tried on a full disk, in milliseconds, so that somebody notices when it has room again.
 const PROBE_MS: u64 = 1_000;
-/// Duplicates of one commit that get a line in the log of the process; the audit has them all.
-const DUPLICATES_TOLD: usize = 3;
 
 /// The node as a sender of batches: the only one of its log.
 const NODE: u64 = 0;
@@ -49,7 +45,7 @@ pub(super) struct Writer<L: Log> {
     head: Head,
     /// Of the next batch.
     seq: u64,
-    waiting: Vec<WaitingForCut>,
+    waiting: Vec<WaitingForCommit>,
     loads: Vec<(Need, Stored)>,
     answers: Vec<Answer>,
     /// The most that anything staged asks for.
@@ -82,7 +78,7 @@ pub(super) struct Writer<L: Log> {
     batch_tells_full: bool,
 }
 
-struct WaitingForCut {
+struct WaitingForCommit {
     ops: usize,
     /// `None` for what the writer itself has added.
     reply: Option<Reply>,
@@ -220,14 +216,14 @@ impl<L: Log> Writer<L> {
         {
             // By a record, since a replay could not know.
             self.batch.record_op(OpKind::RepeatsFull, CellKey::NONE, 0, &Record::RepeatsFull);
-            self.waiting.push(WaitingForCut { ops: 1, reply: None });
+            self.waiting.push(WaitingForCommit { ops: 1, reply: None });
             self.batch_tells_full = true;
         }
         if submission.record_count > 0 {
             self.durability = self.durability.max(submission.needs.durability(self.options.durability.level()));
         }
         self.whole |= submission.needs.whole;
-        self.waiting.push(WaitingForCut { ops: submission.ops.len(), reply: Some(reply) });
+        self.waiting.push(WaitingForCommit { ops: submission.ops.len(), reply: Some(reply) });
         self.batch.append(submission);
     }
 
@@ -459,277 +455,5 @@ impl<L: Log> Writer<L> {
         let effects = turn::turn(&mut self.state, &mut self.recorder, turn, &mut self.answers);
         assert_eq!(effects.void, None, "the writer sends no batch twice");
         effects
-    }
-
-    /// Hands on what the batch came to, and the batch with it if somebody follows.
-    fn hand_on_effects(&mut self, effects: Effects) {
-        if let Some(closed) = effects.closed {
-            self.hand_on(closed);
-        }
-        if let Some(changes) = effects.changes {
-            let declarations = self.state.declarations().clone();
-            let batch = std::mem::replace(&mut self.batch, self.steps.spare());
-            self.hand_on(CommitStep::Changed { changes, batch, declarations });
-        }
-    }
-
-    fn hand_on(&mut self, step: CommitStep) {
-        if self.steps.is_full() {
-            // What waits may wait for this. A failure is remembered, and every later write is told.
-            let _ = self.sync();
-        }
-        self.steps.send(step);
-    }
-
-    /// Closes the commit whose slot the clock has passed. Nobody follows for ever.
-    fn close_commit(&mut self, now_ms: u64) {
-        // A log that has failed may hold more of this commit than was applied, and a start may find it: nobody knows its end.
-        if self.shared.log_health().is_ok()
-            && let Some(closed) = self.recorder.close_if_over(now_ms)
-        {
-            self.hand_on(closed);
-        }
-        if self.shared.commits.is_lapsed(now_ms) {
-            self.state.values.table.follow(false);
-            self.shared.commits.set_followed(false);
-        }
-    }
-
-    /// The way to whoever makes commits.
-    pub fn steps(&self) -> CommitQueue {
-        self.steps.clone()
-    }
-
-    /// Notes what becomes of every counter from now on; answers from where.
-    pub fn follow(&mut self) -> Position {
-        if !self.state.values.table.is_followed() {
-            if self.shared.log_health().is_ok()
-                && let Some(closed) = self.recorder.close()
-            {
-                self.hand_on(closed);
-            }
-            self.state.values.table.follow(true);
-            self.shared.commits.set_followed(true);
-            let (at, log_time_ms) = (self.recorder.end(), self.state.log_time_ms());
-            self.hand_on(CommitStep::Followed { at, log_time_ms });
-        }
-        self.recorder.end()
-    }
-
-    /// Entries that counted, of all counters.
-    fn counted(&self) -> i64 {
-        self.state.balances().iter().map(|balance| balance.boxes.counted).sum()
-    }
-
-    /// Says which events were dropped since `audited`; the first few, since a sender that repeats itself is not brief.
-    fn tell_duplicates(&self, audited: u64) {
-        let duplicates = &self.state.fates.facts.duplicates;
-        let fresh = (self.state.fates.contracts.audited - audited) as usize;
-        for duplicate in duplicates.iter().rev().take(fresh.min(DUPLICATES_TOLD)) {
-            let result = if duplicate.conflict { "CONFLICT" } else { "DROPPED_DUPLICATE" };
-            tracing::info!(
-                counterName = duplicate.counters.join(","),
-                dimensionKey = ?duplicate.dimensions,
-                eventId = duplicate.event_id,
-                op = self.told_op(&duplicate),
-                result,
-                "an event id came again"
-            );
-        }
-        let untold = fresh.saturating_sub(DUPLICATES_TOLD);
-        if untold > 0 {
-            tracing::info!(untold, "more event ids came again; GET /v1/duplicates has them all");
-        }
-    }
-
-    /// `INC` or `DEC` for each counter that an event would have fed, as their rules have it; once if all are the same.
-    fn told_op(&self, duplicate: &Duplicate) -> String {
-        let declarations = self.state.declarations();
-        let op = |name: &String| {
-            let counter = declarations.counters().iter().find(|counter| *counter.name == **name);
-            let rule = counter.and_then(|counter| counter.rules.iter().find(|rule| *rule.on == *duplicate.event_type));
-            let decrements = rule.is_some_and(|rule| rule.op == Direction::Decrement);
-            if decrements != (duplicate.delta < 0) { "DEC" } else { "INC" }
-        };
-        let mut ops: Vec<&str> = duplicate.counters.iter().map(op).collect();
-        if ops.iter().all(|op| *op == ops[0]) {
-            ops.truncate(1);
-        }
-        ops.join(",")
-    }
-
-    /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
-    /// that memory knows its cells.
-    pub fn make_room(&mut self, segments: usize) {
-        if self.has_staged() {
-            return;
-        }
-        self.state.forget_loaded();
-        for _ in 0..segments {
-            if self.state.values.table.bytes() <= self.room() {
-                break;
-            }
-            self.state.values.table.thin_out();
-        }
-    }
-
-    /// Memory for cells: what the rest of the state leaves of it, and half of it in any case.
-    fn room(&self) -> usize {
-        let bytes = self.options.table_bytes;
-        bytes.saturating_sub(self.other_bytes).max(bytes / 2)
-    }
-
-    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one. What no
-    /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
-    pub fn is_crowded(&self) -> bool {
-        let bound = self.options.table_bytes;
-        self.state.values.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
-    }
-
-    pub fn is_cut_due(&self) -> bool {
-        let (table, options) = (&self.state.values.table, &self.options);
-        let in_memory = self.shared.cells.len().saturating_sub(self.shared.cells.cold());
-        let full_of_changes = table.bytes() > self.room() && table.dirty() >= in_memory / 4;
-        // Whatever fills memory or disk: if a cut can change that, it is due.
-        let frees = self.stored != Some(self.log.end()) || self.cut_frees_log;
-        let wanted = (self.disk_is_full || self.is_crowded()) && frees;
-        !table.is_cutting()
-            && (full_of_changes
-                || wanted
-                || table.dirty() >= options.checkpoint_cells
-                || self.log_bytes_since_cut >= options.checkpoint_log_bytes
-                || self.records_since_cut() >= options.checkpoint_records
-                || self.state.values.names.bytes() >= options.checkpoint_names_bytes
-                || self.state.facts_changed() >= options.checkpoint_ledger_rows
-                || self.unsettled_bytes >= options.table_bytes / LEDGER_PARTS)
-    }
-
-    fn records_since_cut(&self) -> u64 {
-        self.log.end().offset - self.stored.map_or(0, |position| position.offset)
-    }
-
-    /// Whether a cut would bring anything of what is wanted.
-    pub fn is_cut_useful(&self, wanted: Wanted) -> bool {
-        let names = !self.state.values.names.is_empty()
-            || self.has_unsettled()
-            || self.state.values.store_is_void
-            || self.state.values.table.is_cutting();
-        names || wanted == Wanted::Everything && self.stored != Some(self.log.end())
-    }
-
-    /// Ends an era: everything up to here belongs to the cut.
-    pub fn begin_cut(&mut self) -> Result<(Job, Handover), Refusal> {
-        // Nothing that a power cut could take back may get into the store.
-        self.shared.log_health()?;
-        self.sync()?;
-        // A cut is where a commit ends, so a replay from it begins with a whole one.
-        if let Some(closed) = self.recorder.close() {
-            self.hand_on(closed);
-        }
-        let position = self.log.handle().synced_end();
-        assert_eq!(position, self.log.end(), "a healthy log is synced to its end");
-        let (state, read_from) = self.state.checkpoint(position.offset);
-        let to = Checkpoint { position, counters: self.shared.cells.len(), state };
-        self.state.values.table.begin_cut();
-        let ledger = self.state.begin_facts_cut();
-        self.log_bytes_since_cut = 0;
-        self.cut_frees_log = false;
-        let names = std::mem::take(&mut self.state.values.names);
-        let replace = std::mem::take(&mut self.state.values.store_is_void);
-        let begun = self.shared.clock.passed();
-        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
-    }
-
-    /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
-    pub fn collect(&mut self) -> Option<tally_core::memory::cell::Collected> {
-        self.state.values.table.collect()
-    }
-
-    /// A flush in the middle of a cut leaves nothing to cut.
-    pub fn is_cut_abandoned(&self) -> bool {
-        !self.state.values.table.is_cutting()
-    }
-
-    pub fn finish_cut(&mut self, written: Written) -> Result<(), Refusal> {
-        let finished = self.settle_cut(written);
-        // Whoever waits for room looks at once.
-        self.measure();
-        finished
-    }
-
-    fn settle_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
-        match result {
-            Ok(()) => {
-                self.state.values.table.finish_cut();
-                self.state.finish_facts_cut();
-                let position = content.to.position;
-                self.stored = Some(position);
-                self.shared.cuts.fetch_add(1, Ordering::Release);
-                let (metrics, clock) = (&self.shared.metrics, &self.shared.clock);
-                let took = clock.passed() - content.begun;
-                metrics.checkpoints.inc();
-                metrics.checkpoint_seconds.observe(took, 1);
-                metrics.checkpoint_timestamp_seconds.set(clock.wall_ms() as f64 / 1000.0);
-                self.shared.checkpointed.store(position.offset, Ordering::Release);
-                self.shared.checkpoint_failing.store(false, Ordering::Release);
-                self.shared.log_needed_from.store(content.read_from, Ordering::Release);
-                let (counters, seconds) = (content.to.counters, took.as_secs_f64());
-                tracing::info!(%position, counters, seconds, "a checkpoint was taken");
-                Ok(())
-            }
-            // Whatever was in it has been flushed since.
-            Err(tally_storage::store::Error::Abandoned) => Ok(()),
-            Err(error) => {
-                self.shared.metrics.checkpoint_failures.inc();
-                self.shared.checkpoint_failing.store(true, Ordering::Release);
-                self.state.values.table.abort_cut();
-                let flushed_since = self.state.values.store_is_void;
-                self.state.values.store_is_void |= content.replace;
-                if !flushed_since {
-                    self.state.abort_facts_cut();
-                    content.names.prepend_to(&mut self.state.values.names);
-                }
-                Err(Refusal::store(&error))
-            }
-        }
-    }
-
-    /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
-    fn measure(&mut self) -> (usize, usize) {
-        let (sessions, dedup_bytes) = self.state.fates.contracts.dedup_usage();
-        self.other_bytes = dedup_bytes + self.state.facts_bytes();
-        self.unsettled_bytes = self.state.facts_unsettled_bytes();
-        self.bound_repeats(dedup_bytes);
-        (sessions, dedup_bytes)
-    }
-
-    /// Repeats have three quarters of the memory, and a little less before they are no longer full.
-    fn bound_repeats(&mut self, dedup_bytes: usize) {
-        let bound = self.options.table_bytes / 4 * 3;
-        if dedup_bytes > bound {
-            self.repeats_are_full = true;
-            let what = format!(
-                "the memory of repeats is full, with {dedup_bytes} bytes of {bound}: display counters reject entries that need more of \
-                 it until a window has passed, and everything else goes on; give --memory more, or shorten `dedup.window`"
-            );
-            self.shared.troubles.raise(Trouble::RepeatsFull, &what);
-        } else if self.repeats_are_full && dedup_bytes <= bound - bound / 16 {
-            self.repeats_are_full = false;
-            self.shared.troubles.clear(Trouble::RepeatsFull);
-        }
-    }
-
-    pub fn observe(&mut self) {
-        let (sessions, dedup_bytes) = self.measure();
-        let metrics = &self.shared.metrics;
-        metrics.dedup_sessions.set(sessions as i64);
-        metrics.dedup_bytes.set(dedup_bytes as i64);
-        metrics.ledger_bytes.set(self.state.facts_bytes() as i64);
-        let cold = self.shared.cells.cold();
-        metrics.counters_cold.set(cold as i64);
-        metrics.table_bytes.set(self.state.values.table.bytes() as i64);
-        metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
-        metrics.log_end_offset.set(self.log.end().offset as i64);
-        metrics.records_since_checkpoint.set(self.records_since_cut() as i64);
     }
 }

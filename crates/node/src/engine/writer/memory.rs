@@ -1,0 +1,74 @@
+//! How much memory the state takes, and what makes room.
+
+use super::super::Trouble;
+use super::Writer;
+use tally_storage::log::Log;
+
+impl<L: Log> Writer<L> {
+    /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
+    /// that memory knows its cells.
+    pub fn make_room(&mut self, segments: usize) {
+        if self.has_staged() {
+            return;
+        }
+        self.state.forget_loaded();
+        for _ in 0..segments {
+            if self.state.values.table.bytes() <= self.room() {
+                break;
+            }
+            self.state.values.table.thin_out();
+        }
+    }
+
+    /// Memory for cells: what the rest of the state leaves of it, and half of it in any case.
+    pub(super) fn room(&self) -> usize {
+        let bytes = self.options.table_bytes;
+        bytes.saturating_sub(self.other_bytes).max(bytes / 2)
+    }
+
+    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one. What no
+    /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
+    pub fn is_crowded(&self) -> bool {
+        let bound = self.options.table_bytes;
+        self.state.values.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
+    }
+
+    /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
+    pub(super) fn measure(&mut self) -> (usize, usize) {
+        let (sessions, dedup_bytes) = self.state.fates.contracts.dedup_usage();
+        self.other_bytes = dedup_bytes + self.state.facts_bytes();
+        self.unsettled_bytes = self.state.facts_unsettled_bytes();
+        self.bound_repeats(dedup_bytes);
+        (sessions, dedup_bytes)
+    }
+
+    /// Repeats have three quarters of the memory, and a little less before they are no longer full.
+    fn bound_repeats(&mut self, dedup_bytes: usize) {
+        let bound = self.options.table_bytes / 4 * 3;
+        if dedup_bytes > bound {
+            self.repeats_are_full = true;
+            let what = format!(
+                "the memory of repeats is full, with {dedup_bytes} bytes of {bound}: display counters reject entries that need more of \
+                 it until a window has passed, and everything else goes on; give --memory more, or shorten `dedup.window`"
+            );
+            self.shared.troubles.raise(Trouble::RepeatsFull, &what);
+        } else if self.repeats_are_full && dedup_bytes <= bound - bound / 16 {
+            self.repeats_are_full = false;
+            self.shared.troubles.clear(Trouble::RepeatsFull);
+        }
+    }
+
+    pub fn observe(&mut self) {
+        let (sessions, dedup_bytes) = self.measure();
+        let metrics = &self.shared.metrics;
+        metrics.dedup_sessions.set(sessions as i64);
+        metrics.dedup_bytes.set(dedup_bytes as i64);
+        metrics.ledger_bytes.set(self.state.facts_bytes() as i64);
+        let cold = self.shared.cells.cold();
+        metrics.counters_cold.set(cold as i64);
+        metrics.table_bytes.set(self.state.values.table.bytes() as i64);
+        metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
+        metrics.log_end_offset.set(self.log.end().offset as i64);
+        metrics.records_since_checkpoint.set(self.records_since_cut() as i64);
+    }
+}
