@@ -15,7 +15,6 @@ mod steps;
 mod values;
 mod views;
 
-pub use clients::event_of;
 pub use collecting::{CollectorHost, Sent};
 pub use fates::{FatesHost, FatesStep, LocalCopy};
 pub use logs::Topic;

@@ -59,6 +59,9 @@ faults! {
     DiskFull: "the disk is full",
     StoreFails: "the store refuses a cut",
     CutInBetween: "a cut at any moment",
+    InFlight: "a node ends while requests are under way",
+    ColdCells: "counters have left memory",
+    FollowerLost: "somebody who follows has lost what he has",
 }
 
 #[derive(Clone, Debug)]

@@ -6,10 +6,12 @@
 
 pub mod cluster;
 pub mod fault;
+pub mod folded;
 pub mod node;
 pub mod oracle;
 mod panics;
 pub mod random;
+pub mod requests;
 pub mod sweep;
 pub mod trace;
 

@@ -7,6 +7,7 @@
 
 mod asks;
 mod check;
+mod follow;
 mod life;
 mod store;
 
@@ -14,29 +15,52 @@ pub use life::{End, Which, pass};
 
 use crate::Outcome;
 use crate::fault::{Fault, Faults};
-use crate::oracle::{Ask, Config, Judge, Spec, Worth};
+use crate::folded::Folded;
+use crate::oracle::{Config, Judge, Spec, Worth};
 use crate::panics;
 use crate::random::Random;
 use crate::trace::Trace;
+use asks::Unknown;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::FaultyStore;
 use tally_core::id::CellHasher;
+use tally_core::position::Position;
 use tally_wal::testing::FaultDisk;
 
 pub const START_MS: u64 = 1_800_000_000_000;
 /// Lives with faults, before the one that has none.
 const LIVES: u64 = 5;
+/// Memory for all cells.
+const TABLE_BYTES: usize = 4 << 20;
+/// So little that every cell leaves that nobody uses.
+const TABLE_BYTES_COLD: usize = 150_000;
+/// A counter of all requests: each copies it to its marker.
+const ORDER: &str = "order";
 
 fn hasher() -> CellHasher {
     CellHasher::new(1)
 }
 
-/// A request that was under way when its engine ended.
-struct Unknown {
-    marker: u64,
-    ask: Ask,
-    /// The engine's time when it was sent.
-    now_ms: u64,
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circumstances {
+    /// In some lives cells leave memory.
+    pub cold: bool,
+    /// Counters end.
+    pub ending: bool,
+    /// Somebody follows.
+    pub followed: bool,
+}
+
+impl Circumstances {
+    pub const ALL_WARM: Circumstances = Circumstances { cold: false, ending: true, followed: true };
+    /// Counters that end while they are cold are told to followers, or not, by what happens to be in memory: not all at once.
+    const DRAWN: [Circumstances; 3] = [
+        Circumstances::ALL_WARM,
+        Circumstances { cold: true, ending: false, followed: true },
+        Circumstances { cold: true, ending: true, followed: false },
+    ];
 }
 
 pub struct NodeWorld {
@@ -50,12 +74,19 @@ pub struct NodeWorld {
     spec: Spec,
     judge: Judge,
     worth: Worth,
-    markers: u64,
+    /// Requests so far.
+    sent: u64,
     /// Markers of what was acknowledged.
-    acknowledged: Vec<u64>,
+    acknowledged: Vec<String>,
+    /// Markers of all requests that stand in the log, and which one each is.
+    found: BTreeMap<String, i64>,
     unknown: Vec<Unknown>,
     /// A fault of a disk may have struck in this life.
     armed: bool,
+    pub circumstances: Circumstances,
+    table_bytes: usize,
+    /// Of somebody who follows.
+    folded: Folded<Position>,
     pub failure: Option<String>,
 }
 
@@ -81,15 +112,25 @@ impl NodeWorld {
             spec: Config::First.spec(),
             judge: Judge::default(),
             worth: Worth::default(),
-            markers: 0,
+            sent: 0,
             acknowledged: Vec::new(),
+            found: BTreeMap::new(),
             unknown: Vec::new(),
             armed: false,
+            circumstances: Circumstances::ALL_WARM,
+            table_bytes: TABLE_BYTES,
+            folded: Folded::default(),
             failure: None,
         }
     }
 
     fn lives(&mut self) {
+        self.circumstances = *self.random.pick(&Circumstances::DRAWN);
+        self.all_lives();
+    }
+
+    /// Lives with faults, and the last one.
+    pub fn all_lives(&mut self) {
         for _ in 0..LIVES {
             if self.failure.is_none() {
                 self.live();

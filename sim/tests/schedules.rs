@@ -7,8 +7,9 @@ use tally_cluster::fates::FatesOwner;
 use tally_cluster::message::{Logged, Offsets};
 use tally_core::id::CellHasher;
 use tally_core::op::Answer;
-use tally_sim::cluster::{FATES, FatesStep, LocalCopy, Sent, VALUES, ValuesStep, World, event_of};
+use tally_sim::cluster::{FATES, FatesStep, LocalCopy, Sent, VALUES, ValuesStep, World};
 use tally_sim::oracle::{Ask, Config, Happening};
+use tally_sim::requests::event_of;
 
 /// An event of its own time, told by whoever reads it now.
 fn event(world: &World, kind: &'static str, id: &str) -> Happening {

@@ -4,6 +4,7 @@
 use super::{FATES, VALUES, partitions};
 use crate::oracle::worth::Expected;
 use crate::oracle::{Ask, Boxes, Config, Happening, Judge, Spec, Worth};
+use crate::requests::is_right;
 use std::collections::{BTreeMap, BTreeSet};
 use tally_cluster::collect::{BatchId, Outgoing, Receipt, To};
 use tally_cluster::message::SlotPart;
@@ -278,15 +279,8 @@ impl Referee {
 
     /// A client hears an answer.
     pub fn hears(&mut self, receipt: Receipt, answer: Answer) {
-        let expected = self.expected.get(&receipt);
-        let is_right = match (expected, answer) {
-            (Some(Expected::Value(value)), Answer::Value(told)) => told == *value,
-            (Some(Expected::Repeated(value)), Answer::Repeated(told)) => told == *value,
-            (Some(Expected::OtherDelta(delta)), Answer::OtherDelta(told)) => told == *delta,
-            (Some(Expected::Done(true)), Answer::Yes) | (Some(Expected::Done(false)), Answer::No) => true,
-            _ => false,
-        };
-        if !is_right {
+        let expected = self.expected.get(&receipt).copied();
+        if !expected.is_some_and(|expected| is_right(expected, answer)) {
             let ask = &self.asks[receipt.0 as usize];
             self.fail(format!("{ask:?} was answered {answer:?}, and {expected:?} is right"));
         }

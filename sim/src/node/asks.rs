@@ -1,24 +1,47 @@
-//! What is asked of a node, and what the oracle makes of it.
+//! What is asked of a node, several things at once, and what the oracle makes of it.
 
-use super::{NodeWorld, Unknown};
-use crate::cluster::event_of;
+use super::life::{TURNS_MAX, pass, turns};
+use super::{NodeWorld, ORDER};
+use crate::oracle::Ask;
 use crate::oracle::worth::Expected;
-use crate::oracle::{Ask, Happening};
+use crate::requests::{Crowd, event_of, is_right};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use tally_core::counter::{Stager, Target};
 use tally_core::fact::answer_key;
 use tally_core::op::{Answer, Submission};
-use tally_core::record::ExpireCondition;
-use tally_node::engine::{Committed, Engine};
+use tally_core::record::{CopyManner, ExpireCondition};
+use tally_node::clock::Hands;
+use tally_node::engine::{Committed, Engine, Refusal};
+
+const CROWD: Crowd = Crowd { events: 30, sessions: 3, seqs: 8 };
+
+/// A request that nobody has heard an answer to.
+pub struct Unknown {
+    pub marker: String,
+    pub ask: Ask,
+    /// The engine's time when it was sent.
+    pub now_ms: u64,
+}
+
+/// A request that is under way.
+struct UnderWay {
+    unknown: Unknown,
+    request: Pin<Box<dyn Future<Output = Result<Committed, Refusal>>>>,
+    answer: Option<Result<Committed, Refusal>>,
+}
 
 fn target<'a>(engine: &Engine, key: &'a str) -> Target<'a> {
     engine.declarations().resolve(&engine.hasher(), key.as_bytes()).expect("what is asked for has a name")
 }
 
-/// A marker, and what is asked: one submission, which is there as a whole or not at all.
-pub fn submission(engine: &Engine, marker: u64, ask: &Ask) -> Submission {
+/// A marker that says which place in the log it has, and what is asked: one submission, which is there as a whole or not at all.
+fn submission(engine: &Engine, marker: &str, ask: &Ask) -> Submission {
     let mut out = Submission::default();
-    let name = marker_name(marker);
-    out.add_to(&target(engine, &name), 1);
+    let key = |key: &'static str| (engine.hasher().key(key.as_bytes()), key.as_bytes());
+    out.add_to(&target(engine, ORDER), 1);
+    out.copy(key(ORDER), (engine.hasher().key(marker.as_bytes()), marker.as_bytes()), CopyManner::IfAbsent);
     match ask {
         Ask::Event(happening) => {
             let event = event_of(happening);
@@ -37,49 +60,108 @@ pub fn submission(engine: &Engine, marker: u64, ask: &Ask) -> Submission {
     out
 }
 
-pub fn marker_name(marker: u64) -> String {
-    format!("marker{marker}")
+/// Polls everything that has no answer yet, until nothing is without.
+async fn all_answered(under_way: &mut [UnderWay]) {
+    poll_fn(|context| {
+        for one in under_way.iter_mut().filter(|one| one.answer.is_none()) {
+            if let Poll::Ready(answer) = one.request.as_mut().poll(context) {
+                one.answer = Some(answer);
+            }
+        }
+        if under_way.iter().all(|one| one.answer.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 impl NodeWorld {
-    pub(super) fn random_ask(&mut self, now_ms: u64) -> Ask {
-        let random = &mut self.random;
-        let key = format!("hits{}", random.below(3));
-        let (number, delta) = (random.below(12), 1 + random.below(3) as i64);
-        match random.below(20) {
-            0..3 => Ask::Add { key, delta: if random.chance(200) { -delta } else { delta } },
-            3 => Ask::Add { key: "plays:v0".to_owned(), delta },
-            4..6 => Ask::AddOnce { key, id: format!("k{number}"), delta },
-            6 => Ask::Expire { key, at_ms: (now_ms + 3_000).saturating_sub(random.below(4_000)) },
-            _ => Ask::Event(self.random_event(now_ms)),
-        }
+    /// Asks for something. Answers whether the engine goes on.
+    pub async fn ask(&mut self, engine: &Engine, hands: &Hands) -> bool {
+        self.ask_at_once(engine, hands, 1).await
     }
 
-    fn random_event(&mut self, received_ms: u64) -> Happening {
-        let random = &mut self.random;
-        let kind = *random.pick(&["play", "view", "view", "view", "like", "like", "unlike", "sale", "sale", "mixed"]);
-        let behind_ms = match random.below(10) {
-            0 => 1_000 + random.below(5_000),
-            1 => 60_000 + random.below(60_000),
-            _ => random.below(900),
+    /// Asks for several things without waiting in between.
+    pub async fn ask_at_once(&mut self, engine: &Engine, hands: &Hands, count: u64) -> bool {
+        let mut under_way: Vec<UnderWay> = (0..count).map(|_| self.send(engine)).collect();
+        let _ = turns(all_answered(&mut under_way), TURNS_MAX).await;
+        for _ in 0..4 {
+            if under_way.iter().any(|one| one.answer.is_none()) {
+                // It waits for room, or for a cut: time has to pass.
+                pass(hands, 1_000).await;
+                let _ = turns(all_answered(&mut under_way), TURNS_MAX).await;
+            }
+        }
+        self.hear(under_way)
+    }
+
+    /// Asks for several things, and hears only of what is answered within some turns.
+    pub async fn ask_in_haste(&mut self, engine: &Engine, count: u64) {
+        let mut under_way: Vec<UnderWay> = (0..count).map(|_| self.send(engine)).collect();
+        let patience = self.random.below(30) as usize;
+        let _ = turns(all_answered(&mut under_way), patience).await;
+        self.hear(under_way);
+    }
+
+    fn send(&mut self, engine: &Engine) -> UnderWay {
+        let now_ms = engine.clock().now_ms();
+        let ask = match CROWD.ask(&mut self.random, now_ms, now_ms) {
+            Ask::Expire { key, .. } if !self.circumstances.ending => Ask::Add { key, delta: 1 },
+            ask => ask,
         };
-        Happening {
-            kind,
-            id: (!random.chance(50)).then(|| format!("e{}", random.below(30))),
-            session: format!("s{}", random.below(3)),
-            seq: random.below(8),
-            user: format!("u{}", random.below(3)),
-            video: (!random.chance(30)).then(|| format!("v{}", random.below(3))),
-            country: random.pick(&["DE", "FR"]).to_string(),
-            occurred_ms: received_ms - behind_ms,
-            received_ms,
-            delta: if matches!(kind, "play" | "view") { 1 + random.below(3) as i64 } else { 1 },
+        self.sent += 1;
+        let unknown = Unknown { marker: format!("marker{}", self.sent), ask, now_ms };
+        self.trace.note(format_args!("{} at {now_ms}: {:?}", unknown.marker, unknown.ask));
+        let (engine, submission) = (engine.clone(), submission(engine, &unknown.marker, &unknown.ask));
+        let request = Box::pin(async move { engine.submit(submission).await });
+        UnderWay { unknown, request, answer: None }
+    }
+
+    /// Takes the answers in the order of their places in the log. Answers whether the engine goes on.
+    fn hear(&mut self, under_way: Vec<UnderWay>) -> bool {
+        let (mut answered, mut goes_on) = (Vec::new(), true);
+        for UnderWay { unknown, answer, .. } in under_way {
+            match answer {
+                Some(Ok(committed)) => answered.push((unknown, committed)),
+                Some(Err(Refusal::DiskFull(_) | Refusal::Busy { .. } | Refusal::TooLarge(_) | Refusal::NotAll(_))) => {}
+                other => {
+                    let why = other.and_then(Result::err).map_or("nothing".to_owned(), |refusal| refusal.to_string());
+                    self.trace.note(format_args!("{} was answered {why}", unknown.marker));
+                    self.unknown.push(unknown);
+                    goes_on = false;
+                }
+            }
+        }
+        answered.sort_by_key(|(_, committed)| place(committed));
+        for (unknown, committed) in answered {
+            self.answered(&unknown, &committed);
+        }
+        goes_on
+    }
+
+    /// A request was answered: it is there, and the answer is right.
+    fn answered(&mut self, unknown: &Unknown, committed: &Committed) {
+        if committed.log_time_ms < self.judge.log_time_ms {
+            self.fail(format!("log time goes back to {}", committed.log_time_ms));
+        }
+        self.acknowledged.push(unknown.marker.clone());
+        let expected = self.stands(&unknown.marker, place(committed), &unknown.ask, committed.log_time_ms);
+        let answer = committed.answers.last().copied();
+        let is_wrong = expected.is_some_and(|expected| !answer.is_some_and(|answer| is_right(expected, answer)));
+        if is_wrong || committed.answers.get(2) != Some(&Answer::Yes) {
+            self.fail(format!("{:?} was answered {:?}, and {expected:?} is right", unknown.ask, committed.answers));
         }
     }
 
-    /// The oracle learns what a request that is in the log came to. Answers what it must be answered, if it is an operation.
-    pub(super) fn apply(&mut self, ask: &Ask, log_time_ms: u64) -> Option<Expected> {
-        let n = self.markers;
+    /// A request stands in the log, behind all that the oracle knows. Answers what it must be answered, if it is an operation.
+    pub(super) fn stands(&mut self, marker: &str, place: i64, ask: &Ask, log_time_ms: u64) -> Option<Expected> {
+        if place != self.found.len() as i64 + 1 {
+            self.fail(format!("{marker} is the {place}th, and {} stand before it", self.found.len()));
+        }
+        self.found.insert(marker.to_owned(), place);
+        self.apply(ask, log_time_ms)
+    }
+
+    fn apply(&mut self, ask: &Ask, log_time_ms: u64) -> Option<Expected> {
+        let n = self.sent;
         self.judge.pass_time(log_time_ms, log_time_ms);
         let now_ms = self.judge.log_time_ms;
         self.worth.pass_time(n, now_ms, now_ms);
@@ -92,35 +174,28 @@ impl NodeWorld {
                 None
             }
             Ask::Add { key, delta } => Some(self.worth.add(n, key, *delta)),
-            Ask::AddOnce { key, id, delta } => Some(self.worth.add_once(n, key, id, *delta)),
+            Ask::AddOnce { key, id, delta } => {
+                let expected = self.worth.add_once(n, key, id, *delta);
+                if let Some(counter) = self.spec.counter_of(key) {
+                    self.judge.once(counter, expected);
+                }
+                Some(expected)
+            }
             Ask::Expire { key, at_ms } => Some(self.worth.expire(n, key, *at_ms)),
         }
     }
 
     pub(super) fn take_changes(&mut self) {
         for (_, change) in std::mem::take(&mut self.judge.changes) {
-            self.worth.change(self.markers, &change.key, change.delta, change.generation);
+            self.worth.change(self.sent, &change.key, change.delta, change.generation);
         }
     }
+}
 
-    /// A request was answered: it is there, and the answer is right.
-    pub(super) fn answered(&mut self, unknown: &Unknown, committed: &Committed) {
-        if committed.log_time_ms < self.judge.log_time_ms {
-            self.fail(format!("log time goes back to {}", committed.log_time_ms));
-        }
-        self.acknowledged.push(unknown.marker);
-        let expected = self.apply(&unknown.ask, committed.log_time_ms);
-        let answer = committed.answers.last().copied();
-        let is_right = match (expected, answer) {
-            (None, _) => true,
-            (Some(Expected::Value(value)), Some(Answer::Value(told))) => told == value,
-            (Some(Expected::Repeated(value)), Some(Answer::Repeated(told))) => told == value,
-            (Some(Expected::OtherDelta(delta)), Some(Answer::OtherDelta(told))) => told == delta,
-            (Some(Expected::Done(true)), Some(Answer::Yes)) | (Some(Expected::Done(false)), Some(Answer::No)) => true,
-            _ => false,
-        };
-        if !is_right || committed.answers[0] != Answer::Value(1) {
-            self.fail(format!("{:?} was answered {:?}, and {expected:?} is right", unknown.ask, committed.answers));
-        }
+/// Which one in the log a request is, from 1.
+fn place(committed: &Committed) -> i64 {
+    match committed.answers.first() {
+        Some(Answer::Value(place)) => *place,
+        _ => 0,
     }
 }

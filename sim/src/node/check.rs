@@ -1,12 +1,12 @@
 //! The last life: nothing fails any more, everything is let count, and everything is held against the oracle.
 
 use super::NodeWorld;
-use super::asks::marker_name;
-use super::life::pass;
+use super::life::{TURNS_MAX, pass, turns};
 use super::store::Mood;
 use crate::oracle::Boxes;
 use std::collections::BTreeMap;
 use tally_core::ledger::BoxKind;
+use tally_core::op::{Answer, Submission};
 use tally_node::clock::{Clock, Hands};
 use tally_node::engine::Engine;
 use tally_node::worker::Spawner;
@@ -33,6 +33,8 @@ impl NodeWorld {
             self.check_markers(&engine).await;
             self.check_values(&engine).await;
             self.check_boxes(&engine).await;
+            self.touch_ended(&engine, &hands).await;
+            self.check_followed(&engine).await;
         });
     }
 
@@ -41,18 +43,18 @@ impl NodeWorld {
         for _ in 0..STEPS {
             pass(hands, STEP_MS).await;
         }
-        self.judge.run(self.markers, u64::MAX, 1);
+        self.judge.run(self.sent, u64::MAX, 1);
         self.take_changes();
         let now_ms = engine.clock().now_ms();
-        self.worth.pass_time(self.markers, now_ms, now_ms);
+        self.worth.pass_time(self.sent, now_ms, now_ms);
     }
 
     async fn check_markers(&mut self, engine: &Engine) {
         for marker in self.acknowledged.clone() {
-            let cell = engine.hasher().key(marker_name(marker).as_bytes());
-            let value = engine.get(cell).await.ok().flatten().map(|reading| reading.value);
-            if value != Some(1) {
-                self.fail(format!("request {marker} was acknowledged, and its marker is {value:?}"));
+            let cell = engine.hasher().key(marker.as_bytes());
+            let place = engine.get(cell).await.ok().flatten().map(|reading| reading.value);
+            if place.is_none() || place != self.found.get(&marker).copied() {
+                self.fail(format!("{marker} was acknowledged, and is {place:?}"));
             }
         }
     }
@@ -67,6 +69,21 @@ impl NodeWorld {
                 self.fail(format!("{key} is {told:?}, and {value:?} is right"));
             }
         }
+    }
+
+    /// A counter that has left memory is let go when somebody touches it: that it has ended is told then.
+    async fn touch_ended(&mut self, engine: &Engine, hands: &Hands) {
+        let ended: Vec<String> =
+            self.worth.now().filter(|(_, value, _)| value.is_none()).map(|(key, ..)| key.to_owned()).collect();
+        for key in ended {
+            let mut touch = Submission::default();
+            touch.delete(engine.hasher().key(key.as_bytes()), key.as_bytes());
+            let answers = turns(engine.submit(touch), TURNS_MAX).await.and_then(Result::ok).map(|told| told.answers);
+            if answers.as_deref() != Some(&[Answer::Absent]) {
+                self.fail(format!("{key} has ended, and to delete it is answered {answers:?}"));
+            }
+        }
+        pass(hands, STEP_MS).await;
     }
 
     async fn check_boxes(&mut self, engine: &Engine) {

@@ -1,8 +1,7 @@
 //! One life of a node: it opens, is asked for things, is struck by faults, and ends.
 
-use super::asks::{marker_name, submission};
 use super::store::Mood;
-use super::{NodeWorld, Unknown, hasher};
+use super::{NodeWorld, TABLE_BYTES, TABLE_BYTES_COLD, hasher};
 use crate::fault::Fault;
 use crate::oracle::Config;
 use std::future::poll_fn;
@@ -12,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tally_core::counter::Declarations;
 use tally_node::clock::{Clock, Hands};
-use tally_node::engine::{self, Committed, Engine, EngineOptions, EngineThread, RecoveryError, Refusal};
+use tally_node::engine::{self, Engine, EngineOptions, EngineThread, RecoveryError};
 use tally_node::worker::Spawner;
 use tally_storage::log::LogError;
 use tally_storage::log::local::{LocalLog, LogOptions};
@@ -20,7 +19,7 @@ use tally_storage::store::Store;
 use tally_wal::testing::{Fault as DiskFault, FaultDisk};
 
 /// Turns that everybody gets before a request counts as stuck.
-const TURNS_MAX: usize = 3_000;
+pub const TURNS_MAX: usize = 3_000;
 /// Turns behind a moment that has passed.
 const TURNS: usize = 60;
 /// Things that happen in a life.
@@ -45,7 +44,7 @@ pub enum Which {
 }
 
 /// Lets everybody else have a turn until something has happened.
-async fn turns<T>(something: impl Future<Output = T>, turns: usize) -> Option<T> {
+pub async fn turns<T>(something: impl Future<Output = T>, turns: usize) -> Option<T> {
     let mut something = pin!(something);
     for _ in 0..turns {
         if let Poll::Ready(happened) = poll_fn(|context| Poll::Ready(something.as_mut().poll(context))).await {
@@ -73,7 +72,7 @@ impl NodeWorld {
             true => Err(LogError::Damaged("commits know of more than a log that is synced".to_owned())),
         };
         let options = EngineOptions {
-            table_bytes: 4 << 20,
+            table_bytes: self.table_bytes,
             checkpoint_records,
             clock,
             spawner: Spawner::Here,
@@ -92,6 +91,11 @@ impl NodeWorld {
     pub(super) fn live(&mut self) {
         if self.random.chance(150) {
             self.arm();
+        }
+        let is_cold = self.circumstances.cold && self.random.chance(700);
+        self.table_bytes = if is_cold { TABLE_BYTES_COLD } else { TABLE_BYTES };
+        if self.random.chance(100) {
+            self.lose_follower();
         }
         let checkpoint_records = 5 + self.random.below(60);
         self.life(checkpoint_records, async |world, engine, hands| world.steps(engine, hands).await);
@@ -120,11 +124,15 @@ impl NodeWorld {
 
     /// An opening fails only if the disk does.
     fn not_opened(&mut self, error: &RecoveryError) -> End {
-        if !self.log.is_off() && !self.commits.is_off() && !self.armed {
+        if !self.disk_may_fail() {
             self.fail(format!("it does not start: {error}"));
         }
         self.trace.note(format_args!("does not start: {error}"));
         End::PowerCut
+    }
+
+    pub(super) fn disk_may_fail(&self) -> bool {
+        self.armed || self.log.is_off() || self.commits.is_off()
     }
 
     /// The disk comes to what it is when the next life begins.
@@ -173,17 +181,19 @@ impl NodeWorld {
 
     /// What was under way when the life before ended is there, or it is not.
     pub(super) async fn find_out(&mut self, engine: &Engine) {
+        let mut there = Vec::new();
         for unknown in std::mem::take(&mut self.unknown) {
-            let marker = engine.hasher().key(marker_name(unknown.marker).as_bytes());
-            let found = turns(engine.get(marker), TURNS_MAX).await;
-            match found {
-                Some(Ok(Some(reading))) if reading.value == 1 => {
-                    self.trace.note(format_args!("{} is there", unknown.marker));
-                    self.apply(&unknown.ask, unknown.now_ms);
-                }
+            let marker = engine.hasher().key(unknown.marker.as_bytes());
+            match turns(engine.get(marker), TURNS_MAX).await {
+                Some(Ok(Some(reading))) => there.push((reading.value, unknown)),
                 Some(Ok(None)) => self.trace.note(format_args!("{} is not there", unknown.marker)),
-                other => self.fail(format!("marker {} reads {other:?}", unknown.marker)),
+                other => self.fail(format!("{} reads {other:?}", unknown.marker)),
             }
+        }
+        there.sort_by_key(|(place, _)| *place);
+        for (place, unknown) in there {
+            self.trace.note(format_args!("{} is there, the {place}th", unknown.marker));
+            self.stands(&unknown.marker, place, &unknown.ask, unknown.now_ms);
         }
     }
 
@@ -194,11 +204,13 @@ impl NodeWorld {
                 return End::Killed;
             }
             match self.random.below(100) {
-                0..70 => {
-                    if !self.ask(engine, hands).await {
+                0..66 => {
+                    let count = if self.random.chance(300) { 2 + self.random.below(4) } else { 1 };
+                    if !self.ask_at_once(engine, hands, count).await {
                         return *self.random.pick(&[End::Killed, End::PowerCut]);
                     }
                 }
+                66..70 => self.follow(engine).await,
                 70..84 => pass(hands, 1 + self.random.below(600)).await,
                 84..87 => pass(hands, 1_000 + self.random.below(6_000)).await,
                 87..90 => self.jump(hands),
@@ -218,6 +230,15 @@ impl NodeWorld {
         }
         let cuts = engine.metrics().checkpoints.get();
         (0..cuts).for_each(|_| self.faults.hit(Fault::CutInBetween));
+        if engine.cold() > 0 {
+            self.hit(Fault::ColdCells);
+        }
+        if self.random.chance(300) {
+            self.hit(Fault::InFlight);
+            let count = 1 + self.random.below(5);
+            self.ask_in_haste(engine, count).await;
+            return *self.random.pick(&[End::Killed, End::PowerCut]);
+        }
         match self.random.below(4) {
             0 => {
                 self.store.set(Mood::Well);
@@ -236,38 +257,5 @@ impl NodeWorld {
         self.hit(if forward { Fault::ClockForward } else { Fault::ClockBack });
         let by_ms = self.random.below(20_000);
         hands.set_wall(if forward { hands.wall_ms() + by_ms } else { hands.wall_ms() - by_ms });
-    }
-
-    /// Asks for something. Answers whether the engine goes on.
-    pub async fn ask(&mut self, engine: &Engine, hands: &Hands) -> bool {
-        let now_ms = engine.clock().now_ms();
-        let ask = self.random_ask(now_ms);
-        self.markers += 1;
-        let unknown = Unknown { marker: self.markers, ask, now_ms };
-        self.trace.note(format_args!("{} at {now_ms}: {:?}", unknown.marker, unknown.ask));
-        let submission = submission(engine, unknown.marker, &unknown.ask);
-        let mut asked = pin!(engine.submit(submission));
-        let mut answer: Option<Result<Committed, Refusal>> = turns(asked.as_mut(), TURNS_MAX).await;
-        for _ in 0..4 {
-            if answer.is_none() {
-                // It waits for room, or for a cut: time has to pass.
-                pass(hands, 1_000).await;
-                answer = turns(asked.as_mut(), TURNS_MAX).await;
-            }
-        }
-        match answer {
-            Some(Ok(committed)) => {
-                self.answered(&unknown, &committed);
-                true
-            }
-            Some(Err(Refusal::DiskFull(_) | Refusal::Busy { .. } | Refusal::TooLarge(_) | Refusal::NotAll(_))) => true,
-            refused => {
-                let why = refused
-                    .map_or("nothing".to_owned(), |refused| format!("{}", refused.err().expect("it is no answer")));
-                self.trace.note(format_args!("{} was answered {why}", unknown.marker));
-                self.unknown.push(unknown);
-                false
-            }
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Happening;
 use super::spec::{Counter, Mode, Spec};
+use super::worth::Expected;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where entries end.
@@ -118,6 +119,17 @@ impl Judge {
         if let (true, None, Some(id)) = (claim, known, &event.id) {
             self.claims.insert(id.clone(), event.clone());
         }
+    }
+
+    /// An increment by name that is made once is an entry as well, on one node.
+    pub fn once(&mut self, counter: &'static str, came_to: Expected) {
+        let boxes = self.boxes.entry(counter).or_default();
+        boxes.received += 1;
+        *match came_to {
+            Expected::Repeated(_) => &mut boxes.duplicate,
+            Expected::OtherDelta(_) => &mut boxes.conflict,
+            Expected::Value(_) | Expected::Done(_) => &mut boxes.counted,
+        } += 1;
     }
 
     fn persistent(

@@ -125,6 +125,12 @@ impl Config {
 }
 
 impl Spec {
+    /// The name of the declared counter that a key is of.
+    pub fn counter_of(&self, key: &str) -> Option<&'static str> {
+        let name = key.split(':').next().unwrap_or(key);
+        self.counters.iter().map(|counter| counter.name).find(|known| *known == name)
+    }
+
     /// The groups that an event goes to.
     pub fn groups(&self, kind: &str) -> Vec<String> {
         let mut groups: Vec<String> =

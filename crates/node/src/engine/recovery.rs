@@ -152,23 +152,21 @@ fn load(
     let table_bytes = table_bytes - table_bytes / LOAD_SPARED_PARTS;
     let share = state.values.table.reserve(usize::try_from(checkpoint.counters).unwrap_or(usize::MAX), table_bytes);
     std::thread::scope(|scope| {
-        let (chunks, loaded) = flume::bounded::<Vec<(CellKey, CellRow)>>(LOAD_CHUNKS_MAX);
-        let readers: Vec<_> = (0..LOAD_THREADS)
+        let (mut loaded, readers): (Vec<_>, Vec<_>) = (0..LOAD_THREADS)
             .map(|part| {
-                let chunks = chunks.clone();
-                scope.spawn(move || read_part(store, part, share, &chunks))
+                let (chunks, loaded) = flume::bounded::<Vec<(CellKey, CellRow)>>(LOAD_CHUNKS_MAX);
+                (loaded, scope.spawn(move || read_part(store, part, share, &chunks)))
             })
-            .collect();
-        drop(chunks);
-        for rows in loaded {
-            for (key, row) in rows {
-                state.values.load(key, Some(row));
-            }
-            if state.values.table.bytes() > table_bytes {
-                // Nobody listens any more: the readers end.
-                break;
-            }
+            .unzip();
+        // In turns: what is in memory in the end does not depend on who is faster.
+        while !loaded.is_empty() && state.values.table.bytes() <= table_bytes {
+            loaded.retain(|chunks| {
+                let chunk = chunks.recv();
+                chunk.map(|rows| rows.into_iter().for_each(|(key, row)| state.values.load(key, Some(row)))).is_ok()
+            });
         }
+        // Nobody listens any more: the readers end.
+        drop(loaded);
         let read = readers.into_iter().map(|reader| reader.join().expect("a reader does not panic"));
         read.collect::<Result<(), store::Error>>().map_err(RecoveryError::from)
     })
