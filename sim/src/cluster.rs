@@ -3,11 +3,13 @@
 //! [`World`] has a method for each thing that can happen; a random run picks among them by its seed, a named test calls them in
 //! the order of its schedule. [`check`] holds everything against the oracle.
 
+mod chains;
 mod check;
 mod clients;
 mod collecting;
 mod control;
 mod fates;
+mod follow;
 mod logs;
 mod objects;
 mod referee;
@@ -15,8 +17,9 @@ mod steps;
 mod values;
 mod views;
 
+pub use chains::LocalCopy;
 pub use collecting::{CollectorHost, Sent};
-pub use fates::{FatesHost, FatesStep, LocalCopy};
+pub use fates::{FatesHost, FatesStep};
 pub use logs::Topic;
 pub use objects::Objects;
 pub use referee::Referee;
@@ -67,9 +70,12 @@ pub struct World {
     pub collectors: Vec<CollectorHost>,
     pub fates: Vec<FatesHost>,
     pub values: Vec<ValuesHost>,
+    following: Vec<follow::Following>,
     /// Batches that are on their way for too long.
     delayed: Vec<Delayed>,
     pub referee: Referee,
+    /// Corrections that nobody has taken back.
+    corrections: Vec<Vec<(String, i64)>>,
     /// A number for everything that must not be the same twice.
     nonces: u64,
 }
@@ -93,8 +99,10 @@ impl World {
             collectors: Vec::new(),
             fates: (0..FATES).map(|_| FatesHost::default()).collect(),
             values: (0..VALUES).map(|_| ValuesHost::default()).collect(),
+            following: (0..VALUES).map(|_| follow::Following::default()).collect(),
             delayed: Vec::new(),
             referee: Referee::new(),
+            corrections: Vec::new(),
             nonces: 0,
         };
         world.configure(crate::oracle::Config::First);
@@ -122,7 +130,7 @@ impl World {
     pub fn value_of(&mut self, key: &str) -> Option<i64> {
         let partition = tally_cluster::route::values_partition(key.as_bytes(), partitions(VALUES));
         let process = self.values[partition as usize].active.as_mut()?;
-        process.owner.row(key.as_bytes(), &process.rows).value
+        process.owner.row(key.as_bytes(), &process.chain.rows).value
     }
 
     pub fn note(&mut self, line: std::fmt::Arguments<'_>) {

@@ -47,6 +47,8 @@ faults! {
     ConfigChange: "a configuration changes in between",
     LateRun: "a late run in between",
     Correction: "a correction in between",
+    Revert: "a correction is taken back",
+    ControlBehind: "a batch carries older control than its log has",
     ControlLag: "a collector does not know of control that others have",
     StaleLocal: "the local copy is older than the chain",
     NoLocal: "the local copy is gone",

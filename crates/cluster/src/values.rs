@@ -11,6 +11,7 @@ use crate::route::values_partition;
 use crate::view::OwnerRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use tally_core::commit::{Deltas, Gathering};
 use tally_core::head::{Head, log_time_ms};
 use tally_core::id::CellHasher;
 use tally_core::machine::{Machine, Need};
@@ -36,6 +37,8 @@ pub struct ValuesEffects {
     pub answers: Option<(Head, Vec<Answer>)>,
     /// Counters that changed.
     pub changed: BTreeSet<Box<[u8]>>,
+    /// What happened to each; `None` if nobody follows.
+    pub deltas: Option<Deltas>,
 }
 
 /// A slot is missing between what was taken and what has come: its partition must stop, and somebody must look.
@@ -68,6 +71,8 @@ pub struct ValuesOwner {
     cut: Option<PartitionCut<ValuesHead>>,
     staged: Submission,
     seen_again: u64,
+    /// Somebody follows.
+    gathering: Option<Gathering>,
 }
 
 impl ValuesOwner {
@@ -109,7 +114,14 @@ impl ValuesOwner {
             cut: None,
             staged: Submission::default(),
             seen_again: 0,
+            gathering: None,
         }
+    }
+
+    /// Somebody follows from here on: effects say what happened to each counter.
+    pub fn follow(&mut self) {
+        self.state.values.table.follow(true);
+        self.gathering = Some(Gathering::new(self.state.hasher()));
     }
 
     pub fn next(&self) -> u64 {
@@ -158,8 +170,20 @@ impl ValuesOwner {
         }
         self.next = logged.offset + logged.message.span();
         self.state.forget_loaded();
+        effects.deltas = self.gather(&effects.changed);
         self.ids.extend(effects.changed.iter().cloned());
         Ok(effects)
+    }
+
+    /// What a message did to values, if somebody follows. All that changed is named.
+    fn gather(&mut self, changed: &BTreeSet<Box<[u8]>>) -> Option<Deltas> {
+        let gathering = self.gathering.as_mut()?;
+        for id in changed {
+            self.state.values.table.name_followed(self.state.hasher().key(id), id);
+        }
+        let changes = self.state.values.table.take_changes().expect("it is followed since somebody follows");
+        gathering.add(changes, &[], &[], self.state.declarations());
+        Some(gathering.finish())
     }
 
     fn operate(

@@ -13,6 +13,7 @@ impl World {
         self.check_values();
         self.check_commits();
         self.check_view();
+        self.check_followed();
     }
 
     fn check_boxes(&mut self) {
@@ -60,7 +61,7 @@ impl World {
             let right: Vec<(String, Option<i64>, u64)> =
                 self.referee.worths[partition].now().map(|(key, value, at)| (key.to_owned(), value, at)).collect();
             for (key, value, generation) in &right {
-                let row = process.owner.row(key.as_bytes(), &process.rows);
+                let row = process.owner.row(key.as_bytes(), &process.chain.rows);
                 if (row.value, row.generation) != (*value, *generation) {
                     let right = (value, generation);
                     return self.referee.fail(format!("{key} is {row:?}, and {right:?} is right"));
@@ -70,7 +71,7 @@ impl World {
             let strange = process.owner.ids().find(|id| !known.iter().any(|key| key.as_bytes() == *id));
             // Somebody may have named what was not there.
             let strange =
-                strange.map(Box::<[u8]>::from).filter(|id| process.owner.row(id, &process.rows).value.is_some());
+                strange.map(Box::<[u8]>::from).filter(|id| process.owner.row(id, &process.chain.rows).value.is_some());
             if let Some(id) = strange {
                 return self
                     .referee

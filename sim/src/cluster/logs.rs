@@ -1,6 +1,7 @@
 //! Logs as a broker keeps them: in order, with its own clock, and never losing what it has confirmed.
 
 use super::World;
+use crate::fault::Fault;
 use tally_cluster::collect::{BatchId, Outgoing, To};
 use tally_cluster::message::{Logged, Offsets, ToValues};
 
@@ -62,7 +63,9 @@ impl World {
             }
         };
         self.trace.note(format_args!("{:?} {}/{} at {offset} of {:?}", sender, id.incarnation, id.seq, outgoing.to));
-        self.referee.appended(sender, id, outgoing.to, offset, appended_ms);
+        if self.referee.appended(sender, id, outgoing.to, offset, appended_ms) {
+            self.hit(Fault::ControlBehind);
+        }
     }
 
     /// One of the batches that were on their way for too long arrives.

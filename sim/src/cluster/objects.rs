@@ -1,9 +1,8 @@
 //! An object store: objects that never change, and manifests that are replaced by compare-and-swap.
 
+use super::chains::Cuts;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use tally_cluster::chain::{Manifest, Nonce};
-use tally_cluster::cut::PartitionCut;
+use tally_cluster::chain::Manifest;
 use tally_cluster::fates::FatesHead;
 use tally_cluster::values::ValuesHead;
 
@@ -16,8 +15,8 @@ pub enum ChainOf {
 
 #[derive(Default)]
 pub struct Objects {
-    pub fates: BTreeMap<Nonce, Rc<PartitionCut<FatesHead>>>,
-    pub values: BTreeMap<Nonce, Rc<PartitionCut<ValuesHead>>>,
+    pub fates: Cuts<FatesHead>,
+    pub values: Cuts<ValuesHead>,
     manifests: BTreeMap<ChainOf, Manifest>,
 }
 

@@ -140,12 +140,17 @@ impl Referee {
         self.promised.extend(receipts.iter().map(|receipt| (sender, id, *receipt)));
     }
 
-    /// A batch stands in a log, for the first time or not.
-    pub fn appended(&mut self, sender: u64, id: BatchId, to: To, offset: u64, appended_ms: u64) {
+    /// A batch stands in a log, for the first time or not. Answers whether the log has control that the batch does not know of.
+    pub fn appended(&mut self, sender: u64, id: BatchId, to: To, offset: u64, appended_ms: u64) -> bool {
         let is_first = self.stood.insert((sender, id));
         self.voids += u64::from(!is_first);
         let made = self.made.remove(&(sender, id)).expect("a batch is made before it is sent");
         assert_eq!(made.to, to, "a batch goes where it was made for");
+        let known = match to {
+            To::Events { partition, .. } => self.judges[partition as usize].control,
+            To::Values { partition } => self.worths[partition as usize].control,
+        };
+        let is_behind = made.control < known;
         match to {
             To::Events { partition, group } => self.judge(partition, group, &made, offset, appended_ms, is_first),
             To::Values { partition } => self.operate(partition, &made, offset, appended_ms, is_first),
@@ -157,6 +162,7 @@ impl Referee {
             }
         }
         self.made.insert((sender, id), made);
+        is_behind
     }
 
     fn judge(&mut self, partition: u32, group: u16, made: &Made, offset: u64, appended_ms: u64, is_first: bool) {

@@ -1,7 +1,8 @@
 //! A random run: what happens is picked by the seed, first with faults, then without.
 
+use super::chains::LocalCopy;
 use super::collecting::Sent;
-use super::fates::{FatesStep, LocalCopy};
+use super::fates::FatesStep;
 use super::values::ValuesStep;
 use super::{COLLECTORS, FATES, VALUES, World};
 use crate::Outcome;
@@ -70,6 +71,7 @@ impl World {
             90..92 => drop(self.step_values(values, None, ValuesStep::Publish { answer_lost: false })),
             92..93 => self.learn_control(collector),
             93..94 => self.beat(collector),
+            94..96 => self.follow(values),
             _ => self.now_ms += 1 + self.random.below(250),
         }
         self.tend(fates, values, collector);
@@ -144,7 +146,7 @@ impl World {
         let collector = self.random.below(COLLECTORS as u64) as usize;
         let fates = self.random.below(FATES.into()) as u32;
         let values = self.random.below(VALUES.into()) as u32;
-        match self.random.below(28) {
+        match self.random.below(30) {
             0..3 => self.crash_fates(fates),
             3..5 => self.crash_values(values),
             5 => self.replace_fates(fates),
@@ -198,6 +200,12 @@ impl World {
                 self.hit(Fault::Reordered);
                 while self.step_fates(fates, None, FatesStep::Read { wants_cut: false }) {}
                 while self.step_fates(fates, None, FatesStep::Emit) {}
+            }
+            27 => self.lose_follower(values),
+            28 => {
+                if self.revert() {
+                    self.lag(collector);
+                }
             }
             _ => self.arrive(),
         }

@@ -22,9 +22,10 @@ impl World {
         self.look(partition, process);
         let due: Vec<u32> = process.writer.due().collect();
         for bucket in &due {
-            let ValuesProcess { owner, rows, writer, .. } = process;
+            let ValuesProcess { owner, chain, writer } = process;
             let ids: Vec<Box<[u8]>> = owner.ids().map(Box::from).collect();
-            let write = writer.write(*bucket, owner.next(), ids.iter().map(|id| &**id), |id| owner.row(id, rows));
+            let write =
+                writer.write(*bucket, owner.next(), ids.iter().map(|id| &**id), |id| owner.row(id, &chain.rows));
             let answer = self.write(partition, &write);
             let answer = if answer_lost { ViewAnswer::Elsewhere } else { answer };
             writer.answered(&write, answer);
