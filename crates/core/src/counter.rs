@@ -30,7 +30,7 @@ pub use resolve::IdError;
 pub use schema::schema;
 pub use settings::{Clocks, DedupSettings, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
-pub use target::{Forbidden, Intent, Standing, Target};
+pub use target::{Declared, Forbidden, Intent, Reach, Target};
 
 /// What a counter promises. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,11 @@ impl Counter {
     /// What tells the sessions of a display counter apart.
     pub fn dedup_fields(&self) -> &[Field] {
         self.dedup.as_ref().map_or(&[Field::Session], |dedup| &dedup.by)
+    }
+
+    /// Whether it has a key; if not, it is a single cell.
+    pub fn has_keys(&self) -> bool {
+        !self.dimensions.is_empty()
     }
 
     /// What reads show of a sum.
@@ -253,7 +258,7 @@ impl Declarations {
         self.clocks
     }
 
-    /// Counter `index`, as operations and [`Standing::Declared`] name it.
+    /// Counter `index`, as operations and [`Declared::Now`] name it.
     pub fn counter(&self, index: u16) -> &Counter {
         let index = usize::from(index);
         self.counters.get(index).unwrap_or_else(|| &self.removed[index - self.counters.len()])
@@ -276,7 +281,7 @@ impl Declarations {
 
     /// The counter that an id is a cell of, declared or not any more; `None` if it is ad hoc.
     pub fn counter_of(&self, id: &[u8]) -> Option<&Counter> {
-        self.standing(id).counter().map(|index| self.counter(index))
+        self.declared(id).counter().map(|index| self.counter(index))
     }
 
     /// What reads show of the sum of a counter.

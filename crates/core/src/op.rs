@@ -405,7 +405,7 @@ impl Submission {
     }
 
     fn add_op(&mut self, kind: OpKind, to: &Target<'_>, arg: i64, record: u32) {
-        let counter = to.standing.op_counter();
+        let counter = to.declared.op_counter();
         self.addition(Op { cell: to.cell, arg, record, counter, kind }, to.durability);
     }
 

@@ -4,7 +4,8 @@ use crate::clock::Clock;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::descriptors::{self, Connections};
 use crate::engine::{
-    self, CommitsOptions, Durability, Engine, EngineOptions, EngineThread, Recovered, RecoveryError, Refusal, Trouble,
+    self, CommitsOptions, Engine, EngineOptions, EngineThread, NodeDurability, Recovered, RecoveryError, Refusal,
+    Trouble,
 };
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
@@ -50,7 +51,7 @@ pub struct Options {
     pub table_bytes: Option<usize>,
     /// Bounds what all clients together make the node hold beside that; `None` derives it from `memory_bytes`.
     pub client_bytes: Option<u64>,
-    pub durability: Durability,
+    pub durability: NodeDurability,
     pub checkpoint_log_bytes: u64,
     /// How long commits are kept, and how many.
     pub commits: CommitsOptions,
@@ -79,7 +80,7 @@ impl Options {
             memory_bytes: 1 << 30,
             table_bytes: None,
             client_bytes: None,
-            durability: Durability::Sync,
+            durability: NodeDurability::Sync,
             checkpoint_log_bytes: EngineOptions::default().checkpoint_log_bytes,
             commits: CommitsOptions::default(),
             log: local::LogOptions::default(),

@@ -26,27 +26,28 @@ mod tend;
 mod tests;
 mod thread;
 mod tick;
+mod together;
 mod trouble;
 mod turn;
 mod view;
 mod watch;
 mod writer;
 
-pub use audit::AUDIT_TURN_ROWS;
+pub use audit::{AuditPage, AuditQuestion, AuditedRepeat};
 pub use commits::{CommitReader, Commits, CommitsError, CommitsOptions};
 use correction::decode_row;
 pub use correction::{
-    CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, FoundCorrection,
-    ListedCorrection, PreviewPart, RemedyOutcome,
+    ClearRequest, Cleared, Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest,
+    CounterEffect, FoundCorrection, ListedCorrection, PreviewPart, Proposed, RemedyOutcome,
 };
-pub use explain::{CounterFacts, CounterHistory, KeysOf, Total, ValuesStanding, Why};
-pub use firsts::FirstContents;
-pub use options::{Durability, EngineOptions};
+pub use explain::{CounterFacts, CounterHistory, Explained, Total, ValuesStanding};
+pub use options::{EngineOptions, NodeDurability};
 pub use recovery::{Recovered, RecoveryError, open, restore};
-pub use snapshot::{Counters, Snapshot};
-pub use steps::Said;
+pub use snapshot::Snapshot;
+pub use steps::{HistoryPage, Said, Why};
 pub use tally_core::memory::cell::Hot;
 pub use thread::{EngineThread, LocalEngine, Transacted};
+pub use together::{MatchedSum, Matching};
 pub use trouble::{Trouble, Troubles};
 pub use watch::{Terms, Watch, Watched};
 
@@ -148,9 +149,6 @@ pub enum Refusal {
     NotAll(Arc<[Answer]>),
 }
 
-/// How often reads are made again because a correction came in between.
-const CONSISTENT_READS_MAX: usize = 1_000;
-
 /// How long a caller should wait who was turned away.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -246,37 +244,6 @@ impl Engine {
     #[inline]
     pub fn prefetch(&self, cell: CellKey) {
         self.shared.cells.prefetch(cell);
-    }
-
-    /// The same with what is still to come. Only within [`Self::consistently`] do the two belong together.
-    pub async fn see(&self, cell: CellKey) -> Result<Seen, Refusal> {
-        Ok(Seen { reading: self.get(cell).await?, pending: self.pending(cell) })
-    }
-
-    /// How many late entries wait for a counter.
-    pub fn pending(&self, cell: CellKey) -> u64 {
-        self.shared.cells.pending(cell)
-    }
-
-    /// Makes some reads that see each correction as a whole or not at all.
-    pub async fn consistently<T, E: From<Refusal>, F>(&self, read: impl Fn() -> F) -> Result<T, E>
-    where
-        F: Future<Output = Result<T, E>>,
-    {
-        let mut applied = self.shared.applied.subscribe();
-        for _ in 0..CONSISTENT_READS_MAX {
-            let revision = self.shared.revision.load(Ordering::Acquire);
-            if revision % 2 == 1 {
-                // The writer says so when it is done; its end of the channel is as old as we are.
-                let _ = applied.changed().await;
-                continue;
-            }
-            let result = read().await?;
-            if self.shared.revision.load(Ordering::Acquire) == revision {
-                return Ok(result);
-            }
-        }
-        Err(Refusal::busy().into())
     }
 
     /// Everything before this position is applied.

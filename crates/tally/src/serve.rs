@@ -17,7 +17,7 @@ use std::time::Duration;
 use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX};
 use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
-use tally_node::engine::{CommitsOptions, Durability, RecoveryError};
+use tally_node::engine::{CommitsOptions, NodeDurability, RecoveryError};
 use tally_node::frontend::http;
 use tally_node::frontend::resp::RespOptions;
 
@@ -63,7 +63,7 @@ pub struct ServeArgs {
     table_memory: Option<ByteSize>,
     /// When a write is on disk: sync (before its answer), interval (a second later at most; or interval:200ms), none
     #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = parse_durability, help_heading = "Tuning")]
-    durability: Durability,
+    durability: NodeDurability,
     /// Take a checkpoint after this much log; more means fewer checkpoints and a longer restart after a crash
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_checkpoint_log, help_heading = "Tuning")]
     checkpoint_log: ByteSize,
@@ -173,13 +173,13 @@ fn half_of_memory() -> u64 {
     (container::memory_bytes().unwrap_or(u64::MAX).min(machine) / 2).max(MEMORY_BYTES_MIN)
 }
 
-fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
+fn parse_durability(text: &str) -> std::result::Result<NodeDurability, String> {
     match text.split_once(':') {
-        None if text == "sync" => Ok(Durability::Sync),
-        None if text == "interval" => Ok(Durability::Interval(INTERVAL)),
-        None if text == "none" => Ok(Durability::None),
+        None if text == "sync" => Ok(NodeDurability::Sync),
+        None if text == "interval" => Ok(NodeDurability::Interval(INTERVAL)),
+        None if text == "none" => Ok(NodeDurability::None),
         Some(("interval", interval)) => match humantime::parse_duration(interval) {
-            Ok(interval) if !interval.is_zero() => Ok(Durability::Interval(interval)),
+            Ok(interval) if !interval.is_zero() => Ok(NodeDurability::Interval(interval)),
             _ => Err(format!("{interval:?} is not an interval; write interval:200ms")),
         },
         _ => Err("choose sync, interval, interval:200ms or none".to_owned()),
@@ -271,13 +271,13 @@ fn warn_if_public(address: SocketAddr, what: &str) {
     }
 }
 
-fn describe(durability: Durability) -> String {
+fn describe(durability: NodeDurability) -> String {
     match durability {
-        Durability::Sync => "sync: an answer means that it is on disk".to_owned(),
-        Durability::Interval(interval) => {
+        NodeDurability::Sync => "sync: an answer means that it is on disk".to_owned(),
+        NodeDurability::Interval(interval) => {
             format!("interval: a power cut may take the last {}", humantime::format_duration(interval))
         }
-        Durability::None => "none: a power cut may take what the operating system had not written".to_owned(),
+        NodeDurability::None => "none: a power cut may take what the operating system had not written".to_owned(),
     }
 }
 
@@ -322,9 +322,9 @@ mod tests {
 
     #[test]
     fn durability_is_read_as_a_person_writes_it() {
-        assert_eq!(parse_durability("sync"), Ok(Durability::Sync));
-        assert_eq!(parse_durability("interval"), Ok(Durability::Interval(INTERVAL)));
-        assert_eq!(parse_durability("interval:200ms"), Ok(Durability::Interval(Duration::from_millis(200))));
+        assert_eq!(parse_durability("sync"), Ok(NodeDurability::Sync));
+        assert_eq!(parse_durability("interval"), Ok(NodeDurability::Interval(INTERVAL)));
+        assert_eq!(parse_durability("interval:200ms"), Ok(NodeDurability::Interval(Duration::from_millis(200))));
         for bad in ["", "always", "interval:", "interval:0s", "sync:1s"] {
             assert!(parse_durability(bad).is_err(), "{bad}");
         }

@@ -34,9 +34,9 @@ impl NodeWorld {
         let Some(Ok(snapshot)) = turns(engine.snapshot(), TURNS_MAX).await else { return };
         let (mut values, mut after) = (BTreeMap::new(), None);
         loop {
-            let (page, next) = snapshot.page(after.as_deref(), PAGE).expect("a store in memory can be read");
-            values.extend(page.into_iter().map(|(id, reading)| (id, reading.value)));
-            after = next;
+            let page = snapshot.page(after.as_deref(), PAGE).expect("a store in memory can be read");
+            values.extend(page.counters.into_iter().map(|(id, reading)| (id, reading.value)));
+            after = page.next;
             if after.is_none() {
                 break;
             }

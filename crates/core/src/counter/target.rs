@@ -16,21 +16,21 @@ pub struct Target<'i> {
     /// In its canonical form: to hash, to log and to show.
     pub id: Cow<'i, [u8]>,
     pub cell: CellKey,
-    pub standing: Standing,
+    pub declared: Declared,
     /// Whether reads show 0 for a sum below it.
     pub floor_at_zero: bool,
     /// The counter's own; `None`: as the node.
     pub durability: Option<Durability>,
 }
 
-/// Who has declared a counter, if anybody has. The numbers are indices into [`Declarations::counter`].
+/// Whether a counter is declared. The numbers are indices into [`Declarations::counter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Nobody: it is a `simple` counter, and any bytes are its name.
-    AdHoc,
-    Declared(u16),
-    /// It was declared once: it can be read and corrected, its name stays its own, and it counts nothing.
-    Removed(u16),
+pub enum Declared {
+    /// It is ad hoc: a `simple` counter, and any bytes are its name.
+    Never,
+    Now(u16),
+    /// It was, and is not any more: it can be read and corrected, its name stays its own, and it counts nothing.
+    Once(u16),
 }
 
 /// What somebody is about to do with a counter by its name.
@@ -41,6 +41,23 @@ pub enum Intent {
     Count,
     /// Set it, delete it or let it expire: whatever forgets what was counted.
     Overwrite,
+}
+
+/// What somebody reaches who names what is to be deleted or cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach<'i> {
+    One(Target<'i>),
+    /// All keys of a declared counter, by its name: that alone was given, and it has keys.
+    All(Cow<'i, str>),
+}
+
+impl Reach<'_> {
+    pub fn into_owned(self) -> Reach<'static> {
+        match self {
+            Reach::One(target) => Reach::One(target.into_owned()),
+            Reach::All(name) => Reach::All(name.into_owned().into()),
+        }
+    }
 }
 
 /// Why a counter may not be written by its name. What to do instead differs by protocol, and so do the words.
@@ -54,18 +71,18 @@ pub enum Forbidden<'d> {
     Declared(&'d Counter),
 }
 
-impl Standing {
+impl Declared {
     /// How operations name the counter; [`Op::AD_HOC`] if it counts nothing that is declared.
     #[inline]
     pub fn op_counter(self) -> u16 {
-        if let Standing::Declared(counter) = self { counter } else { Op::AD_HOC }
+        if let Declared::Now(counter) = self { counter } else { Op::AD_HOC }
     }
 
     /// The counter, declared or not any more.
     pub fn counter(self) -> Option<u16> {
         match self {
-            Standing::AdHoc => None,
-            Standing::Declared(counter) | Standing::Removed(counter) => Some(counter),
+            Declared::Never => None,
+            Declared::Now(counter) | Declared::Once(counter) => Some(counter),
         }
     }
 }
@@ -74,7 +91,7 @@ impl<'i> Target<'i> {
     /// A counter that nobody has declared, by its id.
     #[inline]
     pub fn ad_hoc(cell: CellKey, id: &'i [u8]) -> Target<'i> {
-        Target { id: Cow::Borrowed(id), cell, standing: Standing::AdHoc, floor_at_zero: false, durability: None }
+        Target { id: Cow::Borrowed(id), cell, declared: Declared::Never, floor_at_zero: false, durability: None }
     }
 
     /// What a key stands for in a database other than 0, where all counters are ad hoc.
@@ -86,7 +103,7 @@ impl<'i> Target<'i> {
     #[inline]
     fn of_key(hasher: &CellHasher, space: Space, key: &'i [u8]) -> Target<'i> {
         let id = space.id(key);
-        Target { cell: hasher.key(&id), id, standing: Standing::AdHoc, floor_at_zero: false, durability: None }
+        Target { cell: hasher.key(&id), id, declared: Declared::Never, floor_at_zero: false, durability: None }
     }
 
     /// What reads show of a sum.
@@ -101,12 +118,12 @@ impl<'i> Target<'i> {
     }
 
     pub fn is_ad_hoc(&self) -> bool {
-        self.standing == Standing::AdHoc
+        self.declared == Declared::Never
     }
 
     pub fn into_owned(self) -> Target<'static> {
-        let Target { id, cell, standing, floor_at_zero, durability } = self;
-        Target { id: Cow::Owned(id.into_owned()), cell, standing, floor_at_zero, durability }
+        let Target { id, cell, declared, floor_at_zero, durability } = self;
+        Target { id: Cow::Owned(id.into_owned()), cell, declared, floor_at_zero, durability }
     }
 }
 
@@ -125,37 +142,45 @@ impl Declarations {
     #[inline]
     pub fn resolve<'i>(&self, hasher: &CellHasher, id: &'i [u8]) -> Result<Target<'i>, IdError> {
         check_length(id)?;
-        let standing = self.standing(id);
-        let Some(index) = standing.counter() else { return Ok(Target::of_key(hasher, Space::MAIN, id)) };
+        let declared = self.declared(id);
+        let Some(index) = declared.counter() else { return Ok(Target::of_key(hasher, Space::MAIN, id)) };
         let counter = self.counter(index);
         let id = counter.canonical_id(id)?;
         let Counter { floor_at_zero, durability, .. } = *counter;
-        Ok(Target { cell: hasher.key(&id), id, standing, floor_at_zero, durability })
+        Ok(Target { cell: hasher.key(&id), id, declared, floor_at_zero, durability })
     }
 
-    /// Who has declared the counter that an id is a cell of: by the name at its beginning alone.
+    /// What `id` reaches where it may name more than one counter.
+    pub fn reach<'i>(&self, hasher: &CellHasher, id: &'i [u8]) -> Result<Reach<'i>, IdError> {
+        match (self.find(id), std::str::from_utf8(id)) {
+            (Some(index), Ok(name)) if self.counter(index).has_keys() => Ok(Reach::All(name.into())),
+            _ => self.resolve(hasher, id).map(Reach::One),
+        }
+    }
+
+    /// Whether the counter is declared that an id is a cell of: by the name at its beginning alone.
     #[inline]
-    pub fn standing(&self, id: &[u8]) -> Standing {
+    pub fn declared(&self, id: &[u8]) -> Declared {
         if self.is_empty() {
-            return Standing::AdHoc;
+            return Declared::Never;
         }
         match self.find(name_of(id)) {
-            None => Standing::AdHoc,
-            Some(index) if self.is_removed(index) => Standing::Removed(index),
-            Some(index) => Standing::Declared(index),
+            None => Declared::Never,
+            Some(index) if self.is_removed(index) => Declared::Once(index),
+            Some(index) => Declared::Now(index),
         }
     }
 
     /// Whether somebody may do what they intend to with a counter by its name.
     #[inline]
     pub fn permit(&self, target: &Target<'_>, intent: Intent) -> Result<(), Forbidden<'_>> {
-        match (intent, target.standing) {
-            (Intent::Read, _) | (_, Standing::AdHoc) => Ok(()),
-            (Intent::Overwrite, Standing::Declared(index) | Standing::Removed(index)) => {
+        match (intent, target.declared) {
+            (Intent::Read, _) | (_, Declared::Never) => Ok(()),
+            (Intent::Overwrite, Declared::Now(index) | Declared::Once(index)) => {
                 Err(Forbidden::Declared(self.counter(index)))
             }
-            (Intent::Count, Standing::Removed(index)) => Err(Forbidden::Removed(self.counter(index))),
-            (Intent::Count, Standing::Declared(index)) => match self.counter(index) {
+            (Intent::Count, Declared::Once(index)) => Err(Forbidden::Removed(self.counter(index))),
+            (Intent::Count, Declared::Now(index)) => match self.counter(index) {
                 counter if counter.mode.takes_direct_writes() => Ok(()),
                 counter => Err(Forbidden::CountsEvents(counter)),
             },
@@ -213,13 +238,24 @@ counters:
         let declarations = declarations();
         let stock = target(&declarations, "stock:7");
         assert_eq!((stock.shown(-3), stock.durability), (0, Some(Durability::Interval)));
-        assert_eq!((stock.standing, stock.standing.op_counter()), (Standing::Declared(0), 0));
+        assert_eq!((stock.declared, stock.declared.op_counter()), (Declared::Now(0), 0));
         assert_eq!(stock.cell, CellHasher::new(1).key(b"stock:7"));
         let plain = target(&declarations, "plain");
         assert_eq!((plain.shown(-3), plain.durability), (-3, None));
         assert_eq!(plain, Target::ad_hoc(plain.cell, b"plain"));
         let gone = target(&declarations, "gone");
-        assert_eq!((gone.standing, gone.standing.op_counter()), (Standing::Removed(2), Op::AD_HOC));
+        assert_eq!((gone.declared, gone.declared.op_counter()), (Declared::Once(2), Op::AD_HOC));
+    }
+
+    #[test]
+    fn a_bare_name_reaches_all_keys_of_a_counter_that_has_some() {
+        let (declarations, hasher) = (declarations(), CellHasher::new(1));
+        let reach = |id: &'static str| declarations.reach(&hasher, id.as_bytes());
+        assert_eq!(reach("stock"), Ok(Reach::All("stock".into())));
+        for id in ["stock:7", "gone", "anything"] {
+            assert_eq!(reach(id), Ok(Reach::One(target(&declarations, id))));
+        }
+        assert!(matches!(reach("stock:7:8"), Err(IdError::WrongKey { .. })));
     }
 
     #[test]

@@ -210,9 +210,9 @@ fn an_id_is_declared_if_its_name_is() {
     let resolved = |id: &'static str| {
         let target = declarations.resolve(&HASHER, id.as_bytes()).unwrap();
         assert_eq!(target.cell, HASHER.key(&target.id));
-        (target.standing, target.text().into_owned())
+        (target.declared, target.text().into_owned())
     };
-    let declared = |counter, id: &str| (Standing::Declared(counter), id.to_owned());
+    let declared = |counter, id: &str| (Declared::Now(counter), id.to_owned());
     assert_eq!(resolved("views:v42:DE"), declared(0, "views:v42:DE"));
     assert_eq!(resolved("total"), declared(2, "total"));
     assert_eq!(resolved("watching:"), declared(1, "watching:"));
@@ -338,7 +338,7 @@ proptest! {
         let mut id = Vec::new();
         declarations.entry_id(3, &event("t", &[("shop", &shop), ("item", &item)]), &mut id).unwrap();
         let target = declarations.resolve(&HASHER, &id).unwrap();
-        prop_assert_eq!((target.standing, target.cell), (Standing::Declared(3), HASHER.key(&id)));
+        prop_assert_eq!((target.declared, target.cell), (Declared::Now(3), HASHER.key(&id)));
         prop_assert_eq!(&*target.id, &*id);
     }
 
@@ -346,8 +346,8 @@ proptest! {
     fn resolving_an_id_is_final_and_loses_nothing(parts in vec("([:a-c]|%[0-7][0-9a-fA-F]|%25|%3A){0,6}", 2..3)) {
         let declarations = declarations();
         let id = format!("stock:{}:{}", parts[0].replace(':', ""), parts[1].replace(':', ""));
-        let Target { id: canonical, standing, .. } = declarations.resolve(&HASHER, id.as_bytes()).unwrap();
-        prop_assert_eq!(standing, Standing::Declared(3));
+        let Target { id: canonical, declared, .. } = declarations.resolve(&HASHER, id.as_bytes()).unwrap();
+        prop_assert_eq!(declared, Declared::Now(3));
         prop_assert!(canonical.len() <= id.len());
         let again = declarations.resolve(&HASHER, &canonical).unwrap();
         prop_assert_eq!(&again.id, &canonical);

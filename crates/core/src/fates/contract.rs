@@ -2,7 +2,7 @@
 
 use super::memory::{Memories, Memory};
 use super::parked::Parked;
-use crate::counter::{Counter, Declarations, Field, Lateness, Meaning, Mode, Standing};
+use crate::counter::{Counter, Declarations, Declared, Field, Lateness, Meaning, Mode};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Boxes};
 use crate::memory::dedup::needed_from_ms;
@@ -238,7 +238,7 @@ impl Contracts {
 
     /// What is kept of the counter that a cell belongs to, declared or not any more.
     pub(crate) fn kept_of(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Kept> {
-        if let Standing::Declared(index) = declarations.standing(id) {
+        if let Declared::Now(index) = declarations.declared(id) {
             return Some(&mut self.active[usize::from(index)].kept);
         }
         self.retired.get_mut(std::str::from_utf8(crate::id::name_of(id)).ok()?)

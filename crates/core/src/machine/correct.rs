@@ -9,7 +9,7 @@ mod make;
 mod request;
 
 use super::Machine;
-use crate::counter::{Mode, Standing};
+use crate::counter::{Declared, Mode};
 use crate::fact::Request;
 use crate::id::CellKey;
 use crate::ledger::{Cause, Correction, Delta, Grounds, Kind, Proposal, Purpose, Remedy, Row};
@@ -234,7 +234,7 @@ impl Machine {
 
     /// How far from 0 people may bring a counter.
     fn bound_of(&self, id: &[u8]) -> i64 {
-        if self.declarations().standing(id) == Standing::AdHoc { i64::MAX } else { DECLARED_MAX }
+        if self.declarations().declared(id) == Declared::Never { i64::MAX } else { DECLARED_MAX }
     }
 
     /// Whether something may be asked for under this id. Its answer must be known.

@@ -136,7 +136,7 @@ impl Machine {
     }
 
     fn addition(&self, kind: OpKind, name: &[u8], delta: i64, record: u32) -> Op {
-        let counter = self.declarations().standing(name).op_counter();
+        let counter = self.declarations().declared(name).op_counter();
         Op { cell: self.hasher.key(name), arg: delta, record, counter, kind }
     }
 

@@ -1,6 +1,6 @@
 //! What the values of each declared counter have to add up to, summed where they change.
 
-use crate::counter::{Declarations, Standing};
+use crate::counter::{Declarations, Declared};
 use crate::id::name_of;
 use crate::ledger::Purpose;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl AllSums {
 
     /// The sums of the counter that a cell belongs to, declared or not any more.
     pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
-        if let Standing::Declared(index) = declarations.standing(id) {
+        if let Declared::Now(index) = declarations.declared(id) {
             return self.active[usize::from(index)].1.as_mut();
         }
         self.retired.get_mut(std::str::from_utf8(name_of(id)).ok()?)?.as_mut()

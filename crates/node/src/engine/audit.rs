@@ -3,21 +3,94 @@
 use super::question::Question;
 use super::view::JoinedView;
 use super::{Engine, Refusal, decode_row};
+use tally_core::fact;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Duplicate, DuplicatePlace, LedgerKey};
+use tally_core::limits::AUDIT_ROWS_LOOKED_AT_MAX;
 use tally_core::machine::Machine;
 
 /// Rows looked at in one turn: the writer waits meanwhile.
-pub const AUDIT_TURN_ROWS: usize = 1000;
+const AUDIT_TURN_ROWS: usize = 1000;
+
+/// Which repeats somebody wants to see.
+#[derive(Clone, Debug)]
+pub struct AuditQuestion {
+    /// Only repeats of this event id.
+    pub event_id: Option<String>,
+    /// Only events that feed this counter.
+    pub counter: Option<String>,
+    /// Only events with another content than the first, or only those with the same.
+    pub conflict: Option<bool>,
+    pub limit: usize,
+    /// Only rows before this place.
+    pub before: DuplicatePlace,
+}
+
+/// A repeat, and what came first under its event id.
+#[derive(Clone, Debug)]
+pub struct AuditedRepeat {
+    pub repeat: Duplicate,
+    /// As [`tally_core::ledger::read_first`] reads it; `None` if it was claimed before contents were kept.
+    pub first: Option<Vec<u8>>,
+}
+
+/// A page of the audit, the newest first.
+#[derive(Clone, Debug)]
+pub struct AuditPage {
+    /// How many repeats there ever were, whatever was asked for.
+    pub total: u64,
+    pub rows: Vec<AuditedRepeat>,
+    /// The place before which the next page begins; `None` if this is the last one. There may be a next page although this one has
+    /// room: a page looks at [`AUDIT_ROWS_LOOKED_AT_MAX`] rows.
+    pub next: Option<DuplicatePlace>,
+}
+
+impl AuditQuestion {
+    fn takes(&self, duplicate: &Duplicate) -> bool {
+        self.conflict.is_none_or(|conflict| conflict == duplicate.conflict)
+            && self.counter.as_ref().is_none_or(|counter| duplicate.counters.contains(counter))
+    }
+}
 
 impl Engine {
-    /// How many repeats there were.
-    pub async fn audited(&self) -> Result<u64, Refusal> {
-        self.ask(Audited).await
+    /// Event ids that came again.
+    pub async fn duplicates(&self, wanted: &AuditQuestion) -> Result<AuditPage, Refusal> {
+        let total = self.ask(Audited).await?;
+        let (repeats, next) = self.repeats(wanted).await?;
+        let hasher = self.hasher();
+        let key = |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, &row.event_id, &mut Vec::new()));
+        let firsts = self.firsts(repeats.iter().map(key).collect()).await?;
+        let row = |repeat: Duplicate| AuditedRepeat { first: firsts.get(&key(&repeat)).cloned(), repeat };
+        Ok(AuditPage { total, rows: repeats.into_iter().map(row).collect(), next })
+    }
+
+    /// A page is gathered in turns, since few of the rows may be those that are asked for.
+    async fn repeats(&self, wanted: &AuditQuestion) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
+        let hashed = |event_id: &String| fact::claim_key(&self.hasher(), event_id, &mut Vec::new());
+        let event_id = wanted.event_id.as_ref().map(hashed);
+        let (mut found, mut before) = (Vec::new(), wanted.before);
+        for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / AUDIT_TURN_ROWS {
+            let rows = self.repeats_before(event_id, before).await?;
+            let is_last = rows.len() < AUDIT_TURN_ROWS;
+            for row in rows {
+                // There is more behind a full page only if there is one more row that belongs on it.
+                if found.len() == wanted.limit && wanted.takes(&row) {
+                    return Ok((found, Some(before)));
+                }
+                before = (row.offset, row.index);
+                if wanted.takes(&row) {
+                    found.push(row);
+                }
+            }
+            if is_last {
+                return Ok((found, None));
+            }
+        }
+        Ok((found, Some(before)))
     }
 
     /// The next rows back from a place, of one event id or of all; fewer than [`AUDIT_TURN_ROWS`] only if there are no more.
-    pub async fn duplicates(
+    async fn repeats_before(
         &self,
         event_id: Option<CellKey>,
         before: DuplicatePlace,

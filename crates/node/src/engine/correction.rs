@@ -1,7 +1,7 @@
 //! Corrections on their way: proposed and withdrawn like any write, applied alone in a commit of their own.
 
+mod clear;
 mod find;
-mod keys;
 mod preview;
 
 use super::shared::Message;
@@ -22,6 +22,7 @@ use tally_core::record::Record;
 use tally_storage::log::Log;
 use tokio::sync::oneshot;
 
+pub use clear::{ClearRequest, Cleared};
 pub(crate) use find::decode_row;
 pub use find::{CorrectionList, FoundCorrection, ListedCorrection};
 pub use preview::{CorrectionEffects, CounterEffect, PreviewPart};
@@ -39,12 +40,56 @@ pub enum CorrectionError {
     Refused(#[from] Refusal),
 }
 
+/// A correction that was made now, or before under the same idempotency key.
+#[derive(Clone, Debug)]
+pub struct Corrected {
+    pub correction: Correction,
+    pub repeated: bool,
+}
+
+/// A proposal that was written down now, or before under the same idempotency key.
+#[derive(Clone, Debug)]
+pub struct Proposed {
+    pub proposal: Proposal,
+    pub repeated: bool,
+}
+
 impl Engine {
     /// Writes a proposal down. Nothing changes until it is applied.
     pub async fn propose(&self, proposal: Proposal, once: Option<Request>) -> Result<u64, CorrectionError> {
         let remedy = Remedy::Propose(proposal);
         let proposed = self.request(CorrectionRequest { remedy, once }).await?;
         Ok(proposed.number())
+    }
+
+    /// The same, and answers the proposal as it stands in the log; if it was proposed before, as it was answered then.
+    pub async fn proposed(&self, proposal: Proposal, once: Option<Request>) -> Result<Proposed, CorrectionError> {
+        let (number, repeated) = match self.propose(proposal.clone(), once).await {
+            Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (number, true),
+            number => (number?, false),
+        };
+        let proposal = match self.correction(number).await? {
+            Some(FoundCorrection::Proposed(proposal)) => proposal,
+            // Whatever has become of it since.
+            Some(FoundCorrection::Applied { correction, .. }) => {
+                Proposal { number, at_ms: correction.proposed_ms.unwrap_or(correction.at_ms), ..proposal }
+            }
+            None => Proposal { number, ..proposal },
+        };
+        Ok(Proposed { proposal, repeated })
+    }
+
+    /// Applies, reverts or clears as [`Self::correct`] does; what was asked for before is answered as it was then.
+    pub async fn corrected(&self, request: CorrectionRequest) -> Result<Corrected, CorrectionError> {
+        let number = match self.correct(request).await {
+            Err(CorrectionError::Unfit(Unfit::Repeated(number))) if number > 0 => number,
+            made => return Ok(Corrected { correction: made?, repeated: false }),
+        };
+        match self.correction(number).await? {
+            Some(FoundCorrection::Applied { correction, .. }) => Ok(Corrected { correction, repeated: true }),
+            Some(FoundCorrection::Proposed(_)) => Err(Unfit::OtherRequest.into()),
+            None => Err(Unfit::NotThere(number).into()),
+        }
     }
 
     /// Takes a proposal back; `false` if it is not open.

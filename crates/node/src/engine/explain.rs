@@ -5,16 +5,17 @@
 
 use super::question::Question;
 use super::shared::Shared;
-use super::view::JoinedView;
-use super::{Engine, Refusal, Wanted, decode_row};
+use super::steps::Why;
+use super::{Engine, Refusal, Wanted};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tally_core::counter::{Counter, Target};
 use tally_core::fates::{Balance, ParkedEntry};
 use tally_core::id::{CellKey, SEPARATOR};
-use tally_core::ledger::{Boxes, Cause, Correction, LedgerKey, Purpose, Row, Step};
+use tally_core::ledger::{Boxes, LedgerKey, Row, Step};
 use tally_core::limits::{KEYS_SUMMED_MAX, STEPS_SHOWN_MAX};
 use tally_core::machine::{Machine, balance_at};
 use tally_core::memory::cell::CellRow;
@@ -30,8 +31,6 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 const NAMES_LOOKED_AT_BYTES_MAX: usize = 1 << 20;
 /// Keys of a counter that are read from the store in one call.
 const KEYS_PER_PAGE: usize = 1024;
-/// Corrections looked at in one turn: each may have many deltas, and the writer waits meanwhile.
-const CORRECTIONS_PER_TURN: usize = 16;
 
 /// Everything that is known about one counter.
 #[derive(Clone, Debug)]
@@ -72,15 +71,31 @@ pub struct ValuesStanding {
     pub total: Total,
 }
 
+/// A counter, and where its number comes from.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    pub facts: CounterFacts,
+    /// The values of all keys of its counter, if that was asked for and it is declared.
+    pub standing: Option<ValuesStanding>,
+    /// Why each of the newest steps was made.
+    pub whys: Vec<Why>,
+    /// The oldest record that is still there.
+    pub log_start: Position,
+}
+
 /// The keys of a declared counter.
 #[derive(Clone, Debug)]
-pub struct KeysOf {
-    pub name: String,
+struct KeysOf {
+    name: String,
     /// Whether it has dimensions; if not, it is its only key itself.
-    pub has_keys: bool,
+    has_keys: bool,
 }
 
 impl KeysOf {
+    fn of(counter: &Counter) -> KeysOf {
+        KeysOf { name: counter.name.to_string(), has_keys: counter.has_keys() }
+    }
+
     /// What the ids of its keys begin with.
     fn prefix(&self) -> Vec<u8> {
         let mut prefix = self.name.clone().into_bytes();
@@ -110,20 +125,6 @@ pub struct CounterHistory {
     forgotten: Option<u64>,
 }
 
-/// Why a correction was made.
-#[derive(Clone, Debug)]
-pub struct Why {
-    pub cause: Cause,
-    pub reason: String,
-    /// Who proposed it, or made it without a proposal.
-    pub author: String,
-    pub applied_by: String,
-    pub proposed_ms: Option<u64>,
-    pub purpose: Purpose,
-    /// By how much it says that it changes the counter asked about.
-    pub delta: i128,
-}
-
 /// What the store has of a counter, at one checkpoint.
 struct AtCheckpoint {
     position: Option<Position>,
@@ -135,8 +136,23 @@ struct AtCheckpoint {
 }
 
 impl Engine {
+    /// Everything about one counter, and where it comes from. With `all_values` the keys of the declared counter it belongs to are
+    /// added up however many they are, which takes its time.
+    pub async fn explain(&self, target: &Target<'_>, all_values: bool) -> Result<Explained, Refusal> {
+        let declarations = self.declarations();
+        let of = target.declared.counter().map(|index| KeysOf::of(declarations.counter(index)));
+        let facts = self.facts(target.cell, of.clone()).await?;
+        let standing = match of.filter(|_| all_values) {
+            Some(of) => Some(self.standing(of).await?),
+            None => None,
+        };
+        let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
+        let whys = self.whys(&numbers, &target.id).await?;
+        Ok(Explained { facts, standing, whys, log_start: self.shared.log.start() })
+    }
+
     /// Everything about one counter at one moment, also about the declared counter it belongs to.
-    pub async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<CounterFacts, Refusal> {
+    async fn facts(&self, cell: CellKey, of: Option<KeysOf>) -> Result<CounterFacts, Refusal> {
         for _ in 0..TRIES_MAX {
             let keys_of = of.clone();
             let read =
@@ -154,7 +170,7 @@ impl Engine {
 
     /// Adds up the values of a counter, however many keys it has, as of a checkpoint that is not older than the call. It takes
     /// its time, beside everybody else, and ends when nobody waits for it.
-    pub async fn standing(&self, of: KeysOf) -> Result<ValuesStanding, Refusal> {
+    async fn standing(&self, of: KeysOf) -> Result<ValuesStanding, Refusal> {
         self.checkpoint(Wanted::Everything).await?;
         let wanted = Arc::new(());
         let asked = Arc::downgrade(&wanted);
@@ -164,42 +180,6 @@ impl Engine {
         let standing = self.shared.from_store(read).await;
         drop(wanted);
         standing
-    }
-
-    /// Why some corrections were made, and what each says about the counter `id`. None of them is too new for memory and too
-    /// old for the store: memory is asked first.
-    pub async fn whys(&self, numbers: &[u64], id: &str) -> Result<Vec<Why>, Refusal> {
-        let mut whys = Vec::with_capacity(numbers.len());
-        for turn in numbers.chunks(CORRECTIONS_PER_TURN) {
-            let (known, view) = self.view(WhysOf { numbers: turn.to_vec(), id: id.to_owned() }).await?;
-            for (number, known) in turn.iter().zip(known) {
-                whys.push(match known {
-                    Some(why) => why,
-                    None => stored_why(&view, *number, id).await?,
-                });
-            }
-        }
-        Ok(whys)
-    }
-}
-
-async fn stored_why(view: &JoinedView<'_>, number: u64, id: &str) -> Result<Why, Refusal> {
-    let row = view.row(LedgerKey::Correction(number).encode()).await?;
-    let missing = || Refusal::StoreFailed(format!("correction {number} left steps, but is not there itself").into());
-    Ok(Why::of(decode_row(&row.ok_or_else(missing)?)?, id))
-}
-
-struct WhysOf {
-    numbers: Vec<u64>,
-    id: String,
-}
-
-impl Question for WhysOf {
-    type Answer = Vec<Option<Why>>;
-
-    fn answer(self, state: &Machine) -> Self::Answer {
-        let known = |number| state.values.facts.corrections.get(number).map(|correction| Why::of(correction, &self.id));
-        self.numbers.iter().map(|number| known(*number)).collect()
     }
 }
 
@@ -217,15 +197,6 @@ impl Question for FactsOf {
 
     fn answer(self, state: &Machine) -> Option<CounterFacts> {
         CounterFacts::look(&self.shared, state, self.stored, self.cell, self.of.as_ref())
-    }
-}
-
-impl Why {
-    fn of(correction: Correction, id: &str) -> Why {
-        let Correction { cause, purpose, reason, author, deltas, applied_by, proposed_ms, .. } = correction;
-        let of_id = deltas.iter().filter(|delta| delta.id == id.as_bytes());
-        let delta = of_id.map(|delta| i128::from(delta.delta)).sum();
-        Why { cause, purpose, reason, author, applied_by, proposed_ms, delta }
     }
 }
 

@@ -8,7 +8,7 @@ use tally_core::ledger::{FirstChunks, FirstKey, LedgerKey};
 use tally_core::machine::Machine;
 
 /// Contents by what they were asked for; those that were claimed before contents were kept are not there.
-pub type FirstContents = BTreeMap<FirstKey, Vec<u8>>;
+pub(super) type FirstContents = BTreeMap<FirstKey, Vec<u8>>;
 
 struct FirstsOf(Arc<BTreeSet<FirstKey>>);
 
@@ -21,7 +21,7 @@ impl Question for FirstsOf {
 }
 
 impl Engine {
-    pub async fn firsts(&self, wanted: BTreeSet<FirstKey>) -> Result<FirstContents, Refusal> {
+    pub(super) async fn firsts(&self, wanted: BTreeSet<FirstKey>) -> Result<FirstContents, Refusal> {
         if wanted.is_empty() {
             return Ok(FirstContents::new());
         }

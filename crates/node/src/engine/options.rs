@@ -4,14 +4,14 @@ use super::commits::CommitsOptions;
 use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
-use tally_core::counter::Durability as Level;
+use tally_core::counter::Durability;
 
 /// How long a write may wait for its sync, where a counter says `interval` and the node does not.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// When an acknowledged write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
+pub enum NodeDurability {
     /// Before it is acknowledged.
     #[default]
     Sync,
@@ -21,25 +21,25 @@ pub enum Durability {
     None,
 }
 
-impl Durability {
+impl NodeDurability {
     /// As counters declare it.
-    pub fn level(self) -> Level {
+    pub fn level(self) -> Durability {
         match self {
-            Durability::Sync => Level::Sync,
-            Durability::Interval(_) => Level::Interval,
-            Durability::None => Level::None,
+            NodeDurability::Sync => Durability::Sync,
+            NodeDurability::Interval(_) => Durability::Interval,
+            NodeDurability::None => Durability::None,
         }
     }
 
     /// How long a write of level `interval` waits for its sync at most.
     pub fn interval(self) -> Duration {
-        if let Durability::Interval(interval) = self { interval } else { INTERVAL }
+        if let NodeDurability::Interval(interval) = self { interval } else { INTERVAL }
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    pub durability: Durability,
+    pub durability: NodeDurability,
     /// Memory for cells; what does not fit is read from the store.
     pub table_bytes: usize,
     /// A checkpoint is due after so many bytes of log, which bounds the log's size.
@@ -70,7 +70,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
-            durability: Durability::Sync,
+            durability: NodeDurability::Sync,
             table_bytes: 1 << 30,
             checkpoint_log_bytes: 2 << 30,
             checkpoint_records: 64_000_000,

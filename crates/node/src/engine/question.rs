@@ -4,6 +4,7 @@
 //! back. Only the engine can put one; frontends have methods of [`Engine`] for what they may know.
 
 use super::shared::Message;
+use super::together::IdFilter;
 use super::{Engine, Refusal};
 use tally_core::fates::Balance;
 use tally_core::machine::Machine;
@@ -47,7 +48,7 @@ impl Engine {
     }
 
     /// How many late entries wait for counters with such ids, also for some that do not exist yet.
-    pub async fn pending_of(&self, matches: impl Fn(&[u8]) -> bool + Send + 'static) -> Result<u64, Refusal> {
+    pub async fn pending_of(&self, matches: IdFilter) -> Result<u64, Refusal> {
         self.ask(PendingOf(matches)).await
     }
 }
@@ -62,10 +63,9 @@ impl Question for AskBalances {
     }
 }
 
-/// Tells ids, and knows nothing of the state.
-struct PendingOf<M>(M);
+struct PendingOf(IdFilter);
 
-impl<M: Fn(&[u8]) -> bool + Send + 'static> Question for PendingOf<M> {
+impl Question for PendingOf {
     type Answer = u64;
 
     fn answer(self, state: &Machine) -> u64 {

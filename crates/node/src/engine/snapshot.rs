@@ -1,7 +1,7 @@
 //! Every counter at one position: a view of the store as of a checkpoint.
 
 use super::shared::Shared;
-use super::{Engine, Reading, Refusal, Wanted};
+use super::{Engine, Page, Reading, Refusal, Wanted};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tally_core::database::Space;
@@ -12,9 +12,6 @@ use tally_storage::store::{self, Checkpoint};
 
 /// How often a checkpoint is taken for a snapshot: a flush in the middle of one leaves nothing.
 const ATTEMPTS_MAX: usize = 10;
-
-/// Counters, with their ids.
-pub type Counters = Vec<(Vec<u8>, Reading)>;
 
 pub struct Snapshot {
     view: Box<dyn store::Reads>,
@@ -161,7 +158,7 @@ impl Snapshot {
 
     /// Up to `limit` counters of database 0 behind an id, and the id to go on behind. One whose time has come since is among them:
     /// the commit that ends it says so.
-    pub fn page(&self, after: Option<&[u8]>, limit: usize) -> Result<(Counters, Option<Vec<u8>>), Refusal> {
+    pub fn page(&self, after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
         let failed = |error: store::Error| Refusal::store(&error);
         let mut ids = self.view.names(b"", after, limit).map_err(failed)?;
         let next = if ids.len() == limit { ids.last().cloned() } else { None };
@@ -174,6 +171,6 @@ impl Snapshot {
                 counters.push((Space::split(&id).1.to_vec(), reading));
             }
         }
-        Ok((counters, next))
+        Ok(Page { counters, next })
     }
 }

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tally_core::head::RULES;
 use tally_core::position::Position;
-use tally_node::engine::Durability;
+use tally_node::engine::NodeDurability;
 use tally_node::worker::Spawner;
 
 /// A client of `GET /v1/commits`.
@@ -413,7 +413,7 @@ fn a_node_that_stops_ends_its_subscriptions_cleanly() {
 #[test]
 fn what_is_not_durable_is_not_told() {
     let node = TestNode::start_with(|options| {
-        options.durability = Durability::None;
+        options.durability = NodeDurability::None;
         options.http_options.heartbeat = Duration::from_millis(20);
     });
     let mut subscriber = Subscriber::open(&node, "", None);

@@ -57,7 +57,7 @@ fn a_read_tells_how_durable_its_counter_is() {
     }
     let lazy = TestNode::start_with(|options| {
         options.config = Some(YAML.to_owned());
-        options.durability = tally_node::engine::Durability::None;
+        options.durability = tally_node::engine::NodeDurability::None;
     });
     assert_eq!(lazy.get("/v1/counters/stock:a").ok()["durability"], "none");
     assert_eq!(lazy.get("/v1/counters/bills:a").ok()["durability"], "sync", "money is synced on every node");

@@ -1,6 +1,7 @@
 //! Where numbers come from: `explain`, `/v1/balance` and `/metrics`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
@@ -283,11 +284,11 @@ fn a_scrape_is_answered_although_the_writer_does_not() {
     std::thread::scope(|scope| {
         let engine = node.node().engine().clone();
         let holding = scope.spawn(move || {
-            pollster::block_on(engine.pending_of(move |_| {
+            pollster::block_on(engine.pending_of(Arc::new(move |_: &[u8]| {
                 let _ = entered.try_send(());
                 let _ = held.recv();
                 false
-            }))
+            })))
         });
         inside.recv().unwrap();
         let metrics = node.get("/metrics");

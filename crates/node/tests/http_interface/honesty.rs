@@ -2,7 +2,7 @@
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
-use tally_node::engine::Durability;
+use tally_node::engine::NodeDurability;
 
 const YAML: &str = "
 counters:
@@ -38,7 +38,7 @@ fn once(node: &TestNode, id: &str) -> u64 {
 fn an_increment_with_an_id_is_as_durable_as_its_counter() {
     let node = TestNode::start_with(|options| {
         options.config = Some(YAML.to_owned());
-        options.durability = Durability::None;
+        options.durability = NodeDurability::None;
     });
     let synced = || node.node().engine().log().synced_end().offset;
     let loose = once(&node, "loose");

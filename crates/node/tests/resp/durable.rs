@@ -2,7 +2,7 @@
 
 use crate::servers::{Settings, Tally};
 use crate::wire::Wire;
-use tally_node::engine::Durability;
+use tally_node::engine::NodeDurability;
 
 const DECLARATIONS: &str = "
 counters:
@@ -13,7 +13,7 @@ counters:
 fn start() -> Tally {
     let settings = Settings {
         declarations: Some(DECLARATIONS.to_owned()),
-        change: Some(|options| options.durability = Durability::None),
+        change: Some(|options| options.durability = NodeDurability::None),
         ..Settings::default()
     };
     Tally::start(&settings)

@@ -1,7 +1,7 @@
 //! Additions that were combined come to what they would have come to one by one.
 
 use super::*;
-use crate::counter::{Standing, Target};
+use crate::counter::{Declared, Target};
 
 /// What single additions are answered and leave behind.
 fn one_by_one(state: &mut Machine, to: &Target<'_>, deltas: &[i64], offset: u64) -> Vec<Answer> {
@@ -41,7 +41,7 @@ proptest! {
                 deltas.fill(first);
             }
             let to = match declared {
-                true => Target { standing: Standing::Declared(0), ..Target::ad_hoc(hits, b"hits:p1") },
+                true => Target { declared: Declared::Now(0), ..Target::ad_hoc(hits, b"hits:p1") },
                 false => Target::ad_hoc(key(1), b"c1"),
             };
             let offset = n as u64 * 10;

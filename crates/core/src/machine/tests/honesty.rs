@@ -123,7 +123,7 @@ fn what_was_counted_and_corrected_adds_up_to_the_values_and_a_set_is_seen() {
 fn additions_by_name_are_in_the_sums_of_a_declared_counter() {
     let mut bench = Bench::with("counters: [{counterName: stock, mode: simple, dimensions: [item]}]");
     let to = |name| crate::counter::Target {
-        standing: crate::counter::Standing::Declared(0),
+        declared: crate::counter::Declared::Now(0),
         ..crate::counter::Target::ad_hoc(hasher().key(name), name)
     };
     let mut submission = Submission::default();

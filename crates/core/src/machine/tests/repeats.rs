@@ -2,7 +2,7 @@
 
 use super::contracts::{Bench, event, hasher};
 use super::*;
-use crate::counter::{Standing, Target};
+use crate::counter::{Declared, Target};
 use crate::event::Event;
 use crate::ledger::Delta;
 use crate::limits::DECLARED_MAX;
@@ -73,7 +73,7 @@ fn a_declared_counter_stops_within_its_bounds_and_entries_always_have_room() {
     assert_eq!(bench.send(&[view("a", "b", 1), view("a", "b", 1)]), [Answer::Counted, Answer::Duplicate]);
     assert_eq!(bench.value("views"), DECLARED_MAX + 1, "what counts is counted");
     let mut add = Submission::default();
-    let views = Target { standing: Standing::Declared(0), ..Target::ad_hoc(hasher().key(b"views"), b"views") };
+    let views = Target { declared: Declared::Now(0), ..Target::ad_hoc(hasher().key(b"views"), b"views") };
     add.add_to(&views, 1);
     add.add_to(&views, -1);
     bench.commit(&add);

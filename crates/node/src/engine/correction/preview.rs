@@ -3,14 +3,10 @@
 use super::super::question::Question;
 use super::super::{Engine, Refusal};
 use super::find::{FoundCorrection, decode_row};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeMap;
 use tally_core::id::CellKey;
 use tally_core::ledger::{Correction, Delta, LedgerKey, Step};
 use tally_core::machine::Machine;
-
-/// Rows of the store that are asked for at the same time.
-const READS_AT_ONCE: usize = 32;
 
 /// What a correction does to one counter. The values are true sums: a counter with a floor shows less. A proposal may ask for
 /// more than fits into 64 bits.
@@ -45,9 +41,7 @@ impl Engine {
     async fn would(&self, sums: &BTreeMap<&[u8], i128>) -> Result<Vec<CounterEffect>, Refusal> {
         let hasher = self.hasher();
         let cells: Vec<_> = sums.keys().map(|id| hasher.key(id)).collect();
-        let read =
-            || stream::iter(cells.iter().copied().map(|cell| self.get(cell))).buffered(READS_AT_ONCE).try_collect();
-        let readings: Vec<_> = self.consistently::<_, Refusal, _>(read).await?;
+        let readings = self.readings(&cells).await?;
         let before = readings.into_iter().map(|reading| reading.map_or(0, |reading| reading.value));
         let effect =
             |((id, delta), before): ((&&[u8], &i128), _)| CounterEffect { id: id.to_vec(), before, delta: *delta };

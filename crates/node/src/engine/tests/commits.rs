@@ -227,7 +227,7 @@ fn on_a_full_disk_the_oldest_commits_go_and_checkpoints_go_on() {
 #[test]
 fn only_what_is_durable_is_a_commit() {
     let (mut ground, hands) = ground();
-    ground.options.durability = Durability::None;
+    ground.options.durability = NodeDurability::None;
     ground.live(async |engine| {
         let from = engine.follow_commits().await.unwrap();
         let end = submit(&engine, &[Step::Add(1, 1)]).await;

@@ -14,6 +14,3 @@ pub mod live;
 pub mod openapi;
 pub mod snapshot;
 pub mod workers;
-
-/// Cold counters that one request reads at the same time.
-const READS_AT_ONCE: usize = 32;

@@ -10,7 +10,7 @@ use super::latency::Latency;
 use super::stats::{Ran, Stats};
 use super::work::Pool;
 use crate::clock;
-use crate::engine::{Durability, LocalEngine};
+use crate::engine::{LocalEngine, NodeDurability};
 use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::places::Places;
@@ -58,7 +58,7 @@ pub struct RespOptions {
     /// How long a client may take to read its last replies.
     pub linger: Duration,
     /// What `INFO` and `CONFIG GET` say about the node.
-    pub durability: Durability,
+    pub durability: NodeDurability,
 }
 
 impl Default for RespOptions {
@@ -70,7 +70,7 @@ impl Default for RespOptions {
             stranger_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
             linger: Duration::from_secs(5),
-            durability: Durability::Sync,
+            durability: NodeDurability::Sync,
         }
     }
 }

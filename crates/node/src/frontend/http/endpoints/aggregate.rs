@@ -6,19 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::database::Space;
 use tally_core::limits::SCAN_NAMES_MAX;
 
-use crate::engine::{Engine, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::at_least::{self, AtLeast};
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339};
 use crate::frontend::http::words::id::IdPath;
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-
-/// Names that one step of a walk asks for.
-const PAGE_NAMES: usize = 1024;
 
 /// The sum over all counters that match a pattern.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -60,7 +55,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     let as_of_ms = api.engine.clock().now_ms();
     let engine = &api.engine;
     let pattern = Pattern::resolve(&engine.declarations(), &pattern)?;
-    let sum = engine.consistently(|| walk(engine, &pattern)).await?;
+    let sum = engine.sum(&pattern.matching()).await?.ok_or_else(too_many)?;
     let pattern = pattern.to_string();
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();
@@ -79,42 +74,9 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     }))
 }
 
-#[derive(Default)]
-struct Sum {
-    /// Wide enough for [`SCAN_NAMES_MAX`] counters of any value.
-    value: i128,
-    counters: u64,
-    /// The highest of them.
-    generation: u64,
-    /// Late entries that wait for them.
-    pending: u64,
-}
-
-async fn walk(engine: &Engine, pattern: &Pattern) -> Result<Sum, Problem> {
-    let declarations = engine.declarations();
-    let mut sum = Sum { pending: pending(engine, pattern).await?, ..Sum::default() };
-    let mut after = None;
-    for _ in 0..SCAN_NAMES_MAX / PAGE_NAMES {
-        let page = engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE_NAMES).await?;
-        for (id, reading) in page.counters.iter().filter(|(id, _)| pattern.matches(id)) {
-            let shown = declarations.shown(id, reading.value);
-            sum.value += i128::from(shown);
-            sum.counters += 1;
-            sum.generation = sum.generation.max(reading.generation);
-        }
-        after = page.next;
-        if after.is_none() {
-            return Ok(sum);
-        }
-    }
+fn too_many() -> Problem {
     let detail = format!(
         "there are more than {SCAN_NAMES_MAX} ids before the first * of the pattern; write more of the id before it"
     );
-    Err(Problem::new(ProblemKind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX))
-}
-
-/// Late entries that wait for counters of the pattern, also for some that do not exist yet.
-async fn pending(engine: &Engine, pattern: &Pattern) -> Result<u64, Refusal> {
-    let pattern = pattern.clone();
-    engine.pending_of(move |id| pattern.matches(id)).await
+    Problem::new(ProblemKind::TooManyCounters, detail).with("limit", SCAN_NAMES_MAX)
 }

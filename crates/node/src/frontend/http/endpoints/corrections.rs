@@ -14,7 +14,7 @@ use tally_core::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX};
 use tally_core::machine::Unfit;
 
 use super::counters::idempotency_key;
-use crate::engine::{CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart};
+use crate::engine::{Corrected, CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart, Proposed};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -27,7 +27,7 @@ mod preview;
 mod request;
 mod view;
 
-pub use clear::{Cleared, clear};
+pub use clear::{ClearedView, clear};
 pub use view::{CauseName, CorrectionKind, DeltaView, reverts};
 
 /// Who did something without saying who.
@@ -56,19 +56,8 @@ pub async fn propose(
     let key = idempotency_key(&headers)?;
     let request =
         key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &[b"propose", &proposal.to_bytes()]));
-    let (number, repeated) = match api.engine.propose(proposal.clone(), request).await {
-        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (number, true),
-        number => (number?, false),
-    };
-    let proposed = match api.engine.correction(number).await? {
-        Some(FoundCorrection::Proposed(proposal)) => proposal,
-        // As it was answered when it was proposed, whatever has become of it.
-        Some(FoundCorrection::Applied { correction, .. }) => {
-            Proposal { number, at_ms: correction.proposed_ms.unwrap_or(correction.at_ms), ..proposal }
-        }
-        None => Proposal { number, ..proposal },
-    };
-    let view = CorrectionView::proposed(&proposed).with_deltas(&proposed.deltas);
+    let Proposed { proposal, repeated } = api.engine.proposed(proposal, request).await?;
+    let view = CorrectionView::proposed(&proposal).with_deltas(&proposal.deltas);
     Ok((StatusCode::CREATED, with_token(&api, CorrectionView { repeated, ..view })))
 }
 
@@ -124,12 +113,12 @@ pub async fn apply(
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["apply", &number.to_string(), &author, &format!("{if_generation:?}")]);
     let remedy = Remedy::Apply { number, author, if_generation };
-    let made = api.engine.correct(CorrectionRequest { remedy, once }).await;
+    let made = api.engine.corrected(CorrectionRequest { remedy, once }).await;
     if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
         // It is in another state, which is the answer.
         open(&api, number).await?;
     }
-    answer(&api, made).await
+    answer(&api, made)
 }
 
 /// Reverts a correction by another one
@@ -151,7 +140,7 @@ pub async fn revert(
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["revert", &number.to_string(), &reason, &author, &format!("{if_generation:?}")]);
     let remedy = Remedy::Revert { number, grounds: Grounds { reason, author }, if_generation };
-    answer(&api, api.engine.correct(CorrectionRequest { remedy, once }).await).await
+    answer(&api, api.engine.corrected(CorrectionRequest { remedy, once }).await)
 }
 
 /// Withdraws an open proposal
@@ -179,22 +168,10 @@ async fn open(api: &Api, number: u64) -> Result<Proposal, Problem> {
     }
 }
 
-/// What was made now, or before under the same id.
-async fn answer(api: &Api, made: Result<Correction, CorrectionError>) -> Result<Json<CorrectionView>, Problem> {
-    let (made, repeated) = match made {
-        Err(CorrectionError::Unfit(Unfit::Repeated(number))) => (made_before(api, number).await?, true),
-        made => (made?, false),
-    };
-    let view = CorrectionView::applied(&made).with_deltas(&made.deltas);
+fn answer(api: &Api, made: Result<Corrected, CorrectionError>) -> Result<Json<CorrectionView>, Problem> {
+    let Corrected { correction, repeated } = made?;
+    let view = CorrectionView::applied(&correction).with_deltas(&correction.deltas);
     Ok(with_token(api, CorrectionView { repeated, ..view }))
-}
-
-/// A correction that an idempotency key stands for.
-async fn made_before(api: &Api, number: u64) -> Result<Correction, Problem> {
-    match find(api, number).await? {
-        FoundCorrection::Applied { correction, .. } => Ok(correction),
-        FoundCorrection::Proposed(_) => Err(CorrectionError::Unfit(Unfit::OtherRequest).into()),
-    }
 }
 
 /// What is asked for under an id, if it has one.

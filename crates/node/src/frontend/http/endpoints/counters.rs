@@ -5,19 +5,16 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tally_core::counter::{Direction, Intent, Target};
+use tally_core::counter::{Direction, Intent, Reach, Target};
 use tally_core::fact;
-use tally_core::id::CellKey;
 use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, SMALL_BODY_BYTES_MAX};
 use tally_core::op::{Answer, Submission};
 
-use super::READS_AT_ONCE;
-use super::corrections::{self, Cleared};
+use super::corrections::{self, ClearedView};
 use super::history;
-use crate::engine::{Committed, Engine, Refusal, Seen};
+use crate::engine::Committed;
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::at_least::{self, AtLeast};
@@ -86,7 +83,7 @@ pub enum Deleted {
         token: String,
     },
     /// A declared one is brought to 0 by a correction.
-    Cleared(Cleared),
+    Cleared(ClearedView),
 }
 
 /// Adds to a counter and answers its new value
@@ -170,7 +167,7 @@ pub async fn get_many(
         wait(&api, at_least).await?;
     }
     let cells: Vec<_> = targets.iter().map(|target| target.cell).collect();
-    let (readings, now_ms) = (read_together(&api.engine, &cells).await?, api.engine.clock().now_ms());
+    let (readings, now_ms) = (api.engine.see(&cells).await?, api.engine.clock().now_ms());
     let node = api.engine.durability();
     let counters = targets.iter().zip(readings).map(|(target, seen)| Envelope::new(target, seen, now_ms, node));
     Ok(Json(Envelopes { counters: counters.collect() }))
@@ -192,10 +189,10 @@ pub async fn delete(
     headers: HeaderMap,
 ) -> Result<Json<Deleted>, Problem> {
     let key = idempotency_key(&headers)?;
-    if let Some(cleared) = corrections::clear(&api, &id, &uri, key).await? {
-        return Ok(Json(Deleted::Cleared(cleared)));
-    }
-    let target = target(&api, &id)?;
+    let target = match id::reach(&api.engine.declarations(), &api.engine.hasher(), &id)? {
+        Reach::One(target) if target.is_ad_hoc() => target,
+        reach => return Ok(Json(Deleted::Cleared(corrections::clear(&api, reach, &uri, key).await?))),
+    };
     let id = target.text().into_owned();
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
         let fix = format!("leave it out: {id} is ad hoc, and is forgotten without a reason");
@@ -292,18 +289,9 @@ async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed)
     Ok((answer, committed))
 }
 
-/// Reads counters so that each correction is seen as a whole or not at all.
-pub async fn read_together(engine: &Engine, cells: &[CellKey]) -> Result<Vec<Seen>, Refusal> {
-    let read =
-        || stream::iter(cells.iter().copied().map(|cell| engine.see(cell))).buffered(READS_AT_ONCE).try_collect();
-    engine.consistently(read).await
-}
-
 async fn read(api: &Api, target: &Target<'_>) -> Result<Envelope, Problem> {
-    let (engine, cell) = (&api.engine, target.cell);
-    // Value and generation belong together.
-    let seen = engine.consistently(|| engine.see(cell)).await?;
-    Ok(Envelope::new(target, seen, engine.clock().now_ms(), engine.durability()))
+    let seen = api.engine.see(&[target.cell]).await?;
+    Ok(Envelope::new(target, seen[0], api.engine.clock().now_ms(), api.engine.durability()))
 }
 
 async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {

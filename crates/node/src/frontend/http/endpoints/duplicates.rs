@@ -1,6 +1,4 @@
 //! `GET /v1/duplicates`: the audit of event ids that came again, the newest first.
-//!
-//! A page is gathered in turns, since few of the rows may be those that are asked for.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +7,9 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use tally_core::event::Event;
-use tally_core::fact;
-use tally_core::id::CellKey;
 use tally_core::ledger::{Duplicate, DuplicatePlace, read_first};
-use tally_core::limits::AUDIT_ROWS_LOOKED_AT_MAX;
 
-use crate::engine::{AUDIT_TURN_ROWS, Engine, Refusal};
+use crate::engine::{AuditQuestion, AuditedRepeat, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{content_hash, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::parameters::{self, Parameters, refused};
@@ -90,16 +85,6 @@ pub struct Place {
     index: u32,
 }
 
-/// What somebody wants to see.
-#[derive(Debug)]
-struct WantedPage {
-    event_id: Option<CellKey>,
-    counter: Option<String>,
-    conflict: Option<bool>,
-    limit: usize,
-    before: DuplicatePlace,
-}
-
 /// Lists events whose id was seen before, the newest first
 ///
 /// Persistent counters count each event id once. Whatever comes again is not counted, and kept here for ever, beside what came
@@ -112,44 +97,29 @@ struct WantedPage {
         ("before" = Option<String>, Query, description = "The `next` of the page before")),
     responses((status = 200, description = "A page of the audit", body = DuplicatePage), Problem))]
 pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<DuplicatePage>, Problem> {
-    let wanted = WantedPage::read(&uri, &api.engine)?;
-    let total = api.engine.audited().await?;
-    let (rows, next) = page(&api.engine, &wanted).await?;
-    let next = next.map(|(offset, index)| format!("{offset}-{index}"));
-    Ok(Json(DuplicatePage { total, duplicates: views(&api.engine, rows).await?, next }))
+    let page = api.engine.duplicates(&question(&uri)?).await?;
+    let duplicates = page.rows.into_iter().map(view).collect::<Result<_, _>>()?;
+    let next = page.next.map(|(offset, index)| format!("{offset}-{index}"));
+    Ok(Json(DuplicatePage { total: page.total, duplicates, next }))
 }
 
-/// The rows, each with what came first.
-async fn views(engine: &Engine, rows: Vec<Duplicate>) -> Result<Vec<DuplicateView>, Refusal> {
-    let hasher = engine.hasher();
-    let key = |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, &row.event_id, &mut Vec::new()));
-    let firsts = engine.firsts(rows.iter().map(key).collect()).await?;
-    let view = |row: Duplicate| {
-        let content = firsts.get(&key(&row)).map(|content| read_first(content)).transpose();
-        Ok(DuplicateView::new(row, content.map_err(|error| damaged(&error.to_string()))?.as_ref()))
-    };
-    rows.into_iter().map(view).collect()
+/// A row beside what came first.
+fn view(AuditedRepeat { repeat, first }: AuditedRepeat) -> Result<DuplicateView, Refusal> {
+    let first = first.as_ref().map(|content| read_first(content)).transpose();
+    Ok(DuplicateView::new(repeat, first.map_err(|error| damaged(&error.to_string()))?.as_ref()))
 }
 
-impl WantedPage {
-    const PARAMETERS: [&str; 5] = ["eventId", "counter", "conflict", "limit", "before"];
+const PARAMETERS: [&str; 5] = ["eventId", "counter", "conflict", "limit", "before"];
 
-    fn read(uri: &Uri, engine: &Engine) -> Result<WantedPage, Problem> {
-        let parameters = Parameters::read(uri, &WantedPage::PARAMETERS)?;
-        let claim_key = |event_id: &str| fact::claim_key(&engine.hasher(), event_id, &mut Vec::new());
-        Ok(WantedPage {
-            event_id: parameters.text("eventId").map(claim_key),
-            counter: parameters.text("counter").map(str::to_owned),
-            conflict: parameters.text("conflict").map(conflict).transpose()?,
-            limit: parameters::limit(&parameters)?,
-            before: parameters.text("before").map_or(Ok((u64::MAX, u32::MAX)), cursor)?,
-        })
-    }
-
-    fn takes(&self, duplicate: &Duplicate) -> bool {
-        self.conflict.is_none_or(|conflict| conflict == duplicate.conflict)
-            && self.counter.as_ref().is_none_or(|counter| duplicate.counters.contains(counter))
-    }
+fn question(uri: &Uri) -> Result<AuditQuestion, Problem> {
+    let parameters = Parameters::read(uri, &PARAMETERS)?;
+    Ok(AuditQuestion {
+        event_id: parameters.text("eventId").map(str::to_owned),
+        counter: parameters.text("counter").map(str::to_owned),
+        conflict: parameters.text("conflict").map(conflict).transpose()?,
+        limit: parameters::limit(&parameters)?,
+        before: parameters.text("before").map_or(Ok((u64::MAX, u32::MAX)), cursor)?,
+    })
 }
 
 fn conflict(value: &str) -> Result<bool, Problem> {
@@ -159,33 +129,6 @@ fn conflict(value: &str) -> Result<bool, Problem> {
 fn cursor(value: &str) -> Result<DuplicatePlace, Problem> {
     let place = value.split_once('-').and_then(|(offset, index)| Some((offset.parse().ok()?, index.parse().ok()?)));
     place.ok_or_else(|| refused("before", value, "send the next of another page, such as 4711-3"))
-}
-
-/// A page, and where the next one begins.
-async fn page(engine: &Engine, wanted: &WantedPage) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
-    let (mut found, mut before) = (Vec::new(), wanted.before);
-    for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / AUDIT_TURN_ROWS {
-        let rows = engine.duplicates(wanted.event_id, before).await?;
-        let is_last = rows.len() < AUDIT_TURN_ROWS;
-        for row in rows {
-            // There is more behind a full page only if there is one more row that belongs on it.
-            if found.len() == wanted.limit && wanted.takes(&row) {
-                return Ok((found, Some(before)));
-            }
-            before = place(&row);
-            if wanted.takes(&row) {
-                found.push(row);
-            }
-        }
-        if is_last {
-            return Ok((found, None));
-        }
-    }
-    Ok((found, Some(before)))
-}
-
-fn place(duplicate: &Duplicate) -> DuplicatePlace {
-    (duplicate.offset, duplicate.index)
 }
 
 fn damaged(what: &str) -> Refusal {

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
-use tally_core::counter::{Counter, Target};
+use tally_core::counter::Target;
 use tally_core::fates::ParkedEntry;
 use tally_core::ledger::{BoxKind, Boxes, Cause, Step};
 use tally_core::position::Position;
@@ -17,7 +17,7 @@ use tally_core::values::Sums;
 
 use super::balance::Account;
 use super::corrections::CorrectionKind;
-use crate::engine::{CounterFacts, KeysOf, Total, ValuesStanding, Why};
+use crate::engine::{CounterFacts, Explained, Total, ValuesStanding, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::id::{self, ID, IdPath};
@@ -201,24 +201,10 @@ pub async fn explain(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Re
         Some("all") => true,
         Some(other) => return Err(refused("values", other, "send all, or leave it out")),
     };
-    let declarations = api.engine.declarations();
-    let target = id::target(&declarations, &api.engine.hasher(), &id)?;
-    let counter = target.standing.counter().map(|index| declarations.counter(index));
-    let keys_of =
-        |counter: &Counter| KeysOf { name: counter.name.to_string(), has_keys: !counter.dimensions.is_empty() };
-    let keys_of = counter.map(keys_of);
-    let facts = api.engine.facts(target.cell, keys_of.clone()).await?;
-    let summed = match keys_of.filter(|_| all_values) {
-        Some(keys_of) => {
-            let _turn = api.walks.acquire().await;
-            Summed::at_checkpoint(&api.engine.standing(keys_of).await?)
-        }
-        None => Summed::now(&facts),
-    };
-    let numbers: Vec<_> = facts.history.newest.iter().map(|(_, step)| step.number).collect();
-    let whys = api.engine.whys(&numbers, &target.text()).await?;
-    let log_start = api.engine.log().start().to_string();
-    Ok(Json(Explanation::new(&target, &facts, &summed, whys, log_start)))
+    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    // Whoever waits for a turn holds nothing.
+    let _turn = if all_values { Some(api.walks.acquire().await) } else { None };
+    Ok(Json(Explanation::new(&target, api.engine.explain(&target, all_values).await?)))
 }
 
 /// What was counted and corrected, and what the values add up to, at one moment.
@@ -230,27 +216,26 @@ struct Summed {
 }
 
 impl Summed {
-    fn now(facts: &CounterFacts) -> Summed {
-        Summed { sums: facts.balance.as_ref().and_then(|balance| balance.sums), total: facts.total, position: None }
-    }
-
-    fn at_checkpoint(standing: &ValuesStanding) -> Summed {
-        Summed { sums: standing.sums, total: Some(standing.total), position: Some(standing.position) }
+    fn of(explained: &Explained) -> Summed {
+        match (&explained.standing, &explained.facts) {
+            (Some(ValuesStanding { sums, total, position }), _) => {
+                Summed { sums: *sums, total: Some(*total), position: Some(*position) }
+            }
+            (None, CounterFacts { balance, total, .. }) => {
+                Summed { sums: balance.as_ref().and_then(|balance| balance.sums), total: *total, position: None }
+            }
+        }
     }
 }
 
 impl Explanation {
-    fn new(
-        target: &Target<'_>,
-        facts: &CounterFacts,
-        summed: &Summed,
-        whys: Vec<Why>,
-        log_start: String,
-    ) -> Explanation {
+    fn new(target: &Target<'_>, explained: Explained) -> Explanation {
+        let summed = Summed::of(&explained);
+        let Explained { facts, whys, log_start, .. } = explained;
         let value = facts.sum.unwrap_or(0);
         let (base, corrected) = (facts.base.unwrap_or(0), facts.history.delta);
         let pending = facts.parked.iter().map(|(_, entry)| entry.entries).sum();
-        let checks = checks(facts, summed, &whys);
+        let checks = checks(&facts, &summed, &whys);
         let account = facts.balance.as_ref().map(|balance| Account::new(balance.received, &balance.boxes));
         let position = facts.checkpoint.map(|position| position.to_string());
         Explanation {
@@ -269,9 +254,13 @@ impl Explanation {
             corrections_total: facts.history.steps,
             corrections: facts.history.newest.iter().zip(whys).map(CorrectionOf::new).collect(),
             boxes: account.map(|counter| BoxesOf { key: non_zero(&facts.boxes), counter }),
-            sums: summed.sums.map(|sums| SumsOf::new(sums, summed)),
+            sums: summed.sums.map(|sums| SumsOf::new(sums, &summed)),
             parked: facts.parked.iter().map(ParkedOf::new).collect(),
-            positions: Positions { log_start, checkpoint: position, applied: facts.applied.to_string() },
+            positions: Positions {
+                log_start: log_start.to_string(),
+                checkpoint: position,
+                applied: facts.applied.to_string(),
+            },
             watermark: facts.balance.as_ref().and_then(|balance| balance.watermark_ms).map(rfc3339_signed),
             holds: checks.iter().all(|check| check.holds),
             checks,

@@ -66,23 +66,15 @@ pub struct Generation {
 pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<History>, Problem> {
     let paging = Paging::read(&uri)?;
     let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
-    // There is another page only if there is one more step than this one has room for.
-    let mut steps = api.engine.steps(target.cell, paging.before, paging.limit + 1).await?;
-    let is_last = steps.len() <= paging.limit;
-    steps.truncate(paging.limit);
-    let next = if is_last { None } else { steps.last().map(|(generation, _)| *generation) };
-    let numbers: Vec<_> = steps.iter().map(|(_, step)| step.number).collect();
-    let whys = api.engine.whys(&numbers, &target.text()).await?;
-    let generations = steps.iter().zip(whys).map(|((generation, step), why)| Generation::new(*generation, step, why));
-    let generations = generations.collect();
-    Ok(Json(History { id: target.text().into_owned(), generations, next }))
+    let page = api.engine.history(&target, paging.before, paging.limit).await?;
+    let generations = page.steps.into_iter().map(|(generation, step, why)| Generation::new(generation, &step, why));
+    Ok(Json(History { id: target.text().into_owned(), generations: generations.collect(), next: page.next }))
 }
 
 /// What generation `asked` last said about a counter.
 pub async fn read_generation(api: &Api, target: &Target<'_>, asked: u64) -> Result<Envelope, Problem> {
     let engine = &api.engine;
-    // Steps and value must belong together: a correction in between would be in the value, and not in the steps.
-    let (newest, said) = engine.consistently(|| engine.said(target.cell, asked)).await?;
+    let (newest, said) = engine.said(target.cell, asked).await?;
     if asked > newest {
         let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
         return Err(Problem::new(ProblemKind::UnknownGeneration, detail)

@@ -21,7 +21,7 @@ use tally_core::position::Position;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::commits::place;
-use crate::engine::{Reading, Refusal, Snapshot};
+use crate::engine::{Page, Reading, Refusal, Snapshot};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};
@@ -145,7 +145,7 @@ impl SnapshotReader {
         let (snapshot, declarations, after) = (self.snapshot.clone(), self.declarations.clone(), self.after.take());
         let spawner = self.api.engine.workers().spawner();
         let read = spawner.blocking(move || {
-            let (counters, next) = snapshot.page(after.as_deref(), PAGE_COUNTERS)?;
+            let Page { counters, next } = snapshot.page(after.as_deref(), PAGE_COUNTERS)?;
             let mut lines = Vec::new();
             counters.iter().for_each(|(id, reading)| put_line(&mut lines, &declarations, id, *reading));
             Ok::<_, Refusal>((lines, next))

@@ -6,7 +6,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tally_core::counter::{Declarations, Forbidden, Target};
+use tally_core::counter::{Declarations, Forbidden, IdError, Reach, Target};
 use tally_core::id::{CellHasher, decode_part};
 
 use super::problem::{Problem, ProblemKind, quoted};
@@ -44,15 +44,26 @@ fn decoded(segment: &str) -> Result<String, Problem> {
 
 /// What an id means that a request names.
 pub fn target(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Target<'static>, Problem> {
-    // The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
-    if id.is_empty() {
-        return Err(Problem::new(ProblemKind::InvalidId, "the id is empty; name a counter, such as views:v42")
-            .with("value", ""));
-    }
-    let target = declarations.resolve(hasher, id.as_bytes());
-    let target =
-        target.map_err(|error| Problem::new(ProblemKind::InvalidId, error.to_string()).with("value", quoted(id)))?;
+    check_named(id)?;
+    let target = declarations.resolve(hasher, id.as_bytes()).map_err(|error| invalid(id, &error))?;
     Ok(target.into_owned())
+}
+
+/// The same where an id may reach more than one counter.
+pub fn reach(declarations: &Declarations, hasher: &CellHasher, id: &str) -> Result<Reach<'static>, Problem> {
+    check_named(id)?;
+    let reach = declarations.reach(hasher, id.as_bytes()).map_err(|error| invalid(id, &error))?;
+    Ok(reach.into_owned())
+}
+
+/// The Redis protocol has a counter with an empty name. In a path or a body it is a variable that nobody has filled in.
+fn check_named(id: &str) -> Result<(), Problem> {
+    let empty = || Problem::new(ProblemKind::InvalidId, "the id is empty; name a counter, such as views:v42");
+    if id.is_empty() { Err(empty().with("value", "")) } else { Ok(()) }
+}
+
+fn invalid(id: &str, error: &IdError) -> Problem {
+    Problem::new(ProblemKind::InvalidId, error.to_string()).with("value", quoted(id))
 }
 
 /// A counter that may not be written by its name, and what to do instead.
@@ -79,7 +90,7 @@ pub fn forbidden(target: &Target<'_>, why: Forbidden<'_>) -> Problem {
 mod tests {
     use super::*;
     use axum::http::Request;
-    use tally_core::counter::Standing;
+    use tally_core::counter::Declared;
 
     async fn id_of(path: &str) -> Result<String, Problem> {
         let mut parts = Request::get(path).body(()).unwrap().into_parts().0;
@@ -115,7 +126,7 @@ mod tests {
         let hasher = CellHasher::new(1);
         let resolve = |id| target(&declarations, &hasher, id);
         let declared = resolve("views:%41%3a").unwrap();
-        assert_eq!((&*declared.text(), declared.standing), ("views:A%3A", Standing::Declared(0)));
+        assert_eq!((&*declared.text(), declared.declared), ("views:A%3A", Declared::Now(0)));
         assert_eq!(declared.cell, hasher.key(b"views:A%3A"));
         assert_eq!(resolve("viewers:%41").unwrap().text(), "viewers:%41");
         assert_eq!(resolve("views").unwrap_err().kind, ProblemKind::InvalidId);

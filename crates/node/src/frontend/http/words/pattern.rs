@@ -1,11 +1,13 @@
 //! An id in which `*` stands for any text, also for none.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tally_core::counter::Declarations;
 use tally_core::id::{SEPARATOR, decode_part, encode_part};
 
 use super::problem::{Problem, ProblemKind, quoted};
+use crate::engine::Matching;
 
 /// An id with `*` in it.
 #[derive(Clone, Debug)]
@@ -31,6 +33,12 @@ impl Pattern {
     /// Every id that matches begins with this.
     pub fn prefix(&self) -> &[u8] {
         &self.literals[0]
+    }
+
+    /// What it means to whoever walks through ids.
+    pub fn matching(&self) -> Matching {
+        let pattern = self.clone();
+        Matching { prefix: self.prefix().to_vec(), matches: Arc::new(move |id| pattern.matches(id)) }
     }
 
     pub fn matches(&self, id: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use super::super::glob;
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, is};
 use super::super::server::{KEEPALIVE, Server};
-use crate::engine::Durability;
+use crate::engine::NodeDurability;
 use std::collections::BTreeMap;
 use tally_core::database::DATABASES;
 use tally_core::limits;
@@ -44,7 +44,7 @@ pub fn set(_: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
 
 fn settings(server: &Server) -> Vec<(&'static str, String)> {
     let options = &server.options;
-    let appendonly = if options.durability == Durability::None { "no" } else { "yes" };
+    let appendonly = if options.durability == NodeDurability::None { "no" } else { "yes" };
     vec![
         ("appendfsync", appendfsync(options.durability).to_owned()),
         ("appendonly", appendonly.to_owned()),
@@ -62,10 +62,10 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
 }
 
 /// Redis' word for what Tally promises.
-pub fn appendfsync(durability: Durability) -> &'static str {
+pub fn appendfsync(durability: NodeDurability) -> &'static str {
     match durability {
-        Durability::Sync => "always",
-        Durability::Interval(_) => "everysec",
-        Durability::None => "no",
+        NodeDurability::Sync => "always",
+        NodeDurability::Interval(_) => "everysec",
+        NodeDurability::None => "no",
     }
 }

@@ -7,7 +7,7 @@ use super::super::stats::Told;
 use super::REDIS_VERSION;
 use super::config::appendfsync;
 use crate::clock;
-use crate::engine::Durability;
+use crate::engine::NodeDurability;
 use crate::metrics::CpuSeconds;
 use std::fmt::Write;
 use tally_core::database::DATABASES;
@@ -113,7 +113,7 @@ fn memory_section(server: &Server, out: &mut String) {
 fn persistence_section(server: &Server, out: &mut String) {
     lines!(out,
         "loading": 0,
-        "aof_enabled": u8::from(server.options.durability != Durability::None),
+        "aof_enabled": u8::from(server.options.durability != NodeDurability::None),
         "appendfsync": appendfsync(server.options.durability),
     );
 }
