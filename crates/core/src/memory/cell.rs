@@ -22,7 +22,7 @@ mod unsettled;
 
 pub use change::{ValueChange, ValueChanges};
 pub use cut::{Collected, RowChange};
-pub use read::{Cells, SEGMENTS, segment_keys};
+pub use read::{Cells, SEGMENTS, segment_parts};
 pub use spans::Spans;
 pub use table::{Added, Table};
 

@@ -22,7 +22,7 @@ use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LOOKED_UP, LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
 use tally_core::machine::{Decoded, Machine, ReplayError, Replayed};
-use tally_core::memory::cell::{CellRow, SEGMENTS, segment_keys};
+use tally_core::memory::cell::{CellRow, SEGMENTS, segment_parts};
 use tally_core::nearest::nearest;
 use tally_core::op::Batch;
 use tally_core::op::{Answer, Op, Stamp, Submission};
@@ -32,6 +32,9 @@ use tally_storage::store::{self, Checkpoint, Store};
 use tokio::sync::mpsc;
 
 /// Rows handed from a loading thread to the table at a time.
+/// Rows that are read one behind the other where not all fit: few, so that the cells stay near their homes, and enough that finding the
+/// first is not most of the work.
+const LOAD_RUN_ROWS: usize = 16;
 const LOAD_CHUNK_ROWS: usize = 4096;
 const LOAD_CHUNKS_MAX: usize = 16;
 /// Threads that read the store at start, each its part of the keys.
@@ -172,32 +175,37 @@ fn load(
     })
 }
 
-/// Reads every so-many-th segment.
+/// Reads every so-many-th segment. If not all of its rows fit, those that do are taken from all over it, some at a time: homes
+/// follow the keys, so where only the first ones were taken they would crowd together, and every walk would be long.
 fn read_part(
     store: &dyn Store,
     part: usize,
     share: usize,
     chunks: &flume::Sender<Vec<(CellKey, CellRow)>>,
 ) -> Result<(), store::Error> {
+    let runs = if share == usize::MAX { 1 } else { share.div_ceil(LOAD_RUN_ROWS) };
     let mut chunk = Vec::with_capacity(LOAD_CHUNK_ROWS);
     let mut is_heard = true;
     for segment in (part..SEGMENTS).step_by(LOAD_THREADS) {
-        let keys = segment_keys(segment);
-        let mut left = share;
-        store.rows(*keys.start(), &mut |key, row| {
-            if left == 0 || !keys.contains(&key) {
-                return ControlFlow::Break(());
+        let mut taken = 0;
+        for (run, keys) in (1..).zip(segment_parts(segment, runs)) {
+            // What one range does not have, the next may.
+            let due = if run == runs { share } else { share * run / runs };
+            store.rows(*keys.start(), &mut |key, row| {
+                if taken == due || !keys.contains(&key) {
+                    return ControlFlow::Break(());
+                }
+                taken += 1;
+                chunk.push((key, row));
+                if chunk.len() == LOAD_CHUNK_ROWS {
+                    let full = std::mem::replace(&mut chunk, Vec::with_capacity(LOAD_CHUNK_ROWS));
+                    is_heard = chunks.send(full).is_ok();
+                }
+                if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if !is_heard {
+                return Ok(());
             }
-            left -= 1;
-            chunk.push((key, row));
-            if chunk.len() == LOAD_CHUNK_ROWS {
-                let full = std::mem::replace(&mut chunk, Vec::with_capacity(LOAD_CHUNK_ROWS));
-                is_heard = chunks.send(full).is_ok();
-            }
-            if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        if !is_heard {
-            return Ok(());
         }
     }
     let _ = chunks.send(chunk);

@@ -125,8 +125,13 @@ pub(super) fn segment_of(key: CellKey) -> usize {
     (key.as_u128() >> (128 - SEGMENT_BITS)) as usize
 }
 
-/// The keys of a segment.
-pub fn segment_keys(segment: usize) -> RangeInclusive<CellKey> {
+/// The keys of a segment, in so many ranges of one size.
+pub fn segment_parts(segment: usize, parts: usize) -> impl Iterator<Item = RangeInclusive<CellKey>> {
     let first = (segment as u128) << (128 - SEGMENT_BITS);
-    CellKey::from_u128(first)..=CellKey::from_u128(first | (u128::MAX >> SEGMENT_BITS))
+    let last = first | (u128::MAX >> SEGMENT_BITS);
+    let width = (u128::MAX >> SEGMENT_BITS) / parts as u128 + 1;
+    (0..parts as u128).map(move |part| {
+        let begin = first + part * width;
+        CellKey::from_u128(begin)..=CellKey::from_u128(last.min(begin.saturating_add(width - 1)))
+    })
 }

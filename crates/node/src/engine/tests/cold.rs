@@ -3,6 +3,7 @@
 use super::alone::{shown, simulated};
 use super::ground::Ground;
 use super::*;
+use tally_core::memory::cell::SEGMENTS;
 
 #[test]
 fn an_id_that_the_store_does_not_have_is_looked_up_once_in_a_replay() {
@@ -46,6 +47,29 @@ fn after_a_restart_the_table_is_as_full_as_before_it() {
     assert_eq!(recovered.counters, 201_000);
     assert!(before < 100_000, "{before} of them fit");
     assert!(recovered.in_memory >= before * 9 / 10, "{} now, {before} before", recovered.in_memory);
+}
+
+#[test]
+fn after_a_restart_what_is_in_memory_is_of_all_over_each_segment() {
+    const COUNTERS: usize = 60_000;
+    const PARTS: usize = 8;
+    let ground = Ground::new(1 << 20);
+    ground.live(async |engine| {
+        engine.submit(numbered(&engine, "x", COUNTERS)).await.unwrap();
+        engine.stop().await.unwrap();
+    });
+    let parts = ground.live(async |engine| {
+        let mut parts = [0; PARTS];
+        for cell in (0..COUNTERS).map(|n| engine.hasher().key(format!("x{n}").as_bytes())) {
+            let within = cell.as_u128() << SEGMENTS.ilog2() >> (u128::BITS - PARTS.ilog2());
+            parts[within as usize] += usize::from(engine.read(cell) != Hot::Cold);
+        }
+        parts
+    });
+    let all: usize = parts.iter().sum();
+    assert!((COUNTERS / 8..COUNTERS * 7 / 8).contains(&all), "{all} of them fit");
+    // Where only the first were taken, they would all want the same slots.
+    assert!(parts.iter().all(|part| *part >= all / PARTS / 2), "{parts:?}");
 }
 
 /// Pages of which each was hit once.
