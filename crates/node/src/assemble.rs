@@ -148,8 +148,8 @@ impl Node {
         engine.metrics().disk.watch(&options.data_dir);
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
-            let (engine, budget) = (engine.clone(), budget.clone());
-            let listening = http::serve(address, threads, engine, http_options, budget, stopping.clone());
+            let (counters, host, budget) = (Arc::new(engine.clone()), engine.host(), budget.clone());
+            let listening = http::serve(address, threads, counters, host, http_options, budget, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
         };
         let everything =

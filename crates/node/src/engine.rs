@@ -8,9 +8,11 @@ mod audit;
 mod checkpoint;
 mod commits;
 mod correction;
+mod counters;
 mod cut;
 mod explain;
 mod firsts;
+mod local;
 mod lookup;
 mod options;
 mod question;
@@ -41,12 +43,13 @@ pub use correction::{
     CounterEffect, FoundCorrection, ListedCorrection, PreviewPart, Proposed, RemedyOutcome,
 };
 pub use explain::{CounterFacts, CounterHistory, Explained, Total, ValuesStanding};
+pub use local::LocalEngine;
 pub use options::{EngineOptions, NodeDurability};
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use snapshot::Snapshot;
 pub use steps::{HistoryPage, Said, Why};
 pub use tally_core::memory::cell::Hot;
-pub use thread::{EngineThread, LocalEngine, Transacted};
+pub use thread::{EngineThread, Transacted};
 pub use together::{MatchedSum, Matching};
 pub use trouble::{Trouble, Troubles};
 pub use watch::{Terms, Watch, Watched};
@@ -255,16 +258,6 @@ impl Engine {
     pub async fn wait_for(&self, offset: u64) {
         // The writer's end of the channel is as old as we are.
         let _ = self.shared.applied.subscribe().wait_for(|applied| applied.offset >= offset).await;
-    }
-
-    /// The offset at which the present epoch began: what an earlier epoch has beyond it was lost with its end.
-    pub fn epoch_began(&self) -> u64 {
-        self.shared.epoch_began
-    }
-
-    /// How durable a write is whose counter does not say.
-    pub fn durability(&self) -> tally_core::counter::Durability {
-        self.shared.durability
     }
 
     /// The log, to read along.

@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod clock;
+pub mod counters;
 pub mod data_dir;
 pub mod descriptors;
 pub mod engine;

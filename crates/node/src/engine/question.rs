@@ -1,7 +1,7 @@
 //! What is asked of the state: by name, with an answer of its own type, and nothing in it changes.
 //!
 //! The state belongs to the writer's thread. A question crosses to it, is answered between two commits, and its answer crosses
-//! back. Only the engine can put one; frontends have methods of [`Engine`] for what they may know.
+//! back. Only the engine can put one; frontends have [`crate::counters::Counters`] for what they may know.
 
 use super::shared::Message;
 use super::together::IdFilter;

@@ -7,27 +7,24 @@
 use super::checkpoint::Job;
 use super::correction::LateRuns;
 use super::cut::Cutter;
+use super::local::LocalEngine;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::settle::Settler;
 use super::shared::{Done, Message, Reply, Shared};
 use super::sweep::Sweeper;
 use super::tick::Ticker;
-use super::watch::{Terms, Watch, WatchVerdict, Watched};
 use super::writer::Writer;
-use super::{Committed, Engine, EngineOptions, Hot, Refusal, Trouble, Wanted};
+use super::{Engine, EngineOptions, Refusal, Trouble, Wanted};
 use crate::worker::{Spawner, Wake};
 use flume::Sender;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tally_core::database::{DATABASES, Space};
 use tally_core::fates::RunLimits;
-use tally_core::id::CellKey;
-use tally_core::machine::Machine;
 use tally_core::memory::cell::SEGMENTS;
-use tally_core::op::{Answer, OpKind, Submission};
+use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
@@ -54,12 +51,6 @@ pub enum Transacted {
     Changed,
     /// Nothing: what it was made from is not true any more.
     Outdated,
-}
-
-/// A handle to the engine on the writer's own thread.
-pub struct LocalEngine<L: Log = LocalLog> {
-    engine: Engine,
-    desk: Rc<Desk<L>>,
 }
 
 pub(super) struct Desk<L: Log> {
@@ -270,114 +261,6 @@ impl<L: Log + 'static> Desk<L> {
 }
 
 impl<L: Log + 'static> LocalEngine<L> {
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// Memory's answer, at once; the caller must have no uncommitted write of its own.
-    pub fn read(&self, cell: CellKey) -> Hot {
-        self.engine.read(cell)
-    }
-
-    /// The time to live of a counter: `Value(ms)`, `No` (never expires), `Absent`, or `None` if only the store knows.
-    pub fn ttl(&self, cell: CellKey) -> Option<Answer> {
-        self.desk.writer.borrow().ttl(cell)
-    }
-
-    /// The same for the moment at which it ends, in milliseconds since 1970.
-    pub fn deadline(&self, cell: CellKey) -> Option<Answer> {
-        self.desk.writer.borrow().deadline(cell)
-    }
-
-    /// Commits `submission`, which is empty afterwards, and replaces `answers` with one answer per operation.
-    pub async fn submit(&self, submission: &mut Submission, answers: &mut Vec<Answer>) -> Result<Position, Refusal> {
-        // Reads go on whatever happens to the log.
-        if submission.record_count > 0 {
-            self.engine.health()?;
-        }
-        let (reply, answer) = oneshot::channel();
-        self.desk.stage(submission, reply).await;
-        self.take_answers(submission, answer, answers).await
-    }
-
-    /// Waits for a submission that is staged.
-    async fn take_answers(
-        &self,
-        submission: &mut Submission,
-        answer: oneshot::Receiver<Result<Committed, Refusal>>,
-        answers: &mut Vec<Answer>,
-    ) -> Result<Position, Refusal> {
-        let ops = self.desk.shared.clock.is_held().then(|| std::mem::take(&mut submission.ops));
-        submission.clear();
-        let committed: Committed = answer.await.unwrap_or(Err(Refusal::ShuttingDown))?;
-        *answers = committed.answers;
-        for (_, answer) in ops.iter().flatten().zip(answers.iter_mut()).filter(|(op, _)| op.kind == OpKind::Ttl) {
-            *answer = self.desk.shared.left(*answer, committed.log_time_ms);
-        }
-        Ok(committed.position)
-    }
-
-    /// The same for a transaction: nobody sees a part of it, and nothing of it happens unless its terms hold where it stands
-    /// in the log.
-    pub async fn transact(
-        &self,
-        submission: &mut Submission,
-        answers: &mut Vec<Answer>,
-        terms: &Terms<'_>,
-    ) -> Result<Transacted, Refusal> {
-        submission.needs.whole = true;
-        if terms.is_empty() {
-            return Ok(Transacted::At(self.submit(submission, answers).await?));
-        }
-        if submission.record_count > 0 {
-            self.engine.health()?;
-        }
-        let (reply, answer) = oneshot::channel();
-        let found = self.desk.find(|| Cow::Borrowed(&*submission)).await?;
-        let verdict =
-            self.desk.writer.borrow_mut().transact(submission, terms, found, reply, self.desk.shared.clock.now_ms());
-        self.desk.commit();
-        match verdict {
-            WatchVerdict::Changed => return Ok(Transacted::Changed),
-            WatchVerdict::Outdated => return Ok(Transacted::Outdated),
-            WatchVerdict::Holds => {}
-        }
-        Ok(Transacted::At(self.take_answers(submission, answer, answers).await?))
-    }
-
-    pub async fn watch(&self, watched: Watched<'_>) -> Result<Watch, Refusal> {
-        let mut read = Submission::default();
-        read.get(watched.cell);
-        let found = self.desk.find(|| Cow::Borrowed(&read)).await?;
-        self.desk.writer.borrow_mut().watch(watched, found, self.desk.shared.clock.now_ms())
-    }
-
-    pub fn unwatch(&self, watches: &[Watch]) {
-        let watched = &mut self.desk.writer.borrow_mut().watches;
-        watches.iter().for_each(|watch| watched.remove(watch));
-    }
-
-    /// The cells that are watched, which are those of other counters after a flush.
-    pub fn watched(&self, watches: &[Watch]) -> Vec<CellKey> {
-        let watched = &self.desk.writer.borrow().watches;
-        watches.iter().filter_map(|watch| watched.cell(watch)).collect()
-    }
-
-    /// Which space each database stands on.
-    pub fn spaces(&self) -> [Space; DATABASES] {
-        self.desk.writer.borrow().state().values.databases.spaces()
-    }
-
-    /// A space for the next flush.
-    pub fn draw_space(&self) -> Space {
-        self.desk.writer.borrow_mut().state_mut().values.databases.draw_space()
-    }
-
-    /// Looks at the state, between two commits.
-    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
-        look(self.desk.writer.borrow().state())
-    }
-
     /// Takes messages from other threads until one of them says stop, which is answered by the caller.
     async fn receive(&self, mut messages: mpsc::Receiver<Message>) -> (Done, Result<(), Refusal>) {
         loop {
@@ -420,11 +303,5 @@ impl<L: Log + 'static> LocalEngine<L> {
         let (done, waits) = oneshot::channel();
         self.desk.request_cut(Wanted::Everything, done);
         waits.await.unwrap_or(Err(Refusal::ShuttingDown))
-    }
-}
-
-impl<L: Log> Clone for LocalEngine<L> {
-    fn clone(&self) -> LocalEngine<L> {
-        LocalEngine { engine: self.engine.clone(), desk: self.desk.clone() }
     }
 }

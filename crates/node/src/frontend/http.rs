@@ -21,9 +21,8 @@ pub use options::{HttpOptions, Surface};
 pub use transport::guard::{Access, HostName, Origin};
 pub use transport::server::{HttpServer, serve};
 
-use crate::engine::Engine;
+use crate::counters::{Counters, Host};
 use crate::frontend::budget::Budget;
-use crate::metrics::Metrics;
 use endpoints::{health, openapi};
 use transport::guard::guard;
 use transport::observe::observe;
@@ -35,8 +34,8 @@ const PROTOCOL: &str = "http";
 /// What every handler works with.
 #[derive(Clone)]
 struct Api {
-    engine: Engine,
-    metrics: Arc<Metrics>,
+    counters: Arc<dyn Counters>,
+    host: Host,
     options: Arc<HttpOptions>,
     /// Of all clients, those of other protocols included.
     budget: Arc<Budget>,
@@ -51,12 +50,17 @@ struct Api {
 }
 
 impl Api {
-    fn new(engine: Engine, options: HttpOptions, budget: Arc<Budget>, stopping: watch::Receiver<bool>) -> Api {
+    fn new(
+        counters: Arc<dyn Counters>,
+        host: Host,
+        options: HttpOptions,
+        budget: Arc<Budget>,
+        stopping: watch::Receiver<bool>,
+    ) -> Api {
         let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
         let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
-        let metrics = Arc::clone(engine.metrics());
         let turn = Arc::new(Semaphore::new(1));
-        Api { metrics, engine, options: Arc::new(options), budget, walks, subscribers, turn, stopping }
+        Api { counters, host, options: Arc::new(options), budget, walks, subscribers, turn, stopping }
     }
 }
 
@@ -69,7 +73,7 @@ fn router(api: Api) -> Router {
     routes
         .fallback(nothing_here)
         .layer(from_fn_with_state(access, guard))
-        .layer(from_fn_with_state(Arc::clone(&api.metrics), observe))
+        .layer(from_fn_with_state(Arc::clone(&api.host.metrics), observe))
         .with_state(api)
 }
 

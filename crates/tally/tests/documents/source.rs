@@ -146,3 +146,13 @@ fn what_the_architecture_names_in_the_code_is_there() {
     let gone: Vec<_> = named.iter().filter(|(type_name, name)| !is_written(type_name, name, &code)).collect();
     assert!(gone.is_empty(), "ARCHITECTURE.md names what is not in the code: {gone:?}");
 }
+
+#[test]
+fn a_frontend_holds_the_seam_and_nothing_of_the_engine() {
+    let mut code = Vec::new();
+    sources(root().join("crates/node/src/frontend"), &mut code);
+    assert!(code.iter().any(|source| source.contains("crate::counters::")), "frontends hold it by another name");
+    let past: Vec<&str> =
+        code.iter().flat_map(|source| source.lines()).filter(|line| line.contains("crate::engine")).collect();
+    assert!(past.is_empty(), "frontends go past `node/counters`: {past:?}");
+}

@@ -19,7 +19,8 @@ use super::server::Server;
 use super::unit::Unit;
 use super::work::ConnectionWork;
 use crate::clock::{self, Stopwatch};
-use crate::engine::Watched;
+use crate::counters::Watched;
+use crate::counters::local::LocalCounters;
 use crate::frontend::places::ClientPlace;
 use crate::metrics::{Connected, CutOff};
 use std::future::poll_fn;
@@ -35,8 +36,9 @@ use tokio::net::TcpStream;
 /// How often a connection that waits for a walk looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-pub struct Connection {
+pub struct Connection<L: LocalCounters> {
     server: Rc<Server>,
+    local: L,
     client: Rc<Client>,
     stream: TcpStream,
     place: ClientPlace,
@@ -76,11 +78,18 @@ impl End {
     }
 }
 
-impl Connection {
-    pub fn new(server: Rc<Server>, client: Rc<Client>, stream: TcpStream, place: ClientPlace) -> Connection {
+impl<L: LocalCounters> Connection<L> {
+    pub fn new(
+        server: Rc<Server>,
+        local: L,
+        client: Rc<Client>,
+        stream: TcpStream,
+        place: ClientPlace,
+    ) -> Connection<L> {
         Connection {
-            _counted: server.local.engine().metrics().connected("resp"),
+            _counted: server.host.metrics.connected("resp"),
             server,
+            local,
             client,
             stream,
             place,
@@ -251,11 +260,11 @@ impl Connection {
     async fn run_unit(&self, unit: &Unit, work: &mut ConnectionWork) -> io::Result<()> {
         tokio::select! {
             biased;
-            () = unit.run(&self.server, &self.client, work) => {}
+            () = unit.run(&self.server, &self.local, &self.client, work) => {}
             () = self.has_left() => return Err(ErrorKind::ConnectionAborted.into()),
         }
         if unit.is_transaction() {
-            self.client.watching.borrow_mut().forget(&self.server.local);
+            self.client.watching.borrow_mut().forget(&*self.server.keyspace);
         }
         Ok(())
     }
@@ -271,11 +280,11 @@ impl Connection {
 
     /// Runs commands until the input is used up, enough is pending, or a command wants more than a pass can do.
     fn slice(&self, work: &mut ConnectionWork) -> (End, u64) {
-        let declarations = self.server.local.engine().declarations();
+        let declarations = self.server.counters.declarations();
         let ConnectionWork { input, parser, pending, floored, replies, .. } = work;
         let replies_before = replies.len();
         let (server, client, declarations) = (&self.server, &self.client, &declarations);
-        let spaces = server.local.spaces();
+        let spaces = server.keyspace.spaces();
         let mut pass = Pass { server, client, declarations, pending, floored, replies, spaces, unit: None };
         let mut commands = 0;
         let end = loop {
@@ -310,7 +319,7 @@ impl Connection {
             // Only changes of manner can wait for nothing.
             return work.replies.settle(&[], None);
         }
-        if let Err(fault) = work.carry_out(&self.server, None).await {
+        if let Err(fault) = work.carry_out(&self.server, &self.local, None).await {
             work.abandon();
             let refused = work.replies.refuse(fault.bytes());
             self.server.stats.count_errors(fault.code(), refused);
@@ -323,7 +332,7 @@ impl Connection {
             if self.client.watching.borrow().has(*database, key) {
                 continue;
             }
-            match self.server.local.watch(Watched { database: *database, key, cell: *cell }).await {
+            match self.local.watch(Watched { database: *database, key, cell: *cell }).await {
                 Ok(watch) => self.client.watching.borrow_mut().add(*database, key, watch),
                 Err(refusal) => return work.fail(&self.server, "watch", &ErrorReply::from(refusal)),
             }
@@ -362,9 +371,9 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl<L: LocalCounters> Drop for Connection<L> {
     fn drop(&mut self) {
-        self.client.watching.borrow_mut().forget(&self.server.local);
+        self.client.watching.borrow_mut().forget(&*self.server.keyspace);
         self.server.clients.remove(self.client.id);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Wherever Redis has the same error, the text is Redis', because clients match on it.
 
-use crate::engine::Refusal;
+use crate::counters::Refusal;
 use std::borrow::Cow;
 use tally_core::counter::{Forbidden, IdError};
 use tally_core::limits;

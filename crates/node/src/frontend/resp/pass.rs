@@ -206,7 +206,7 @@ impl Pass<'_> {
 
     /// Whoever wonders one day where the counters went finds it in the log.
     pub fn tell_flush(&self, what: &str) {
-        let (client, counters) = (self.client.address, self.server.local.engine().len());
+        let (client, counters) = (self.client.address, self.server.counters.count());
         let (command, database) = (self.client.last_command.get(), self.client.database.get());
         tracing::warn!(command, database, %client, counters, "a client has flushed {what}");
     }

@@ -10,7 +10,8 @@ use super::latency::Latency;
 use super::stats::{Ran, Stats};
 use super::work::Pool;
 use crate::clock;
-use crate::engine::{LocalEngine, NodeDurability};
+use crate::counters::local::{Keyspace, LocalCounters};
+use crate::counters::{Counters, Host, NodeDurability};
 use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::places::Places;
@@ -77,7 +78,9 @@ impl Default for RespOptions {
 
 /// What all connections share.
 pub struct Server {
-    pub local: LocalEngine,
+    pub counters: Arc<dyn Counters>,
+    pub host: Host,
+    pub keyspace: Rc<dyn Keyspace>,
     pub hasher: CellHasher,
     pub options: RespOptions,
     pub address: SocketAddr,
@@ -100,12 +103,12 @@ pub struct Server {
 /// Serves RESP on `listener` until `shutdown` is ready. Must run on the writer's thread, inside a `LocalSet`.
 pub async fn serve(
     listener: TcpListener,
-    local: LocalEngine,
+    local: impl LocalCounters,
     options: RespOptions,
     budget: Arc<Budget>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let server = Rc::new(Server::new(listener.local_addr()?, local, options, budget));
+    let server = Rc::new(Server::new(listener.local_addr()?, &local, options, budget));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -113,7 +116,7 @@ pub async fn serve(
             biased;
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => server.welcome(stream, address, &mut connections),
+                Ok((stream, address)) => server.welcome(stream, address, &local, &mut connections),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a RESP connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
@@ -128,15 +131,16 @@ pub async fn serve(
 }
 
 impl Server {
-    fn new(address: SocketAddr, local: LocalEngine, options: RespOptions, budget: Arc<Budget>) -> Server {
+    fn new(address: SocketAddr, local: &impl LocalCounters, options: RespOptions, budget: Arc<Budget>) -> Server {
+        let (counters, host) = (local.counters(), local.host());
         Server {
-            hasher: local.engine().hasher(),
+            hasher: counters.hasher(),
             address,
             started_ms: clock::wall_ms(),
             clients: Clients::default(),
             cursors: RefCell::default(),
             stats: Stats::default(),
-            latency: Latency::new(local.engine().metrics()),
+            latency: Latency::new(&host.metrics),
             wrong_passwords: Seldom::new(WRONG_PASSWORDS_EVERY),
             pool: Pool::default(),
             walks: Semaphore::new(limits::RESP_WALKS_MAX),
@@ -144,12 +148,14 @@ impl Server {
             places: Places::new(
                 options.clients_max,
                 options.clients_per_address_max,
-                local.engine().metrics().cuts.of("resp", CutOff::Displaced),
+                host.metrics.cuts.of("resp", CutOff::Displaced),
             ),
             draining: Cell::new(false),
             draws: Cell::default(),
             options,
-            local,
+            keyspace: local.keyspace(),
+            counters,
+            host,
         }
     }
 
@@ -157,7 +163,7 @@ impl Server {
     pub fn count_commands(&self, count: u64, ran: &mut Vec<Ran>) {
         self.stats.take_ran(count, ran);
         self.stats.commands.set(self.stats.commands.get() + count);
-        self.local.engine().metrics().resp_commands.inc_by(count);
+        self.host.metrics.resp_commands.inc_by(count);
     }
 
     /// Books what a client holds. Where there is no room, whoever holds most has to go; false if that is this client.
@@ -174,7 +180,7 @@ impl Server {
     }
 
     pub fn count_cut(&self, reason: CutOff) {
-        self.local.engine().metrics().cuts.of("resp", reason).inc();
+        self.host.metrics.cuts.of("resp", reason).inc();
     }
 
     /// What all clients hold.
@@ -191,13 +197,13 @@ impl Server {
 
     /// How many counters a space has; 0 if no database stands on it any more.
     pub fn names_in(&self, space: Space) -> usize {
-        let database = self.local.spaces().iter().position(|own| *own == space);
-        database.map_or(0, |database| self.local.look(|state| state.values.size(database)) as usize)
+        let database = self.keyspace.spaces().iter().position(|own| *own == space);
+        database.map_or(0, |database| self.keyspace.size(database) as usize)
     }
 
     /// Somebody may be trying them all.
     pub fn tell_wrong_password(&self, client: SocketAddr) {
-        let failures = self.local.engine().metrics().auth_failures.inc() + 1;
+        let failures = self.host.metrics.auth_failures.inc() + 1;
         if self.wrong_passwords.is_due() {
             tracing::warn!(%client, failures, "a client has given a wrong password");
         }
@@ -207,7 +213,13 @@ impl Server {
         self.draining.get()
     }
 
-    fn welcome(self: &Rc<Server>, stream: TcpStream, address: SocketAddr, connections: &mut JoinSet<()>) {
+    fn welcome(
+        self: &Rc<Server>,
+        stream: TcpStream,
+        address: SocketAddr,
+        local: &impl LocalCounters,
+        connections: &mut JoinSet<()>,
+    ) {
         self.stats.connections.set(self.stats.connections.get() + 1);
         let Ok(place) = self.places.take(address.ip()) else {
             self.stats.connections_refused.set(self.stats.connections_refused.get() + 1);
@@ -223,7 +235,8 @@ impl Server {
         let id = self.clients.next_id();
         let client = Rc::new(Client::new(id, address, local_address, stream.as_raw_fd(), authenticated, &self.budget));
         let ticket = place.ticket();
-        let task = connections.spawn_local(Connection::new(self.clone(), client.clone(), stream, place).run());
+        let task =
+            connections.spawn_local(Connection::new(self.clone(), local.clone(), client.clone(), stream, place).run());
         ticket.belongs_to(task.clone());
         self.clients.add(client, task);
     }

@@ -2,7 +2,8 @@
 
 use super::fault::ErrorReply;
 use super::parse::{Args, KeptCommand};
-use crate::engine::{LocalEngine, Watch};
+use crate::counters::Watch;
+use crate::counters::local::Keyspace;
 use std::collections::HashMap;
 use tally_core::limits::RESP_QUEUED_BYTES_MAX;
 
@@ -46,9 +47,9 @@ impl Watching {
     }
 
     /// From here on it does not matter what becomes of them.
-    pub fn forget(&mut self, local: &LocalEngine) {
+    pub fn forget(&mut self, keyspace: &dyn Keyspace) {
         if !self.keys.is_empty() {
-            local.unwatch(&self.all());
+            keyspace.unwatch(&self.all());
             self.keys.clear();
         }
     }

@@ -18,7 +18,8 @@ use super::server::Server;
 use super::stats::Ran;
 use super::walk::{Fetched, Walk};
 use super::work::ConnectionWork;
-use crate::engine::{Terms, Transacted, Watch};
+use crate::counters::local::LocalCounters;
+use crate::counters::{Terms, Transacted, Watch};
 use std::collections::BTreeMap;
 use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
@@ -71,10 +72,10 @@ impl Unit {
     }
 
     /// Carries out the commands and replies. Everything before must be settled.
-    pub async fn run(&self, server: &Server, client: &Client, work: &mut ConnectionWork) {
+    pub async fn run(&self, server: &Server, local: &impl LocalCounters, client: &Client, work: &mut ConnectionWork) {
         let (mark, before) = (work.replies.mark(), client.remember());
         let (mut fetched, mut again) = (Vec::new(), 0);
-        let mut changes = changes(server);
+        let mut changes = server.keyspace.changes();
         loop {
             let ending = match self.make(server, client, work, &fetched) {
                 Made::Ready { .. } if !server.hold(client, self.commands.bytes() + work.held_bytes()) => {
@@ -83,7 +84,7 @@ impl Unit {
                 Made::Ready { only_main, ran } => {
                     let is_exact = !fetched.is_empty() && work.pending.record_count > 0 && again < AGAIN_MAX;
                     let terms = Terms { watches: &self.watches, only_main, changes: is_exact.then_some(changes) };
-                    match work.carry_out(server, Some(&terms)).await {
+                    match work.carry_out(server, local, Some(&terms)).await {
                         Ok(Transacted::At(_)) => return self.count(server, &ran, &mut work.ran),
                         Ok(Transacted::Changed) => Some(Ending::Nothing),
                         Ok(Transacted::Outdated) => None,
@@ -108,7 +109,7 @@ impl Unit {
                 None => {
                     fetched.clear();
                     again += 1;
-                    changes = self::changes(server);
+                    changes = server.keyspace.changes();
                 }
             }
         }
@@ -122,10 +123,10 @@ impl Unit {
         work: &mut ConnectionWork,
         fetched: &[Result<Fetched, ErrorReply>],
     ) -> Made {
-        let declarations = server.local.engine().declarations();
+        let declarations = server.counters.declarations();
         let ConnectionWork { pending, floored, replies, .. } = work;
         let making = Making { fetched, next: 0, only_main: false, fresh: Vec::new(), ran: Vec::new() };
-        let spaces = server.local.spaces();
+        let spaces = server.keyspace.spaces();
         let mut pass =
             Pass { server, client, declarations: &declarations, pending, floored, replies, spaces, unit: Some(making) };
         self.look_at_watched(&mut pass);
@@ -164,7 +165,7 @@ impl Unit {
     /// Reads what is watched, so that memory knows it where the transaction stands.
     fn look_at_watched(&self, pass: &mut Pass<'_>) {
         if !self.watches.is_empty() {
-            let cells = pass.server.local.watched(&self.watches);
+            let cells = pass.server.keyspace.watched(&self.watches);
             cells.iter().for_each(|cell| pass.pending.get(*cell));
             pass.replies.expect_made(cells.len(), |_, _| {});
         }
@@ -176,10 +177,6 @@ enum Ending {
     /// A watched key has changed.
     Nothing,
     Fault(ErrorReply),
-}
-
-fn changes(server: &Server) -> u64 {
-    server.local.look(|state| state.values.databases.changes())
 }
 
 fn no_memory() -> ErrorReply {

@@ -13,7 +13,7 @@ use super::fault::ErrorReply;
 use super::glob::{self, Glob};
 use super::pass::Pass;
 use super::server::Server;
-use crate::engine::Page;
+use crate::counters::Page;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tally_core::database::Space;
@@ -222,7 +222,7 @@ impl Walk {
     }
 
     async fn names(&self, server: &Server, after: Option<Vec<u8>>, limit: usize) -> Result<Page, ErrorReply> {
-        Ok(server.local.engine().scan(self.space, self.prefix.clone(), after, limit).await?)
+        Ok(server.counters.scan(self.space, self.prefix.clone(), after, limit).await?)
     }
 
     /// The names on the next page that match, and where to go on.
@@ -243,7 +243,7 @@ impl Walk {
             return Ok((WalkNames::matching(&page, self.glob.as_deref()), next));
         }
         let glob = self.glob.clone();
-        let spawner = server.local.engine().workers().spawner();
+        let spawner = server.host.spawner;
         let matched = spawner.blocking(move || WalkNames::matching(&page, glob.as_deref())).await;
         Ok((matched.expect("matching a pattern does not panic"), next))
     }

@@ -10,13 +10,14 @@ use super::parse::Parser;
 use super::reply::Replies;
 use super::server::Server;
 use super::stats::Ran;
-use crate::engine::{Hot, LocalEngine, Terms, Transacted};
+use crate::counters::local::LocalCounters;
+use crate::counters::{Terms, Transacted};
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tally_core::limits;
-use tally_core::op::{Answer, Op, OpKind, Submission};
+use tally_core::op::{Answer, Op, Submission};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -65,18 +66,23 @@ impl ConnectionWork {
 
     /// Carries out what is pending and writes the replies that waited for it. With terms it is one transaction; if they
     /// do not hold, nothing has happened and nothing is written, and neither if it is refused.
-    pub async fn carry_out(&mut self, server: &Server, terms: Option<&Terms<'_>>) -> Result<Transacted, ErrorReply> {
+    pub async fn carry_out(
+        &mut self,
+        server: &Server,
+        local: &impl LocalCounters,
+        terms: Option<&Terms<'_>>,
+    ) -> Result<Transacted, ErrorReply> {
         let ConnectionWork { pending, floored, answers, replies, .. } = self;
         let has_terms = terms.is_some_and(|terms| !terms.is_empty());
-        let position = if pending.record_count == 0 && !has_terms && read_all(&server.local, &pending.ops, answers) {
+        let position = if pending.record_count == 0 && !has_terms && local.read(&pending.ops, answers) {
             None
         } else if let Some(terms) = terms {
-            match server.local.transact(pending, answers, terms).await? {
+            match local.transact(pending, answers, terms).await? {
                 Transacted::At(position) => Some(position),
                 other => return Ok(other),
             }
         } else {
-            Some(server.local.submit(pending, answers).await?)
+            Some(local.submit(pending, answers).await?)
         };
         pending.clear();
         floored.drain(..).for_each(|at| answers[at] = answers[at].floored());
@@ -103,33 +109,6 @@ impl ConnectionWork {
         self.answers.clear();
         self.answers.shrink_to(limits::RESP_ARGUMENTS_KEPT);
     }
-}
-
-/// How many reads ahead the memory of a counter is asked for.
-const READ_AHEAD: usize = 16;
-
-/// Answers reads from memory. Answers whether memory knew everything: if not, the engine has to ask the store.
-fn read_all(local: &LocalEngine, ops: &[Op], answers: &mut Vec<Answer>) -> bool {
-    answers.clear();
-    ops.iter().take(READ_AHEAD).for_each(|op| local.engine().prefetch(op.cell));
-    ops.iter().enumerate().all(|(index, op)| {
-        if let Some(ahead) = ops.get(index + READ_AHEAD) {
-            local.engine().prefetch(ahead.cell);
-        }
-        let answer = match op.kind {
-            OpKind::Ttl => local.ttl(op.cell),
-            OpKind::Deadline => local.deadline(op.cell),
-            OpKind::Expiring => Some(Answer::Value(local.look(|state| state.values.expiring(op.arg as usize)) as i64)),
-            OpKind::Size => Some(Answer::Value(local.look(|state| state.values.size(op.arg as usize)) as i64)),
-            _ => match local.read(op.cell) {
-                Hot::Value(value) => Some(Answer::Value(value)),
-                Hot::Absent => Some(Answer::Absent),
-                Hot::Cold => None,
-            },
-        };
-        answers.extend(answer);
-        answer.is_some()
-    })
 }
 
 /// Sets of buffers that nobody needs right now.

@@ -48,14 +48,13 @@ pub struct Aggregate {
     responses((status = 200, description = "The sum", body = Aggregate), Problem))]
 pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri) -> Result<Json<Aggregate>, Problem> {
     if let Some(at_least) = AtLeast::query(&uri)? {
-        at_least.reached(&api.engine).await?;
+        at_least.reached(&*api.counters).await?;
     }
     // Whoever waits for a turn holds nothing.
     let _turn = api.walks.acquire().await;
-    let as_of_ms = api.engine.clock().now_ms();
-    let engine = &api.engine;
-    let pattern = Pattern::resolve(&engine.declarations(), &pattern)?;
-    let sum = engine.sum(&pattern.matching()).await?.ok_or_else(too_many)?;
+    let as_of_ms = api.host.clock.now_ms();
+    let pattern = Pattern::resolve(&api.counters.declarations(), &pattern)?;
+    let sum = api.counters.sum(&pattern.matching()).await?.ok_or_else(too_many)?;
     let pattern = pattern.to_string();
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();
@@ -70,7 +69,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
         pending: (sum.pending > 0).then_some(sum.pending),
         generation: sum.generation,
         as_of: rfc3339(as_of_ms),
-        staleness_ms: api.engine.clock().now_ms().saturating_sub(as_of_ms),
+        staleness_ms: api.host.clock.now_ms().saturating_sub(as_of_ms),
     }))
 }
 

@@ -87,8 +87,8 @@ pub struct Balances {
 #[utoipa::path(get, path = "/v1/balance", tag = "node",
     responses((status = 200, description = "Where all entries ended", body = Balances), Problem))]
 pub async fn balance(State(api): State<Api>) -> Result<Json<Balances>, Problem> {
-    let (balances, position) = api.engine.balances().await?;
-    let as_of = rfc3339(api.engine.clock().now_ms());
+    let (balances, position) = api.counters.balances().await?;
+    let as_of = rfc3339(api.host.clock.now_ms());
     Ok(Json(Balances { as_of, position: position.to_string(), ..Balances::new(&balances) }))
 }
 

@@ -7,6 +7,7 @@
 //! take it is cut off.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -20,7 +21,7 @@ use tally_core::position::Position;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use crate::engine::{Engine, RETRY_AFTER};
+use crate::counters::{Counters, Host, RETRY_AFTER};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::pattern::Pattern;
@@ -57,11 +58,12 @@ pub async fn commits(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Re
     let asked = asked(&uri, &headers)?;
     let pattern = pattern(&api, &uri)?;
     let place = place(&api)?;
-    let recorded_from = api.engine.follow_commits().await?;
+    let recorded_from = api.counters.follow().await?;
     let from = asked.unwrap_or(recorded_from);
-    let follower = Follower::open(&api.engine, api.turn.clone(), from, recorded_from, pattern).await?;
+    let follower = Follower::open(&api, from, recorded_from, pattern).await?;
     let subscription = Subscription {
-        engine: api.engine.clone(),
+        counters: api.counters.clone(),
+        host: api.host.clone(),
         follower: Some(follower),
         greeting: Some(render::greeting(from)),
         heartbeat: api.options.heartbeat,
@@ -86,7 +88,7 @@ pub fn place(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {
 /// The counters that the client wants to hear of.
 fn pattern(api: &Api, uri: &Uri) -> Result<Option<Pattern>, Problem> {
     let parameters = Parameters::read(uri, PARAMETERS)?;
-    parameters.text("match").map(|text| Pattern::resolve(&api.engine.declarations(), text)).transpose()
+    parameters.text("match").map(|text| Pattern::resolve(&api.counters.declarations(), text)).transpose()
 }
 
 /// The position that the client names: the one that a browser remembered, or the one in the query.
@@ -108,7 +110,8 @@ fn too_many(limit: usize) -> Problem {
 }
 
 struct Subscription {
-    engine: Engine,
+    counters: Arc<dyn Counters>,
+    host: Host,
     /// `None` once it has failed.
     follower: Option<Follower>,
     greeting: Option<Bytes>,
@@ -151,11 +154,11 @@ impl Subscription {
             };
             let (reached, held) = (follower.reached(), follower.bytes());
             self.follower = Some(follower);
-            self.engine.commits().hold(self.engine.clock().now_ms());
+            self.counters.commits().hold(self.host.clock.now_ms());
             if !text.is_empty() {
                 if let Err(full) = self.charge.set(text.len() + held) {
                     self.follower = None;
-                    self.engine.metrics().cuts.of(PROTOCOL, CutOff::Memory).inc();
+                    self.host.metrics.cuts.of(PROTOCOL, CutOff::Memory).inc();
                     return Some(render::problem(&full.into()));
                 }
                 return Some(text);
@@ -171,7 +174,7 @@ impl Subscription {
     /// Waits for a commit behind an offset, but not too long.
     async fn wait(&mut self, offset: u64) -> Woken {
         tokio::select! {
-            () = self.engine.commits().wait_behind(offset) => Woken::Moved,
+            () = self.counters.commits().wait_behind(offset) => Woken::Moved,
             // An error means that the sender is gone, and with it the node.
             _ = self.stopping.wait_for(|stop| *stop) => Woken::Stopping,
             () = sleep(self.heartbeat) => Woken::Quiet,

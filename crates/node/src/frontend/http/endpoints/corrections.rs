@@ -14,7 +14,7 @@ use tally_core::limits::{CORRECTION_BYTES_MAX, CORRECTION_DELTAS_MAX};
 use tally_core::machine::Unfit;
 
 use super::counters::idempotency_key;
-use crate::engine::{Corrected, CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart, Proposed};
+use crate::counters::{Corrected, CorrectionError, CorrectionRequest, FoundCorrection, PreviewPart, Proposed};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Paging, Parameters, limit};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -55,8 +55,8 @@ pub async fn propose(
     let proposal = request::proposal(&api, &headers, body).await?;
     let key = idempotency_key(&headers)?;
     let request =
-        key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &[b"propose", &proposal.to_bytes()]));
-    let Proposed { proposal, repeated } = api.engine.proposed(proposal, request).await?;
+        key.map(|key| Request::new(&api.counters.hasher(), key.as_bytes(), &[b"propose", &proposal.to_bytes()]));
+    let Proposed { proposal, repeated } = api.counters.propose(proposal, request).await?;
     let view = CorrectionView::proposed(&proposal).with_deltas(&proposal.deltas);
     Ok((StatusCode::CREATED, with_token(&api, CorrectionView { repeated, ..view })))
 }
@@ -68,7 +68,7 @@ pub async fn propose(
     responses((status = 200, description = "Corrections, without their deltas", body = CorrectionPage), Problem))]
 pub async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<CorrectionPage>, Problem> {
     let Paging { before, limit } = Paging::read(&uri)?;
-    Ok(Json(CorrectionPage::of(api.engine.corrections(before, limit).await?)))
+    Ok(Json(CorrectionPage::of(api.counters.corrections(before, limit).await?)))
 }
 
 /// Shows a correction or proposal with its deltas
@@ -91,7 +91,7 @@ pub async fn preview(State(api): State<Api>, Number(number): Number, uri: Uri) -
     let after = parameters.text("after").map(|after| after.as_bytes().to_vec());
     let part = PreviewPart { after, limit: limit(&parameters)? };
     let found = find(&api, number).await?;
-    let effects = api.engine.preview(&found, &part).await?;
+    let effects = api.counters.preview(&found, &part).await?;
     Ok(Json(Preview::new(&found, effects)?))
 }
 
@@ -113,7 +113,7 @@ pub async fn apply(
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["apply", &number.to_string(), &author, &format!("{if_generation:?}")]);
     let remedy = Remedy::Apply { number, author, if_generation };
-    let made = api.engine.corrected(CorrectionRequest { remedy, once }).await;
+    let made = api.counters.correct(CorrectionRequest { remedy, once }).await;
     if let Err(CorrectionError::Unfit(Unfit::NotOpen(_))) = made {
         // It is in another state, which is the answer.
         open(&api, number).await?;
@@ -140,7 +140,7 @@ pub async fn revert(
     let key = idempotency_key(&headers)?;
     let once = once(&api, key, &["revert", &number.to_string(), &reason, &author, &format!("{if_generation:?}")]);
     let remedy = Remedy::Revert { number, grounds: Grounds { reason, author }, if_generation };
-    answer(&api, api.engine.corrected(CorrectionRequest { remedy, once }).await)
+    answer(&api, api.counters.correct(CorrectionRequest { remedy, once }).await)
 }
 
 /// Withdraws an open proposal
@@ -148,7 +148,7 @@ pub async fn revert(
     responses((status = 200, description = "It is gone", body = Withdrawn), Problem))]
 pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<Json<Withdrawn>, Problem> {
     open(&api, number).await?;
-    if !api.engine.withdraw(number).await? {
+    if !api.counters.withdraw(number).await? {
         // Somebody was faster; what they did is the answer.
         open(&api, number).await?;
     }
@@ -156,7 +156,7 @@ pub async fn withdraw(State(api): State<Api>, Number(number): Number) -> Result<
 }
 
 async fn find(api: &Api, number: u64) -> Result<FoundCorrection, Problem> {
-    let found = api.engine.correction(number).await?;
+    let found = api.counters.correction(number).await?;
     found.ok_or_else(|| CorrectionError::Unfit(Unfit::NotThere(number)).into())
 }
 
@@ -177,12 +177,12 @@ fn answer(api: &Api, made: Result<Corrected, CorrectionError>) -> Result<Json<Co
 /// What is asked for under an id, if it has one.
 fn once(api: &Api, key: Option<&str>, content: &[&str]) -> Option<Request> {
     let content: Vec<_> = content.iter().map(|text| text.as_bytes()).collect();
-    key.map(|key| Request::new(&api.engine.hasher(), key.as_bytes(), &content))
+    key.map(|key| Request::new(&api.counters.hasher(), key.as_bytes(), &content))
 }
 
 /// Adds a position behind what was just done.
 fn with_token(api: &Api, view: CorrectionView) -> Json<CorrectionView> {
-    Json(CorrectionView { token: Some(api.engine.applied().to_string()), ..view })
+    Json(CorrectionView { token: Some(api.counters.applied().to_string()), ..view })
 }
 
 fn not_open(correction: &Correction, reverted_by: Option<u64>) -> Problem {

@@ -14,7 +14,7 @@ use tally_core::op::{Answer, Submission};
 
 use super::corrections::{self, ClearedView};
 use super::history;
-use crate::engine::Committed;
+use crate::counters::Committed;
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::at_least::{self, AtLeast};
@@ -160,15 +160,15 @@ pub async fn get_many(
     if ids.len() > IDS_PER_READ_MAX {
         return Err(Problem::too_large("there are too many ids", IDS_PER_READ_MAX, "read them in several requests"));
     }
-    let declarations = api.engine.declarations();
-    let hasher = api.engine.hasher();
+    let declarations = api.counters.declarations();
+    let hasher = api.counters.hasher();
     let targets = ids.iter().map(|id| id::target(&declarations, &hasher, id)).collect::<Result<Vec<_>, _>>()?;
     for at_least in [asked, AtLeast::new(at_least.as_deref(), wait_ms)?] {
         wait(&api, at_least).await?;
     }
     let cells: Vec<_> = targets.iter().map(|target| target.cell).collect();
-    let (readings, now_ms) = (api.engine.see(&cells).await?, api.engine.clock().now_ms());
-    let node = api.engine.durability();
+    let (readings, now_ms) = (api.counters.see(&cells).await?, api.host.clock.now_ms());
+    let node = api.counters.durability();
     let counters = targets.iter().zip(readings).map(|(target, seen)| Envelope::new(target, seen, now_ms, node));
     Ok(Json(Envelopes { counters: counters.collect() }))
 }
@@ -189,7 +189,7 @@ pub async fn delete(
     headers: HeaderMap,
 ) -> Result<Json<Deleted>, Problem> {
     let key = idempotency_key(&headers)?;
-    let target = match id::reach(&api.engine.declarations(), &api.engine.hasher(), &id)? {
+    let target = match id::reach(&api.counters.declarations(), &api.counters.hasher(), &id)? {
         Reach::One(target) if target.is_ad_hoc() => target,
         reach => return Ok(Json(Deleted::Cleared(corrections::clear(&api, reach, &uri, key).await?))),
     };
@@ -220,13 +220,13 @@ async fn change(
     let key = idempotency_key(headers)?;
     let asked = delta(api, headers, body).await?;
     let delta = direction.apply(asked).ok_or_else(|| delta_out_of_range(&asked.to_string()))?;
-    let declarations = api.engine.declarations();
-    let to = id::target(&declarations, &api.engine.hasher(), id)?;
+    let declarations = api.counters.declarations();
+    let to = id::target(&declarations, &api.counters.hasher(), id)?;
     declarations.permit(&to, Intent::Count).map_err(|why| id::forbidden(&to, why))?;
     let mut submission = Submission::default();
     match key {
         Some(key) => {
-            let hashed = fact::answer_key(&api.engine.hasher(), &to.id, key.as_bytes());
+            let hashed = fact::answer_key(&api.counters.hasher(), &to.id, key.as_bytes());
             submission.add_once(&to, delta, hashed, key.as_bytes());
         }
         None => submission.add_to(&to, delta),
@@ -284,25 +284,25 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 
 /// Commits a submission of one operation.
 async fn commit(api: &Api, submission: Submission) -> Result<(Answer, Committed), Problem> {
-    let committed = api.engine.submit(submission).await?;
+    let committed = api.counters.submit(submission).await?;
     let answer = *committed.answers.first().expect("one operation has one answer");
     Ok((answer, committed))
 }
 
 async fn read(api: &Api, target: &Target<'_>) -> Result<Envelope, Problem> {
-    let seen = api.engine.see(&[target.cell]).await?;
-    Ok(Envelope::new(target, seen[0], api.engine.clock().now_ms(), api.engine.durability()))
+    let seen = api.counters.see(&[target.cell]).await?;
+    Ok(Envelope::new(target, seen[0], api.host.clock.now_ms(), api.counters.durability()))
 }
 
 async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {
     match at_least {
-        Some(at_least) => at_least.reached(&api.engine).await,
+        Some(at_least) => at_least.reached(&*api.counters).await,
         None => Ok(()),
     }
 }
 
 fn target(api: &Api, id: &str) -> Result<Target<'static>, Problem> {
-    id::target(&api.engine.declarations(), &api.engine.hasher(), id)
+    id::target(&api.counters.declarations(), &api.counters.hasher(), id)
 }
 
 /// What the request asks for, strictly: whatever is not understood is refused, never ignored.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tally_core::event::Event;
 use tally_core::ledger::{Duplicate, DuplicatePlace, read_first};
 
-use crate::engine::{AuditQuestion, AuditedRepeat, Refusal};
+use crate::counters::{AuditQuestion, AuditedRepeat, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{content_hash, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::parameters::{self, Parameters, refused};
@@ -97,7 +97,7 @@ pub struct Place {
         ("before" = Option<String>, Query, description = "The `next` of the page before")),
     responses((status = 200, description = "A page of the audit", body = DuplicatePage), Problem))]
 pub async fn duplicates(State(api): State<Api>, uri: Uri) -> Result<Json<DuplicatePage>, Problem> {
-    let page = api.engine.duplicates(&question(&uri)?).await?;
+    let page = api.counters.duplicates(&question(&uri)?).await?;
     let duplicates = page.rows.into_iter().map(view).collect::<Result<_, _>>()?;
     let next = page.next.map(|(offset, index)| format!("{offset}-{index}"));
     Ok(Json(DuplicatePage { total: page.total, duplicates, next }))

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tally_core::event::body::{BodyError, BodyReader, Form};
 use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 
-use crate::engine::{RETRY_AFTER, Refusal};
+use crate::counters::{RETRY_AFTER, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::{Pieces, content_length};
 use crate::frontend::http::transport::guard::is_lines;
@@ -46,18 +46,18 @@ pub async fn events(
 ) -> Result<Json<Outcome>, Problem> {
     let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
-    let mut batch = EventsBatch::new(api.engine.declarations(), api.engine.hasher());
+    let mut batch = EventsBatch::new(api.counters.declarations(), api.counters.hasher());
     let promised_bytes = content_length(&headers).unwrap_or(0);
-    let reader = BodyReader::new(form(&headers), api.engine.clock().arrival());
+    let reader = BodyReader::new(form(&headers), api.host.clock.arrival());
     if let Err(problem) = read(&mut pieces, reader, &mut batch, promised_bytes).await {
         return Err(pieces.refuse(problem).await);
     }
     if is_strict && let Some(faults) = batch.faults() {
-        observe(&api.metrics, faults);
+        observe(&api.host.metrics, faults);
         return Err(not_all(faults));
     }
     let outcome = commit(&api, batch, is_strict).await?;
-    observe(&api.metrics, &outcome);
+    observe(&api.host.metrics, &outcome);
     respond(outcome)
 }
 
@@ -89,11 +89,11 @@ async fn commit(api: &Api, mut batch: EventsBatch, is_strict: bool) -> Result<Ou
         return Ok(batch.outcome(&[], None));
     }
     submission.needs.strict = is_strict;
-    match api.engine.submit(submission).await {
+    match api.counters.submit(submission).await {
         Ok(committed) => Ok(batch.outcome(&committed.answers, Some(committed.position))),
         Err(Refusal::NotAll(answers)) => {
             let faults = batch.refused(&answers);
-            observe(&api.metrics, &faults);
+            observe(&api.host.metrics, &faults);
             Err(not_all(&faults))
         }
         Err(refusal) => Err(refusal.into()),

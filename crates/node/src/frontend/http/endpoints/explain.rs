@@ -17,7 +17,7 @@ use tally_core::values::Sums;
 
 use super::balance::Account;
 use super::corrections::CorrectionKind;
-use crate::engine::{CounterFacts, Explained, Total, ValuesStanding, Why};
+use crate::counters::{CounterFacts, Explained, Total, ValuesStanding, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339, rfc3339_signed};
 use crate::frontend::http::words::id::{self, ID, IdPath};
@@ -201,10 +201,10 @@ pub async fn explain(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Re
         Some("all") => true,
         Some(other) => return Err(refused("values", other, "send all, or leave it out")),
     };
-    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let target = id::target(&api.counters.declarations(), &api.counters.hasher(), &id)?;
     // Whoever waits for a turn holds nothing.
     let _turn = if all_values { Some(api.walks.acquire().await) } else { None };
-    Ok(Json(Explanation::new(&target, api.engine.explain(&target, all_values).await?)))
+    Ok(Json(Explanation::new(&target, api.counters.explain(&target, all_values).await?)))
 }
 
 /// What was counted and corrected, and what the values add up to, at one moment.

@@ -35,9 +35,9 @@ pub async fn healthz() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "node",
     responses((status = 200, description = "It is well", body = String, content_type = "text/plain"), Problem))]
 pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
-    api.engine.health()?;
+    api.counters.health()?;
     let mut text = "ready\n".to_owned();
-    for (trouble, what) in api.engine.troubles().lasting() {
+    for (trouble, what) in api.host.troubles.lasting() {
         if trouble.refuses_all_writes() {
             return Err(Problem::new(ProblemKind::NotReady, &*what).with("trouble", trouble.name()));
         }
@@ -53,14 +53,14 @@ pub async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 #[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "It is well", content(
     (String = "text/plain"), (String = "application/openmetrics-text")))))]
 pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoResponse {
-    let balances = api.engine.balances();
-    let metrics = Arc::clone(&api.metrics);
-    let measured = api.engine.workers().spawner().blocking(move || metrics.disk.measure());
+    let balances = api.counters.balances();
+    let metrics = Arc::clone(&api.host.metrics);
+    let measured = api.host.spawner.blocking(move || metrics.disk.measure());
     let (balances, _) = tokio::join!(timeout(PATIENCE, balances), timeout(PATIENCE, measured));
     if let Ok(Ok((balances, _))) = balances {
-        api.metrics.balances.set(balances);
+        api.host.metrics.balances.set(balances);
     }
-    let text = api.metrics.encode();
+    let text = api.host.metrics.encode();
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match accepted.into_iter().any(text::wants_openmetrics) {
         true => ([(CONTENT_TYPE, text::OPENMETRICS), (VARY, "accept")], text),

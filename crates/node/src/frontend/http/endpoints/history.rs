@@ -10,7 +10,7 @@ use tally_core::counter::Target;
 use tally_core::ledger::Step;
 
 use super::corrections::{CauseName, CorrectionKind, reverts};
-use crate::engine::{Said, Seen, Why};
+use crate::counters::{Said, Seen, Why};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::{Envelope, rfc3339};
 use crate::frontend::http::words::id::{self, ID, IdPath};
@@ -65,23 +65,22 @@ pub struct Generation {
     responses((status = 200, description = "What corrections have done to it", body = History), Problem))]
 pub async fn history(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Json<History>, Problem> {
     let paging = Paging::read(&uri)?;
-    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
-    let page = api.engine.history(&target, paging.before, paging.limit).await?;
+    let target = id::target(&api.counters.declarations(), &api.counters.hasher(), &id)?;
+    let page = api.counters.history(&target, paging.before, paging.limit).await?;
     let generations = page.steps.into_iter().map(|(generation, step, why)| Generation::new(generation, &step, why));
     Ok(Json(History { id: target.text().into_owned(), generations: generations.collect(), next: page.next }))
 }
 
 /// What generation `asked` last said about a counter.
 pub async fn read_generation(api: &Api, target: &Target<'_>, asked: u64) -> Result<Envelope, Problem> {
-    let engine = &api.engine;
-    let (newest, said) = engine.said(target.cell, asked).await?;
+    let (newest, said) = api.counters.said(target.cell, asked).await?;
     if asked > newest {
         let detail = format!("generation is {asked}, but the newest one is {newest}; ask for 0 to {newest}");
         return Err(Problem::new(ProblemKind::UnknownGeneration, detail)
             .with("generation", asked)
             .with("newest", newest));
     }
-    let (now_ms, node) = (engine.clock().now_ms(), engine.durability());
+    let (now_ms, node) = (api.host.clock.now_ms(), api.counters.durability());
     match said {
         Said::Now(seen) => Ok(Envelope::new(target, seen, now_ms, node)),
         Said::Until(at_ms, reading) => {

@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 use super::commits::{event_stream, heartbeat, place, problem, put_json};
 use crate::clock::Stopwatch;
-use crate::engine::{CommitReader, CommitsError, Engine, Reading, Refusal};
+use crate::counters::{CommitReader, CommitsError, Counters, Reading, Refusal};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
 use crate::frontend::http::words::id::{self, ID, IdPath};
@@ -52,7 +52,7 @@ struct ValueView<'a> {
     responses((status = 200, description = "Events without end", body = String, content_type = "text/event-stream"), Problem))]
 pub async fn watch(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let target = id::target(&api.engine.declarations(), &api.engine.hasher(), &id)?;
+    let target = id::target(&api.counters.declarations(), &api.counters.hasher(), &id)?;
     let one = One { target, told: None };
     open(api, LiveWatch::One(one))
 }
@@ -66,8 +66,8 @@ pub async fn watch(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
 pub async fn watch_all(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["match"])?;
     let text = parameters.text("match").ok_or_else(|| refused("match", "", "send a pattern, such as views:*"))?;
-    let pattern = Pattern::resolve(&api.engine.declarations(), text)?;
-    let from = api.engine.follow_commits().await?;
+    let pattern = Pattern::resolve(&api.counters.declarations(), text)?;
+    let from = api.counters.follow().await?;
     let changed = first(&api, &pattern).await?;
     open(api, LiveWatch::Many(Many { pattern, reader: None, reached: from.offset, changed }))
 }
@@ -77,7 +77,7 @@ async fn first(api: &Api, pattern: &Pattern) -> Result<BTreeSet<Vec<u8>>, Proble
     let _turn = api.walks.clone().acquire_owned().await.map_err(|_| Problem::from(Refusal::ShuttingDown))?;
     let (mut ids, mut after) = (BTreeSet::new(), None);
     loop {
-        let page = api.engine.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE).await?;
+        let page = api.counters.scan(Space::MAIN, pattern.prefix().to_vec(), after, PAGE).await?;
         ids.extend(page.counters.into_iter().map(|(id, _)| id).filter(|id| pattern.matches(id)));
         if ids.len() > WATCHED_AT_FIRST_MAX {
             let detail = format!(
@@ -148,7 +148,7 @@ impl Watcher {
                 return None;
             }
             self.pause().await;
-            let seen = self.api.engine.applied().offset;
+            let seen = self.api.counters.applied().offset;
             let text = match self.look().await {
                 Ok(text) => text,
                 Err(found) => return Some(self.end(&found)),
@@ -183,15 +183,15 @@ impl Watcher {
 
     /// Waits until there may be something to tell; not for ever.
     async fn wait(&mut self, seen: u64) -> bool {
-        let Api { engine, options, stopping, .. } = &mut self.api;
+        let Api { counters, options, stopping, .. } = &mut self.api;
         let reached = match &self.watched {
             LiveWatch::One(_) => None,
             LiveWatch::Many(many) => Some(many.reached),
         };
         let moved = async {
             match reached {
-                None => engine.wait_for(seen + 1).await,
-                Some(reached) => engine.commits().wait_behind(reached).await,
+                None => counters.wait_for(seen + 1).await,
+                Some(reached) => counters.commits().wait_behind(reached).await,
             }
         };
         tokio::select! {
@@ -212,7 +212,7 @@ impl Watcher {
 
 impl One {
     async fn look(&mut self, api: &Api) -> Result<Bytes, Problem> {
-        let reading = api.engine.get(self.target.cell).await?;
+        let reading = api.counters.see(&[self.target.cell]).await?[0].reading;
         let mut text = Vec::new();
         if self.told != Some(reading) {
             let value = reading.map(|reading| self.target.shown(reading.value));
@@ -225,13 +225,14 @@ impl One {
 
 impl Many {
     async fn look(&mut self, api: &Api) -> Result<Bytes, Problem> {
-        api.engine.commits().hold(api.engine.clock().now_ms());
+        api.counters.commits().hold(api.host.clock.now_ms());
         self.read(api).await?;
-        let (declarations, hasher, mut text) = (api.engine.declarations(), api.engine.hasher(), Vec::new());
-        for id in std::mem::take(&mut self.changed) {
-            let reading = api.engine.get(hasher.key(&Space::MAIN.id(&id))).await?;
-            let value = reading.map(|reading| declarations.shown(&id, reading.value));
-            put_value(&mut text, &id, value, reading);
+        let (declarations, hasher, mut text) = (api.counters.declarations(), api.counters.hasher(), Vec::new());
+        let changed: Vec<_> = std::mem::take(&mut self.changed).into_iter().collect();
+        let cells: Vec<_> = changed.iter().map(|id| hasher.key(&Space::MAIN.id(id))).collect();
+        for (id, seen) in changed.iter().zip(api.counters.see(&cells).await?) {
+            let value = seen.reading.map(|reading| declarations.shown(id, reading.value));
+            put_value(&mut text, id, value, seen.reading);
         }
         Ok(text.into())
     }
@@ -239,12 +240,12 @@ impl Many {
     /// Looks which counters have changed, on a thread that may wait for a disk.
     async fn read(&mut self, api: &Api) -> Result<(), Problem> {
         let turn = api.turn.clone().acquire_owned().await.map_err(|_| Problem::from(Refusal::ShuttingDown))?;
-        let (engine, pattern, reader, reached) =
-            (api.engine.clone(), self.pattern.clone(), self.reader.take(), self.reached);
-        let spawner = api.engine.workers().spawner();
+        let (counters, pattern, reader, reached) =
+            (api.counters.clone(), self.pattern.clone(), self.reader.take(), self.reached);
+        let spawner = api.host.spawner;
         let read = spawner.blocking(move || {
             let _turn = turn;
-            changed(&engine, &pattern, reader, reached)
+            changed(&*counters, &pattern, reader, reached)
         });
         let failed =
             |error: CommitsError| Problem::new(ProblemKind::LogFailed, format!("the commits cannot be read: {error}"));
@@ -259,13 +260,13 @@ type ChangedCells = (Option<CommitReader>, u64, BTreeSet<Vec<u8>>);
 
 /// The ids that match in the commits from an offset on.
 fn changed(
-    engine: &Engine,
+    counters: &dyn Counters,
     pattern: &Pattern,
     reader: Option<CommitReader>,
     mut reached: u64,
 ) -> Result<ChangedCells, CommitsError> {
     let begun = |found: (_, CommitReader)| found.1;
-    let mut reader = if reader.is_some() { reader } else { engine.commits().find(reached)?.map(begun) };
+    let mut reader = if reader.is_some() { reader } else { counters.commits().find(reached)?.map(begun) };
     let mut ids = BTreeSet::new();
     if let Some(reader) = &mut reader {
         while let Some(commit) = reader.read()? {

@@ -21,7 +21,7 @@ use tally_core::position::Position;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::commits::place;
-use crate::engine::{Page, Reading, Refusal, Snapshot};
+use crate::counters::{Page, Reading, Refusal, Snapshot};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};
@@ -63,13 +63,13 @@ pub async fn snapshot(State(api): State<Api>, uri: Uri) -> Result<Response, Prob
     let place = place(&api)?;
     let snapshot = match parameters.text("from") {
         Some(text) => held(&api, position(text)?)?,
-        None => api.engine.snapshot().await?,
+        None => api.counters.snapshot().await?,
     };
     let reader = SnapshotReader {
         head: Some(head(&snapshot)),
         after: parameters.text("after").map(|id| Space::MAIN.id(id.as_bytes()).into_owned()),
         is_over: false,
-        declarations: api.engine.declarations(),
+        declarations: api.counters.declarations(),
         charge: Charge::new(&api.budget),
         api,
         snapshot,
@@ -84,7 +84,7 @@ fn position(text: &str) -> Result<Position, Problem> {
 }
 
 fn held(api: &Api, position: Position) -> Result<Arc<Snapshot>, Problem> {
-    api.engine.held_snapshot(position).ok_or_else(|| {
+    api.counters.held_snapshot(position).ok_or_else(|| {
         let detail = format!("the snapshot at {position} is not held any more; begin anew with GET /v1/snapshot");
         Problem::new(ProblemKind::PositionGone, detail).with("value", position.to_string())
     })
@@ -133,7 +133,7 @@ impl SnapshotReader {
             }
         }
         if self.is_over {
-            self.api.engine.told_snapshot(&self.snapshot);
+            self.api.counters.told_snapshot(&self.snapshot);
             return None;
         }
         self.is_over = true;
@@ -143,7 +143,7 @@ impl SnapshotReader {
     /// The next lines; there may be none although more will come.
     async fn page(&mut self) -> Result<Bytes, Problem> {
         let (snapshot, declarations, after) = (self.snapshot.clone(), self.declarations.clone(), self.after.take());
-        let spawner = self.api.engine.workers().spawner();
+        let spawner = self.api.host.spawner;
         let read = spawner.blocking(move || {
             let Page { counters, next } = snapshot.page(after.as_deref(), PAGE_COUNTERS)?;
             let mut lines = Vec::new();
@@ -154,7 +154,7 @@ impl SnapshotReader {
         self.is_over = next.is_none();
         self.after = next;
         // It is in use.
-        let _ = self.api.engine.held_snapshot(self.snapshot.position());
+        let _ = self.api.counters.held_snapshot(self.snapshot.position());
         Ok(lines.into())
     }
 }

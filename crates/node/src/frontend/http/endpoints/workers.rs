@@ -63,8 +63,8 @@ pub struct WorkerList {
 #[utoipa::path(get, path = "/v1/workers", tag = "node",
     responses((status = 200, description = "All workers", body = WorkerList)))]
 pub async fn workers(State(api): State<Api>) -> Json<WorkerList> {
-    let statuses = api.engine.workers().board().statuses();
-    let as_of = rfc3339(api.engine.clock().now_ms());
+    let statuses = api.host.metrics.workers.statuses();
+    let as_of = rfc3339(api.host.clock.now_ms());
     Json(WorkerList { as_of, workers: statuses.iter().map(|status| Worker::new(status)).collect() })
 }
 

@@ -39,7 +39,7 @@ use super::head;
 use super::linger::linger;
 use super::patience::{Patience, PatienceVerdict};
 use super::pulse::{Pulse, WatchedStream};
-use crate::engine::{Engine, RETRY_AFTER};
+use crate::counters::{Counters, Host, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::{Api, HttpOptions, PROTOCOL, router};
@@ -79,24 +79,25 @@ impl HttpServer {
 pub fn serve(
     address: SocketAddr,
     threads: usize,
-    engine: Engine,
+    counters: Arc<dyn Counters>,
+    host: Host,
     options: HttpOptions,
     budget: Arc<Budget>,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<HttpServer> {
     let listeners = listen(address, threads.max(1))?;
     let address = listeners[0].local_addr()?;
-    let api = Api::new(engine, options, Arc::clone(&budget), shutdown.clone());
+    let api = Api::new(counters, host, options, Arc::clone(&budget), shutdown.clone());
     let shared = Listening {
         budget,
         places: Places::new(
             api.options.connections_max,
             api.options.connections_per_address_max,
-            api.metrics.cuts.of(PROTOCOL, CutOff::Displaced),
+            api.host.metrics.cuts.of(PROTOCOL, CutOff::Displaced),
         ),
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
-        metrics: Arc::clone(&api.metrics),
+        metrics: Arc::clone(&api.host.metrics),
         router: router(api),
         shutdown,
     };

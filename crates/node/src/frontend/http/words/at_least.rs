@@ -11,7 +11,7 @@ use tally_core::position::Position;
 
 use super::parameters::{Parameters, refused};
 use super::problem::{Problem, ProblemKind};
-use crate::engine::{Engine, RETRY_AFTER};
+use crate::counters::{Counters, RETRY_AFTER};
 
 pub const TOKEN: &str = "Waits until the write that was answered with this token is in the read";
 pub const WAIT: &str = "How long to wait for it at most; 5000 if left out";
@@ -50,14 +50,14 @@ impl AtLeast {
     }
 
     /// Waits until everything before the token is applied.
-    pub async fn reached(self, engine: &Engine) -> Result<(), Problem> {
+    pub async fn reached(self, counters: &dyn Counters) -> Result<(), Problem> {
         let AtLeast { token, wait } = self;
-        check_not_lost(token, engine.applied(), engine.epoch_began())?;
+        check_not_lost(token, counters.applied(), counters.epoch_began())?;
         // Most often it is there already, and then nobody needs a timer.
-        if engine.applied().offset < token.offset
-            && tokio::time::timeout(wait, engine.wait_for(token.offset)).await.is_err()
+        if counters.applied().offset < token.offset
+            && tokio::time::timeout(wait, counters.wait_for(token.offset)).await.is_err()
         {
-            return Err(not_reached(token, engine.applied(), wait));
+            return Err(not_reached(token, counters.applied(), wait));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::engine::Seen;
+use crate::counters::Seen;
 use tally_core::counter::{Durability, Target};
 
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
@@ -126,7 +126,7 @@ pub fn content_hash(hash: u64) -> String {
 mod tests {
     use super::*;
 
-    use crate::engine::Reading;
+    use crate::counters::Reading;
 
     const YAML: &str = "
 counters:

@@ -7,7 +7,7 @@ use tally_core::counter::Declarations;
 use tally_core::id::{SEPARATOR, decode_part, encode_part};
 
 use super::problem::{Problem, ProblemKind, quoted};
-use crate::engine::Matching;
+use crate::counters::Matching;
 
 /// An id with `*` in it.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use utoipa::openapi::{self, RefOr};
 
-use crate::engine::{RETRY_AFTER as RETRY_AFTER_BUSY, Refusal};
+use crate::counters::{RETRY_AFTER as RETRY_AFTER_BUSY, Refusal};
 use crate::frontend::budget::Full;
 
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";

@@ -5,7 +5,7 @@ use super::super::glob;
 use super::super::parse::Args;
 use super::super::pass::{CommandOutcome, Flow, Pass, is};
 use super::super::server::{KEEPALIVE, Server};
-use crate::engine::NodeDurability;
+use crate::counters::NodeDurability;
 use std::collections::BTreeMap;
 use tally_core::database::DATABASES;
 use tally_core::limits;

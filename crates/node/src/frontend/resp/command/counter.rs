@@ -69,7 +69,7 @@ pub fn mget(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 pub fn set(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
-    let options = SetOptions::parse(args, pass.server.local.engine().clock())?;
+    let options = SetOptions::parse(args, &pass.server.host.clock)?;
     let shape = if options.previous { Shape::Previous } else { Shape::Stored };
     put(pass, args, options.condition, options.expiry, shape)
 }

@@ -32,7 +32,7 @@ pub fn pexpireat(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 fn expire_in(pass: &mut Pass<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> CommandOutcome {
     let condition = condition(args)?;
     let ttl_ms = integer(args.get(2))?.checked_mul(unit_ms);
-    let at_ms = ttl_ms.and_then(|ttl_ms| pass.server.local.engine().clock().deadline_ms(ttl_ms));
+    let at_ms = ttl_ms.and_then(|ttl_ms| pass.server.host.clock.deadline_ms(ttl_ms));
     until(pass, args, condition, at_ms.ok_or_else(|| ErrorReply::expire_time(name))?)
 }
 
@@ -120,7 +120,7 @@ pub fn psetex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 }
 
 fn set_until(pass: &mut Pass<'_>, args: Args<'_>, unit: TimeUnit, command: &str) -> CommandOutcome {
-    let at_ms = unit.at_ms(args.get(2), pass.server.local.engine().clock(), command)?;
+    let at_ms = unit.at_ms(args.get(2), &pass.server.host.clock, command)?;
     let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
     pass.pending.set(cell, &id, counter::value(args.get(3))?, SetCondition::Always, Expiry::At(at_ms));
     pass.replies.expect(Shape::Stored);
@@ -135,7 +135,7 @@ pub fn getex(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
         _ => return Err(fault::SYNTAX),
     };
     let Target { cell, id, .. } = pass.locate(args.get(1), Intent::Overwrite)?;
-    let at_ms = time.map(|(unit, time)| unit.at_ms(time, pass.server.local.engine().clock(), "getex"));
+    let at_ms = time.map(|(unit, time)| unit.at_ms(time, &pass.server.host.clock, "getex"));
     pass.pending.get(cell);
     match at_ms {
         Some(Ok(at_ms)) => pass.pending.expire(cell, &id, at_ms, ExpireCondition::Always),

@@ -7,7 +7,7 @@ use super::super::stats::Told;
 use super::REDIS_VERSION;
 use super::config::appendfsync;
 use crate::clock;
-use crate::engine::NodeDurability;
+use crate::counters::NodeDurability;
 use crate::metrics::CpuSeconds;
 use std::fmt::Write;
 use tally_core::database::DATABASES;

@@ -50,7 +50,7 @@ pub fn flush_database(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
         0 => return flush_main(pass),
         database => {
             pass.tell_flush("a database");
-            let space = pass.server.local.draw_space();
+            let space = pass.server.keyspace.draw_space();
             pass.spaces[usize::from(database)] = space;
             if let Some(unit) = &mut pass.unit {
                 unit.fresh.push(space);
@@ -67,7 +67,7 @@ fn flush_main(pass: &mut Pass<'_>) -> CommandOutcome {
     refuse_if_declared(pass)?;
     let Some(unit) = &mut pass.unit else { return Ok(Flow::Alone) };
     let touched = Touched::by(pass.pending, Space::MAIN, pass.server.hasher);
-    if !touched.elsewhere && pass.server.local.look(|state| state.values.databases.only_main()) {
+    if !touched.elsewhere && pass.server.keyspace.only_main() {
         unit.only_main = true;
         pass.tell_flush("a database");
         pass.pending.flush();

@@ -39,7 +39,7 @@ pub fn select(pass: &mut Pass<'_>, args: Args<'_>) -> CommandOutcome {
 
 /// The time by which counters end, which is that of `EXPIREAT`.
 pub fn time(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
-    let now_ms = pass.server.local.engine().clock().now_ms();
+    let now_ms = pass.server.host.clock.now_ms();
     pass.replies.say(|reply| {
         reply.array(2);
         reply.bulk((now_ms / 1000).to_string().as_bytes());

@@ -52,5 +52,5 @@ pub fn unwatch(pass: &mut Pass<'_>, _: Args<'_>) -> CommandOutcome {
 }
 
 pub fn unwatch_all(pass: &mut Pass<'_>) {
-    pass.client.watching.borrow_mut().forget(&pass.server.local);
+    pass.client.watching.borrow_mut().forget(&*pass.server.keyspace);
 }

@@ -12,15 +12,18 @@ use tally_storage::log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::render::Telling;
-use crate::engine::{CommitReader, CommitsError, Engine, Refusal};
+use crate::counters::{CommitReader, CommitsError, Counters, Refusal};
+use crate::frontend::http::Api;
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use crate::worker::Spawner;
 
 /// One turn ends when it has made this much text.
 const TURN_BYTES: usize = 256 * 1024;
 
 pub struct Follower {
-    engine: Engine,
+    counters: Arc<dyn Counters>,
+    spawner: Spawner,
     turn: Arc<Semaphore>,
     /// `None` until there is a commit to begin with.
     reader: Option<CommitReader>,
@@ -36,19 +39,25 @@ pub struct Follower {
 impl Follower {
     /// Takes a place, if it is one of this log that can still be followed from.
     pub async fn open(
-        engine: &Engine,
-        turn: Arc<Semaphore>,
+        api: &Api,
         from: Position,
         recorded_from: Position,
         pattern: Option<Pattern>,
     ) -> Result<Follower, Problem> {
-        let engine = engine.clone();
+        let (counters, spawner, turn) = (api.counters.clone(), api.host.spawner, api.turn.clone());
         let mine = my(&turn).await;
-        let spawner = engine.workers().spawner();
         let opened = spawner.blocking(move || {
             let _mine = mine;
-            let mut follower =
-                Follower { engine, turn, reader: None, telling: None, reached: from.offset, recorded_from, pattern };
+            let mut follower = Follower {
+                counters,
+                spawner,
+                turn,
+                reader: None,
+                telling: None,
+                reached: from.offset,
+                recorded_from,
+                pattern,
+            };
             follower.check(from)?;
             follower.begin()?;
             Ok(follower)
@@ -68,7 +77,7 @@ impl Follower {
     /// Goes on by some commits and tells them; none at the end.
     pub async fn read(mut self) -> Result<(Follower, Bytes), Problem> {
         let mine = my(&self.turn).await;
-        let spawner = self.engine.workers().spawner();
+        let spawner = self.spawner;
         let read = spawner.blocking(move || {
             let text = self.read_turn();
             if let Some(reader) = &mut self.reader {
@@ -82,7 +91,7 @@ impl Follower {
 
     fn read_turn(&mut self) -> Result<Bytes, Problem> {
         self.begin()?;
-        let declarations = self.engine.declarations();
+        let declarations = self.counters.declarations();
         let mut text = Vec::new();
         while text.len() < TURN_BYTES
             && let Some(mut telling) = self.telling()?
@@ -112,7 +121,7 @@ impl Follower {
     fn begin(&mut self) -> Result<(), Problem> {
         if self.reader.is_none()
             && let Some((first, reader)) =
-                self.engine.commits().find(self.reached).map_err(|error| self.failed(&error))?
+                self.counters.commits().find(self.reached).map_err(|error| self.failed(&error))?
         {
             if first.from.offset > self.reached {
                 return Err(self.gone(self.reached));
@@ -130,7 +139,7 @@ impl Follower {
 
     /// Refuses a position that is not one of this log.
     fn check(&self, from: Position) -> Result<(), Problem> {
-        let end = self.engine.applied();
+        let end = self.counters.applied();
         if from.log != end.log {
             let detail = format!(
                 "position {from} is of log {}; this node has log {} only, and ends at {end}",
@@ -151,15 +160,15 @@ impl Follower {
 
     /// When the record before an offset was appended; 0 if nobody knows any more.
     fn epoch_before(&self, offset: u64) -> Result<u32, Problem> {
-        if offset > self.engine.epoch_began() {
-            return Ok(self.engine.applied().epoch);
+        if offset > self.counters.epoch_began() {
+            return Ok(self.counters.applied().epoch);
         }
-        let holding = self.engine.commits().holding(offset).map_err(|error| self.failed(&error))?;
+        let holding = self.counters.commits().holding(offset).map_err(|error| self.failed(&error))?;
         Ok(holding.map_or(0, |commit| commit.to.epoch))
     }
 
     fn unknown(&self, position: Position, why: &str) -> Problem {
-        let end = self.engine.applied();
+        let end = self.counters.applied();
         let detail = format!("position {position} {why}; begin with GET /v1/snapshot, or go on from {end}");
         Problem::new(ProblemKind::PositionUnknown, detail)
             .with("value", position.to_string())

@@ -7,7 +7,7 @@ use tally_core::ledger::Grounds;
 use tally_core::position::Position;
 
 use super::{ANONYMOUS, request};
-use crate::engine::{ClearRequest, Cleared};
+use crate::counters::{ClearRequest, Cleared};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::Problem;
@@ -46,8 +46,8 @@ pub async fn clear(api: &Api, reach: Reach<'static>, uri: &Uri, key: Option<&str
     // Whoever waits for a turn holds nothing.
     let _turn = if let Reach::All(_) = reach { Some(api.walks.acquire().await) } else { None };
     let (grounds, key) = (Grounds { reason, author }, key.map(str::to_owned));
-    let cleared = api.engine.clear(ClearRequest { reach, grounds, if_generation, key }).await?;
-    Ok(ClearedView::new(cleared, api.engine.applied()))
+    let cleared = api.counters.clear(ClearRequest { reach, grounds, if_generation, key }).await?;
+    Ok(ClearedView::new(cleared, api.counters.applied()))
 }
 
 impl ClearedView {

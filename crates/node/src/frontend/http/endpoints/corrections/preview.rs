@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::view::{CorrectionState, CorrectionView};
-use crate::engine::{CorrectionEffects, CounterEffect, FoundCorrection};
+use crate::counters::{CorrectionEffects, CounterEffect, FoundCorrection};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// What a correction does to each counter that it touches. The values are true sums: a counter with a floor shows less.

@@ -141,7 +141,7 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
             ));
         }
     }
-    let (declarations, hasher) = (api.engine.declarations(), api.engine.hasher());
+    let (declarations, hasher) = (api.counters.declarations(), api.counters.hasher());
     let delta = |(index, Object(body)): (usize, &Object<DeltaBody<'_>>)| -> Result<Delta, Problem> {
         let delta = body.delta(index)?;
         let bucket_ms = body.bucket.as_deref().map(|bucket| bucket_ms(index, bucket)).transpose()?;

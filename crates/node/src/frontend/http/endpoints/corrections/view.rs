@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tally_core::ledger::{Cause, Correction, Delta, Proposal, Purpose};
 
-use crate::engine::{CorrectionList, FoundCorrection, ListedCorrection};
+use crate::counters::{CorrectionList, FoundCorrection, ListedCorrection};
 use crate::frontend::http::words::envelope::rfc3339;
 
 /// A correction, or the proposal of one.
