@@ -59,10 +59,12 @@ impl Crowd {
 
     fn event(&self, random: &mut Random, received_ms: u64) -> Happening {
         let kind = *random.pick(&["play", "view", "view", "view", "like", "like", "unlike", "sale", "sale", "mixed"]);
-        let behind_ms = match random.below(10) {
-            0 => 1_000 + random.below(5_000),
-            1 => 60_000 + random.below(60_000),
-            _ => random.below(900),
+        let occurred_ms = match random.below(10) {
+            0 => received_ms - 1_000 - random.below(5_000),
+            1 => received_ms - 60_000 - random.below(60_000),
+            // The clock of whoever tells it is wrong. Only of what is counted by time: a like from the future would stand for ever.
+            2 if kind == "view" => received_ms + random.below(60_000),
+            _ => received_ms - random.below(900),
         };
         Happening {
             kind,
@@ -72,7 +74,7 @@ impl Crowd {
             user: format!("u{}", random.below(3)),
             video: (!random.chance(30)).then(|| format!("v{}", random.below(3))),
             country: random.pick(&["DE", "FR"]).to_string(),
-            occurred_ms: received_ms - behind_ms,
+            occurred_ms,
             received_ms,
             delta: if matches!(kind, "play" | "view") { 1 + random.below(3) as i64 } else { 1 },
         }

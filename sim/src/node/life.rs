@@ -154,6 +154,12 @@ impl NodeWorld {
         self.armed = false;
     }
 
+    /// The store takes no cut in this life.
+    pub fn refuse_cuts(&mut self) {
+        self.hit(Fault::StoreFails);
+        self.store.set(Mood::Refuses);
+    }
+
     /// A fault strikes at a call of a disk from here on.
     pub fn arm_at(&mut self, disk: Which, call: u64, fault: DiskFault) {
         let disk = if disk == Which::Log { &self.log } else { &self.commits };

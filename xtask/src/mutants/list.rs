@@ -7,6 +7,8 @@ pub enum Suite {
     Wal(&'static str),
     Storage,
     Node,
+    /// A schedule by name.
+    Sim(&'static str),
 }
 
 impl Suite {
@@ -17,6 +19,7 @@ impl Suite {
             Suite::Wal(test) => vec!["--package", "tally-wal", "--test", test],
             Suite::Storage => vec!["--package", "tally-storage", "--lib"],
             Suite::Node => vec!["--package", "tally-node", "--lib"],
+            Suite::Sim(test) => vec!["--manifest-path", "sim/Cargo.toml", "--test", test],
         }
     }
 }
@@ -183,5 +186,32 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "let found_is_current = found.cuts == self.shared.cuts.load(Ordering::Acquire);" => "let found_is_current = true;";
         "a batch that is answered before it is durable" in "crates/node/src/engine/writer.rs":
             "            Durability::Sync => self.sync()?,\n" => "            Durability::Sync => {}\n";
+    }
+    Suite::Sim("schedules"), "s06_a_batch_that_was_appended_spooled_and_drained_counts_once" => {
+        "a batch that counts as often as it stands in a log" in "crates/cluster/src/fates.rs":
+            "        let batch = Batch { head: Some(*head)," => "        let batch = Batch { head: None,";
+    }
+    Suite::Sim("schedules"), "s08_a_copy_is_judged_for_its_group_under_the_version_of_its_batch" => {
+        "a copy under the newest version" in "crates/cluster/src/fates.rs":
+            "self.state.configure(control.copy_of_declarations(at), at);"
+            => "self.state.configure(control.copy_of_declarations(control.0.len() as u64), at);";
+        "a copy for all groups" in "crates/cluster/src/collect.rs":
+            "let To::Events { group, .. } = to { Group(group) }" => "let To::Events { .. } = to { Group::ALL }";
+    }
+    Suite::Sim("schedules"), "s09_a_local_copy_behind_the_chain_is_brought_up_to_it_and_nothing_is_added_twice" => {
+        "a local copy that is taken for the chain" in "crates/cluster/src/chain.rs":
+            "Some(&self.cuts[at + 1..])" => "Some(&self.cuts[at..][..0])";
+    }
+    Suite::Sim("schedules"), "s22_what_a_spool_kept_for_hours_and_drains_newest_first_is_not_late" => {
+        "what we kept waiting is late for that" in "crates/core/src/fates/contract.rs":
+            "let now_ms = kept.watermark_ms.min(received_ms);" => "let now_ms = kept.watermark_ms;";
+    }
+    Suite::Sim("embedded"), "s11_a_replay_makes_the_commits_again_that_were_published_whenever_it_is_killed" => {
+        "a commit that a cut has ended and a replay goes on with" in "crates/core/src/commit/slot.rs":
+            "        self.closed = Some(closed.number());\n" => "";
+    }
+    Suite::Sim("embedded"), "s22_a_clock_that_jumps_makes_nobody_late_or_double_and_ends_nothing_early" => {
+        "time by the wall clock alone" in "crates/node/src/clock.rs":
+            "        self.line.load().at(self.source.monotonic_ms())\n" => "        self.source.wall_ms()\n";
     }
 };
