@@ -200,8 +200,10 @@ impl<V: Hashed> LookedUp for Layer<V> {
         !self.filter_is_complete && !self.filter.gave_up()
     }
 
+    /// A filter that is complete was begun anew since the scan began, and what the scan has seen is void: such a key may be known to be
+    /// nowhere, and that has to stay so.
     fn filter_add(&mut self, keys: &[CellKey]) {
-        for key in keys {
+        for key in keys.iter().filter(|_| !self.filter_is_complete) {
             self.filter.insert(*key);
         }
     }

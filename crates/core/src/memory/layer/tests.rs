@@ -210,6 +210,23 @@ fn a_key_is_unknown_until_the_store_or_a_complete_filter_has_spoken() {
 }
 
 #[test]
+fn a_scan_that_a_flush_has_overtaken_makes_nothing_unknown() {
+    let mut layer = resumed();
+    layer.clear();
+    layer.put(key(2), claim(2));
+    layer.begin_cut();
+    layer.finish_cut();
+    layer.put(key(2), claim(3));
+    layer.begin_cut();
+    layer.finish_cut();
+    layer.forget_loaded();
+    assert!(layer.knows(key(1)), "it was flushed");
+    layer.filter_add(&[key(1)]);
+    layer.filter_done();
+    assert!(layer.knows(key(1)));
+}
+
+#[test]
 fn what_was_loaded_never_overrides_memory() {
     let mut layer = resumed();
     layer.load(key(1), Some(claim(1)));
