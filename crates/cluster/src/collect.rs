@@ -138,7 +138,7 @@ impl Collector {
         let routes = routes(&declarations, event, self.fates_partitions);
         let listeners = declarations.listeners(&event.event_type);
         let is_persistent =
-            listeners.iter().any(|listener| declarations.counter(listener.counter).mode == Mode::Persistent);
+            listeners.iter().any(|listener| declarations.counter(listener.counter).mode() == Mode::Persistent);
         for (group, partition) in &routes {
             let open = self.open.entry(To::Events { partition: *partition, group: group.0 }).or_default();
             open.records.event(event);

@@ -7,61 +7,32 @@
 //! earlier ones ([`Declarations::check_change`]).
 
 mod change;
-mod declare;
+pub(crate) mod declare;
 pub mod duration;
 mod error;
 mod meaning;
 mod resolve;
-mod schema;
+pub(crate) mod schema;
 mod settings;
-mod stage;
+pub(crate) mod stage;
 mod syntax;
 mod target;
-mod yaml;
+pub(crate) mod yaml;
 
 use crate::head::Group;
 use hashbrown::HashMap;
 use resolve::Beginnings;
 
+pub use crate::contract::{Contract, DedupSettings, Display, Mode, Persistent, Simple, Transition};
+pub use crate::measure::Measure;
 pub use change::{DeclaredChanges, listed};
 pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
 pub use resolve::IdError;
 pub use schema::schema;
-pub use settings::{Clocks, DedupSettings, Durability, Field, Idempotency, Lateness};
+pub use settings::{Clocks, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
 pub use target::{Declared, Forbidden, Intent, Reach, Target};
-
-/// What a counter promises. The numbers stand in [`Meaning`]s on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// An exact integer: clients add and subtract, and events may feed it.
-    Simple = 0,
-    /// Views and the like: each event of a session once within a window.
-    Display = 1,
-    /// Likes and the like: one state per entity, the newest wins.
-    Transition = 2,
-    /// Money: each event id once, forever.
-    Persistent = 3,
-}
-
-impl Mode {
-    pub const ALL: [Mode; 4] = [Mode::Simple, Mode::Display, Mode::Transition, Mode::Persistent];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Simple => "simple",
-            Mode::Display => "display",
-            Mode::Transition => "transition",
-            Mode::Persistent => "persistent",
-        }
-    }
-
-    /// Whether clients may add to it by its id, without an event.
-    pub fn takes_direct_writes(self) -> bool {
-        self == Mode::Simple
-    }
-}
 
 /// What a rule does with an event's delta. The numbers stand in [`Meaning`]s on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,39 +70,26 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
     pub name: Box<str>,
-    pub mode: Mode,
+    /// How the fate of an entry is decided.
+    pub contract: Contract,
+    /// What the key keeps.
+    pub measure: Measure,
     /// The dimensions whose values are the key, in order; without any the counter is a single cell.
     pub dimensions: Box<[Box<str>]>,
     pub rules: Vec<Rule>,
     pub description: Option<Box<str>>,
-    /// `display` only, where `None` means that every event counts.
-    pub dedup: Option<DedupSettings>,
-    /// What has a state, in `transition` only; without any, every event counts as it comes.
-    pub entity: Box<[Field]>,
     /// Whether reads show 0 for a sum below it. The sum itself is kept.
     pub floor_at_zero: bool,
     /// `None`: entries count whenever they come.
     pub lateness: Option<Lateness>,
-    /// `None`: as the node. `persistent` has always [`Durability::Sync`].
+    /// `None`: as the node. Some contracts need one.
     pub durability: Option<Durability>,
 }
 
 impl Counter {
-    /// Whether what makes an event unique for this counter does so for the other: then one partition decides for both. All
-    /// persistent counters count an event together.
-    fn shares_identity(&self, other: &Counter) -> bool {
-        match (self.mode, other.mode) {
-            (Mode::Persistent, Mode::Persistent) => true,
-            (Mode::Transition, Mode::Transition) => self.entity == other.entity,
-            (Mode::Display, Mode::Display) => self.dedup_fields() == other.dedup_fields(),
-            // Of a simple counter it is the cell itself.
-            _ => false,
-        }
-    }
-
-    /// What tells the sessions of a display counter apart.
-    pub fn dedup_fields(&self) -> &[Field] {
-        self.dedup.as_ref().map_or(&[Field::Session], |dedup| &dedup.by)
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.contract.mode()
     }
 
     /// Whether it has a key; if not, it is a single cell.
@@ -195,7 +153,7 @@ impl Declarations {
         for rule in &counter.rules {
             self.by_event_type.entry(rule.on.clone()).or_default().push(Listener { counter: index, op: rule.op });
         }
-        let first = self.counters.iter().position(|other| other.shares_identity(&counter));
+        let first = self.counters.iter().position(|other| other.contract.shares_identity(&counter.contract));
         self.groups.push(Group::of_first(first.map_or(index, |first| first as u16)));
         self.counters.push(counter);
     }

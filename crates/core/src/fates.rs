@@ -1,28 +1,28 @@
 //! Fates: whether an entry counts.
 //!
 //! That is decided where what makes an entry unique is remembered: repeats of display counters, event ids that were claimed,
-//! states of entities, late entries that wait. First comes the question whether the entry stood before (display, persistent) or
-//! changes anything (transition), then whether it is late, then it counts. Every entry ends in exactly one box.
+//! states of entities, late entries that wait. First comes the question of its contract ([`crate::contract`]): whether it stood before,
+//! or changes anything; then whether it is late, then it counts. Every entry ends in exactly one box.
 //!
 //! Fates hold no value and ask for none. What they do to values goes through [`Counts`], from which nothing comes back: on one
 //! node that is a call, on many a log lies between.
 
-mod contract;
 mod memory;
 mod parked;
+mod running;
 mod senders;
-mod transition;
 
-use crate::counter::{Declarations, Mode};
+use crate::contract::Verdict;
+use crate::counter::Declarations;
 use crate::id::CellKey;
-use crate::ledger::{BoxKind, Claim, Duplicate, Entity, FateFacts};
+use crate::ledger::{BoxKind, Entity, FateFacts};
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
-use crate::record::{Record, event_at};
-use contract::Timely;
+use crate::record::event_at;
+use running::Timely;
 
-pub(crate) use contract::Kept;
-pub use contract::{Balance, Contracts};
 pub use parked::{Parked, ParkedEntry, RunLimits};
+pub(crate) use running::Kept;
+pub use running::{Balance, Contracts};
 pub use senders::{Overrun, Senders, Void};
 
 /// What fates do to values.
@@ -57,17 +57,8 @@ pub struct Fates {
     /// Whose batches stood.
     pub senders: Senders,
     /// What the last claim of the batch came to; the entries behind it go by it.
-    verdict: Verdict,
-    id: Vec<u8>,
-}
-
-/// What a claim came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Verdict {
-    #[default]
-    Fresh,
-    Duplicate,
-    Conflict,
+    pub(crate) verdict: Verdict,
+    pub(crate) id: Vec<u8>,
 }
 
 impl Fates {
@@ -103,70 +94,14 @@ impl Fates {
 
     #[inline]
     pub fn entry(&mut self, op: &Op, stamp: &Stamp, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
-        let log_time_ms = scene.batch.log_time_ms;
-        match self.contracts.mode(op.counter) {
-            Mode::Display if !self.contracts.has_room(op.counter, stamp, log_time_ms) => {
-                self.put_into(op, BoxKind::Rejected);
-                return Answer::NoRoom;
-            }
-            Mode::Display if self.contracts.is_repeat(op.counter, stamp, log_time_ms) => {
-                self.put_into(op, BoxKind::Duplicate);
-                return Answer::Duplicate;
-            }
-            Mode::Persistent if self.verdict != Verdict::Fresh => return self.refuse_claimed(op),
-            Mode::Transition => return self.transition(op, stamp, scene, values),
-            Mode::Simple | Mode::Display | Mode::Persistent => {}
+        let mode = self.contracts.mode(op.counter);
+        if let Some(answer) = mode.judge(self, op, stamp, scene, values) {
+            return answer;
         }
         match self.contracts.lateness(op.counter, stamp) {
             Timely::InTime => self.count(op, scene, values),
             Timely::Late { every_ms } => self.park(op, stamp, every_ms, scene, values),
         }
-    }
-
-    fn refuse_claimed(&mut self, op: &Op) -> Answer {
-        let (answer, kind) = match self.verdict {
-            Verdict::Duplicate => (Answer::Duplicate, BoxKind::Duplicate),
-            Verdict::Conflict => (Answer::Conflict, BoxKind::Conflict),
-            Verdict::Fresh => unreachable!("a fresh claim is not refused"),
-        };
-        self.put_into(op, kind);
-        answer
-    }
-
-    /// Claims an event id for the entries behind operation `index`: all of them count in this commit, or none.
-    pub fn claim(&mut self, index: usize, stamp: &Stamp, scene: &Scene<'_>) -> Answer {
-        let Some(known) = self.facts.claims.get(stamp.key).copied() else {
-            let Scene { batch, .. } = scene;
-            self.verdict = Verdict::Fresh;
-            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
-            let event = event_at(batch.records, batch.ops[index].record);
-            self.facts.firsts.push((batch.log_time_ms, stamp.key), event);
-            return Answer::Yes;
-        };
-        self.verdict = if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict };
-        self.audit(index, known, stamp, scene);
-        Answer::Claimed { content: known.content, at_ms: known.at_ms }
-    }
-
-    fn audit(&mut self, index: usize, known: Claim, stamp: &Stamp, scene: &Scene<'_>) {
-        let Scene { batch, declarations, .. } = scene;
-        let Record::Event(event) = batch.record(&batch.ops[index]) else { unreachable!("only events claim") };
-        let entries = &batch.ops[index + 1..][..usize::from(batch.ops[index].counter)];
-        let text = |text: &str| text.to_owned();
-        let duplicate = Duplicate {
-            offset: batch.offset,
-            index: index as u32,
-            event_id: event.event_id.as_deref().map(text).unwrap_or_default(),
-            event_type: text(&event.event_type),
-            dimensions: event.dimensions.iter().map(|(name, value)| (text(name), text(value))).collect(),
-            delta: event.delta,
-            counters: entries.iter().map(|op| text(&declarations.counter(op.counter).name)).collect(),
-            first_seen_ms: known.at_ms,
-            seen_ms: batch.log_time_ms,
-            conflict: self.verdict == Verdict::Conflict,
-        };
-        self.facts.duplicates.push(stamp.key, duplicate);
-        self.contracts.audited += 1;
     }
 
     fn park(&mut self, op: &Op, stamp: &Stamp, every_ms: u64, scene: &Scene<'_>, values: &mut impl Counts) -> Answer {
@@ -206,13 +141,13 @@ impl Fates {
         }
     }
 
-    fn ignore(&mut self, op: &Op) -> Answer {
+    pub(crate) fn ignore(&mut self, op: &Op) -> Answer {
         self.put_into(op, BoxKind::Ignored);
         Answer::Ignored
     }
 
     /// A box other than `counted`, for the counter and for the key.
-    fn put_into(&mut self, op: &Op, kind: BoxKind) {
+    pub(crate) fn put_into(&mut self, op: &Op, kind: BoxKind) {
         self.contracts.bump(op.counter, kind, 1);
         self.facts.boxes.add(op.cell, kind, 1);
     }

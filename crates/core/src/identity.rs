@@ -12,7 +12,7 @@
 //!
 //! Without an event id either, it is the counter's id. Modes that do not exist yet are in the table for what is to come.
 
-use crate::counter::{Counter, Field, Mode};
+use crate::counter::{Counter, Field};
 use crate::event::Event;
 use crate::id::{SEPARATOR, encode_part};
 use std::num::NonZeroU32;
@@ -25,12 +25,7 @@ pub struct Identity(u64);
 impl Identity {
     /// The identity of `event` for `counter`, where it counts for the cell `id`.
     pub fn of(counter: &Counter, event: &Event<'_>, id: &[u8]) -> Identity {
-        let fields: &[Field] = match counter.mode {
-            Mode::Simple => return Identity::of_bytes(id),
-            Mode::Display => counter.dedup_fields(),
-            Mode::Transition => &counter.entity,
-            Mode::Persistent => &[Field::EventId],
-        };
+        let Some(fields) = counter.contract.identity() else { return Identity::of_bytes(id) };
         let otherwise = || Identity::of_bytes(event.event_id.as_ref().map_or(id, |event_id| event_id.as_bytes()));
         Identity::of_fields(fields, event).unwrap_or_else(otherwise)
     }

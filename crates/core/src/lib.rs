@@ -5,6 +5,7 @@
 
 pub mod combined;
 pub mod commit;
+pub mod contract;
 pub mod counter;
 pub mod database;
 pub mod event;
@@ -16,6 +17,7 @@ pub mod identity;
 pub mod ledger;
 pub mod limits;
 pub mod machine;
+pub mod measure;
 pub mod memory;
 pub mod nearest;
 pub mod op;

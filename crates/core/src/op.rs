@@ -5,7 +5,7 @@
 //! [`crate::machine::Machine::apply`], which answers each of them.
 
 use crate::combined::{Additions, encode_each};
-use crate::counter::{Durability, Mode, Target};
+use crate::counter::{Durability, Target};
 use crate::database::Space;
 use crate::event::Event;
 use crate::head::{HEAD_BYTES_MAX, Head};
@@ -13,6 +13,8 @@ use crate::id::CellKey;
 use crate::limits::{COMBINED_MAX, RECORD_BYTES_MAX};
 use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition, joined, take_with_parts};
 use std::borrow::Cow;
+
+pub use crate::contract::Stream;
 
 /// What a part holds of something that is too large for one record, beside its tag and its length.
 const PART_BYTES: usize = RECORD_BYTES_MAX - 16;
@@ -231,39 +233,6 @@ impl Answer {
     }
 }
 
-/// The queue a submission waits in: each mode has its own, so that a flood of one does not delay the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Stream {
-    Display,
-    #[default]
-    Simple,
-    Transition,
-    Persistent,
-}
-
-impl Stream {
-    pub const ALL: [Stream; 4] = [Stream::Display, Stream::Simple, Stream::Transition, Stream::Persistent];
-
-    pub fn of(mode: Mode) -> Stream {
-        match mode {
-            Mode::Simple => Stream::Simple,
-            Mode::Display => Stream::Display,
-            Mode::Transition => Stream::Transition,
-            Mode::Persistent => Stream::Persistent,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Stream::Simple => Mode::Simple.name(),
-            Stream::Display => Mode::Display.name(),
-            Stream::Transition => Mode::Transition.name(),
-            Stream::Persistent => Mode::Persistent.name(),
-        }
-    }
-}
-
 /// Records and operations on their way to one commit; all of them are in it or none is.
 #[derive(Clone, Debug, Default)]
 pub struct Submission {
@@ -295,8 +264,8 @@ pub struct Needs {
 
 impl Needs {
     #[inline]
-    pub fn entry(&mut self, mode: Mode, durability: Option<Durability>) {
-        self.stream = self.stream.max(Some(Stream::of(mode)));
+    pub fn entry(&mut self, stream: Stream, durability: Option<Durability>) {
+        self.stream = self.stream.max(Some(stream));
         match durability {
             Some(_) => self.durability = self.durability.max(durability),
             None => self.node_durability = true,
@@ -412,7 +381,7 @@ impl Submission {
     #[inline(always)]
     fn addition(&mut self, op: Op, durability: Option<Durability>) {
         self.ops.push(op);
-        self.needs.entry(Mode::Simple, durability);
+        self.needs.entry(Stream::Simple, durability);
     }
 
     pub fn set(&mut self, cell: CellKey, name: &[u8], value: i64, condition: SetCondition, expiry: Expiry) {
@@ -521,6 +490,6 @@ impl Submission {
     pub fn record_op(&mut self, kind: OpKind, cell: CellKey, arg: i64, record: &Record<'_>) {
         let at = self.record(record);
         self.op(kind, cell, arg, at);
-        self.needs.entry(Mode::Simple, None);
+        self.needs.entry(Stream::Simple, None);
     }
 }

@@ -80,16 +80,12 @@ impl Generations {
 impl Counts for Values {
     #[inline]
     fn count(&mut self, op: &Op, scene: &Scene<'_>) {
-        self.sums.counted(op.counter, op.arg);
-        match self.table.count(op.cell, op.arg) {
-            Added::Value(_) | Added::Overflow => {}
-            Added::Created(_) => self.name_entry(op, scene),
-            Added::Unknown => self.count_blindly(op, scene),
-        }
+        let measure = self.sums.counted(op.counter, op.arg);
+        measure.count(self, op, scene);
     }
 
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
-        if self.uncount(counted) {
+        if self.sums.measure(op.counter).take_back(self, counted) {
             self.sums.counted(op.counter, -1);
         }
     }
@@ -205,7 +201,7 @@ impl Values {
 
     /// An entry needs no answer, so it does not wait for the row of its cell.
     #[cold]
-    fn count_blindly(&mut self, op: &Op, scene: &Scene<'_>) {
+    pub(crate) fn count_blindly(&mut self, op: &Op, scene: &Scene<'_>) {
         self.table.count_blindly(op.cell, op.arg, || {
             scene.entry_id(op, &mut self.id);
             self.id.as_slice().into()
@@ -229,7 +225,7 @@ impl Values {
     }
 
     #[cold]
-    fn name_entry(&mut self, op: &Op, scene: &Scene<'_>) {
+    pub(crate) fn name_entry(&mut self, op: &Op, scene: &Scene<'_>) {
         scene.entry_id(op, &mut self.id);
         self.names.created(&self.id);
         self.databases.created(&self.id);

@@ -6,9 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
-use tally_core::counter::{
-    ConfigError, ConfigErrors, Counter, Declarations, DedupSettings, Direction, Field, Lateness, Mode, Rule, schema,
-};
+use tally_core::counter::{ConfigError, ConfigErrors, Counter, Declarations, Direction, Lateness, Rule, schema};
 use tally_core::limits::CONFIG_BYTES_MAX;
 
 /// Check a configuration file without starting a server
@@ -64,7 +62,7 @@ fn as_json(file: &Path, declarations: &Declarations) -> Value {
         let settings: Map<String, Value> =
             settings(counter).into_iter().map(|(setting, value)| (setting.to_owned(), value.into())).collect();
         json!({
-            "counterName": counter.name, "mode": counter.mode.name(), "dimensions": counter.dimensions,
+            "counterName": counter.name, "mode": counter.mode().name(), "dimensions": counter.dimensions,
             "rules": rules, "settings": settings,
         })
     };
@@ -151,7 +149,7 @@ fn describe(counter: &Counter) -> String {
     let key: String = counter.dimensions.iter().map(|dimension| format!(":{{{dimension}}}")).collect();
     let events: Vec<String> = counter.rules.iter().map(event).collect();
     let fed = if events.is_empty() { String::new() } else { format!(", fed by {}", events.join(", ")) };
-    format!("{}{key}  {}{fed}", counter.name, counter.mode.name())
+    format!("{}{key}  {}{fed}", counter.name, counter.mode().name())
 }
 
 fn event(rule: &Rule) -> String {
@@ -163,16 +161,8 @@ fn event(rule: &Rule) -> String {
 
 /// What holds for a counter, whether its declaration says so or not.
 fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
-    let mut settings = Vec::new();
-    match counter.mode {
-        Mode::Simple => {}
-        Mode::Display => {
-            settings.push(("dedup", counter.dedup.as_ref().map_or("none: every event counts".into(), dedup)))
-        }
-        Mode::Transition => settings.push(("entity", entity(&counter.entity))),
-        Mode::Persistent => settings.push(("idempotency", "each eventId once, forever; events need one".into())),
-    }
-    if counter.mode != Mode::Transition && !counter.rules.is_empty() {
+    let mut settings = counter.contract.described();
+    if counter.mode().takes_lateness() && !counter.rules.is_empty() {
         let value = counter.lateness.map_or("none: events count whenever they come".into(), lateness);
         settings.push(("lateness", value));
     }
@@ -180,20 +170,6 @@ fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
     settings.push(("floorAtZero", floor.into()));
     settings.push(("durability", counter.durability.map_or("as the node", |durability| durability.name()).into()));
     settings
-}
-
-fn dedup(dedup: &DedupSettings) -> String {
-    let seq = dedup.seq.then_some("seq");
-    let by: Vec<&str> = dedup.by.iter().map(Field::name).chain(seq).collect();
-    let without = if dedup.required { "events need them" } else { "events without them count (default)" };
-    format!("by {} within {}; {without}", by.join(", "), shown(dedup.window_ms))
-}
-
-fn entity(fields: &[Field]) -> String {
-    match fields {
-        [] => "none: every event counts as it comes".into(),
-        fields => fields.iter().map(Field::name).collect::<Vec<_>>().join(", "),
-    }
 }
 
 fn lateness(lateness: Lateness) -> String {

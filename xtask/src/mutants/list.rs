@@ -96,12 +96,11 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "an entry that is in no box" in "crates/core/src/fates.rs":
             "        self.contracts.bump(op.counter, kind, 1);\n        self.facts.boxes.add(op.cell, kind, 1);"
             => "        self.facts.boxes.add(op.cell, kind, 1);";
-        "a claim without its count" in "crates/core/src/fates.rs":
-            "            Mode::Persistent if self.verdict != Verdict::Fresh => return self.refuse_claimed(op),"
-            => "            Mode::Persistent => return self.refuse_claimed(op),";
-        "a count without its claim" in "crates/core/src/fates.rs":
+        "a claim without its count" in "crates/core/src/contract/persistent.rs":
+            "if fates.verdict == Verdict::Fresh { None } else" => "if fates.verdict == Verdict::Fresh { return Some(Answer::Duplicate) } else";
+        "a count without its claim" in "crates/core/src/contract/persistent.rs":
             "            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });\n" => "";
-        "a conflict that is called a duplicate" in "crates/core/src/fates.rs":
+        "a conflict that is called a duplicate" in "crates/core/src/contract/persistent.rs":
             "if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict }" => "Verdict::Duplicate";
         "a late entry that counts as well" in "crates/core/src/fates.rs":
             "        values.wait(op, scene);\n        self.put_into" => "        values.count(op, scene);\n        self.put_into";
@@ -111,11 +110,11 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "            1 => {\n                self.unswept" => "            u64::MAX => {\n                self.unswept";
     }
     Suite::Core, "which_key_a_like_counts_for_does_not_depend_on_the_order_of_arrival" => {
-        "an older like that overrules a newer one" in "crates/core/src/fates/transition.rs":
+        "an older like that overrules a newer one" in "crates/core/src/contract/transition.rs":
             "now < (known.occurred_ms, known.offset)" => "now.1 < known.offset";
     }
     Suite::Core, "undoing_undoes_what_was_counted_and_not_what_the_event_says" => {
-        "an undo that goes by the event" in "crates/core/src/fates/transition.rs":
+        "an undo that goes by the event" in "crates/core/src/contract/transition.rs":
             "Some(counted) if counted.cell == op.cell || !turns_on => {" => "Some(counted) if counted.cell == op.cell => {";
     }
     Suite::Core, "what_was_cleared_is_not_undone_again" => {

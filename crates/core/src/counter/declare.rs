@@ -6,12 +6,14 @@
 mod fields;
 mod settings;
 
-use super::schema::{CONFIGURATION, COUNTER, refused_fields};
+use super::schema::{CONFIGURATION, COUNTER};
 use super::yaml::{Item, YamlNode, YamlText};
-use super::{Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Mode, Rule};
+use super::{Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Measure, Mode, Rule};
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX};
-use fields::{Fields, short_text};
+use fields::short_text;
 use hashbrown::{HashMap, HashSet};
+
+pub(crate) use fields::Fields;
 
 /// All declared counters and the settings of the node.
 #[derive(Default)]
@@ -83,6 +85,7 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
     let fields = source.keep(Fields::of(source, &COUNTER, item))?;
     let name = source.keep(fields.required("counterName").and_then(|item| name(source, item, seen)));
     let mode = source.keep(mode(&fields));
+    let measure = source.keep(measure(&fields));
     let rules = rules(&fields, seen);
     let dimensions = source.keep(fields.names("dimensions"));
     let description = fields.get("description").map(|item| source.text("description", item)).transpose();
@@ -93,26 +96,21 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
         return None;
     };
     settings::check_mode(&fields, mode);
-    // A field that the mode has no use for is wrong whatever it says.
-    let is_refused = |field: &str| refused_fields(mode).iter().any(|(refused, _)| *refused == field);
     if let (Some(name), Some(rules)) = (name, &rules)
         && rules.is_empty()
     {
         source.keep(check_fed(&fields, name, mode));
     }
-    let event_id = is_refused("idempotency") || settings::event_id(&fields);
-    let dedup = settings::dedup(&fields, mode);
-    let entity = if is_refused("entity") { Some([].into()) } else { source.keep(settings::entity(&fields)) };
-    let lateness = if is_refused("lateness") { Some(None) } else { settings::lateness(&fields, rules.as_deref()) };
+    let contract = mode.parse(&fields);
+    // A field that the mode has no use for is wrong whatever it says.
+    let lateness = if mode.takes_lateness() { settings::lateness(&fields, rules.as_deref()) } else { Some(None) };
     let durability = source.keep(settings::durability(&fields, mode));
-    event_id.then_some(())?;
     Some(Counter {
         name: name?.into(),
-        mode,
+        contract: contract?,
+        measure: measure?,
         dimensions: dimensions?.into_iter().map(|(_, name)| name.into()).collect(),
         description: description?.map(Into::into),
-        dedup: dedup?,
-        entity: entity?,
         floor_at_zero: floor_at_zero?,
         lateness: lateness?,
         durability: durability?,
@@ -156,6 +154,11 @@ fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
     fields.required("mode")?;
     let word = fields.word("mode")?;
     Ok(Mode::ALL.into_iter().find(|mode| Some(mode.name()) == word).expect("the table has the modes there are"))
+}
+
+fn measure(fields: &Fields<'_>) -> Result<Measure, ConfigError> {
+    let Some(word) = fields.word("measure")? else { return Ok(Measure::default()) };
+    Ok(Measure::ALL.into_iter().find(|measure| measure.name() == word).expect("the table has the measures there are"))
 }
 
 /// `None` if one of them is wrong.

@@ -1,21 +1,22 @@
 //! What the numbers of a counter mean, remembered so that a later configuration cannot change it behind their back.
 //!
-//! Mode, key and entity decide what was added to a number, and for money also which events are added and which
+//! Contract, measure, key and entity decide what was added to a number, and for money also which events are added and which
 //! subtracted. They are kept by name, also of counters that are no longer
 //! declared, and new declarations are held against them. The bytes are [`Meaning::encode`]'s: varints and texts as in
 //! records.
 
 use super::declare::{self, FieldPlace};
-use super::{ConfigError, ConfigErrors, Counter, Declarations, Direction, Field, Mode, Rule};
+use super::{ConfigError, ConfigErrors, Contract, Counter, Declarations, Direction, Field, Measure, Mode, Rule};
 use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX, NAMES_EVER_MAX};
 use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_str, take_varint};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
-    pub mode: Mode,
+    /// With those of its settings that decide what the numbers mean. The others may change.
+    pub contract: Contract,
+    pub measure: Measure,
     pub dimensions: Box<[Box<str>]>,
-    pub entity: Box<[Field]>,
     /// The events that ever fed it, and how they did last.
     pub rules: Vec<Rule>,
     /// Whether reads show 0 for a sum below it, as it was declared last. It may change: the sum itself is kept.
@@ -23,15 +24,16 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// The mode's number, the dimensions, the fields of the entity, the rules, each list with its length before it; the floor.
+    /// The numbers of contract and measure, four bits each; the dimensions, the fields that the contract means, the rules, each list with
+    /// its length before it; the floor.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.mode as u8);
+        out.push(self.contract.mode() as u8 | (self.measure as u8) << MEASURE_SHIFT);
         put_varint(out, self.dimensions.len() as u64);
         for dimension in &self.dimensions {
             put_bytes(out, dimension.as_bytes());
         }
-        put_varint(out, self.entity.len() as u64);
-        for field in &self.entity {
+        put_varint(out, self.contract.meant().len() as u64);
+        for field in self.contract.meant() {
             put_field(out, field);
         }
         put_varint(out, self.rules.len() as u64);
@@ -45,15 +47,17 @@ impl Meaning {
     /// Decodes the meaning at the front of `bytes` and moves past it. `version` is that of the state in which it stands: the first
     /// had no rules in it, the second no floor.
     pub fn decode(bytes: &mut &[u8], version: u8) -> Result<Meaning, DecodeError> {
-        let mode = take_mode(bytes)?;
+        let (mode, measure) = take_numbers(bytes)?;
         let dimensions = take_length(bytes, "dimensions", KEY_DIMENSIONS_MAX)?;
         let dimensions = (0..dimensions).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
         let entity = take_length(bytes, "entity", IDENTITY_FIELDS_MAX)?;
-        let entity = (0..entity).map(|_| take_field(bytes)).collect::<Result<_, _>>()?;
+        let fields: Box<[Field]> = (0..entity).map(|_| take_field(bytes)).collect::<Result<_, _>>()?;
+        let unmeant = DecodeError::BadValue { field: "entity", value: fields.len() as u64 };
+        let contract = mode.of_meant(fields).ok_or(unmeant)?;
         let rules = if version >= 2 { take_varint(bytes)? } else { 0 };
         let rules = (0..rules).map(|_| take_rule(bytes)).collect::<Result<_, _>>()?;
         let floor_at_zero = version >= 3 && take_byte(bytes)? != 0;
-        Ok(Meaning { mode, dimensions, entity, rules, floor_at_zero })
+        Ok(Meaning { contract, measure, dimensions, rules, floor_at_zero })
     }
 
     /// Takes note of the events that feed the counter now, and of its floor.
@@ -71,12 +75,11 @@ impl Meaning {
     pub(super) fn counter(&self, name: &str) -> Counter {
         Counter {
             name: name.into(),
-            mode: self.mode,
+            contract: self.contract.clone(),
+            measure: self.measure,
             dimensions: self.dimensions.clone(),
             rules: self.rules.clone(),
             description: None,
-            dedup: None,
-            entity: self.entity.clone(),
             floor_at_zero: self.floor_at_zero,
             lateness: None,
             durability: None,
@@ -96,22 +99,27 @@ impl Meaning {
         let (was, is, on) = (was.op.name(), is.op.name(), &is.on);
         let what = format!("has counted {on:?} with op: {was} and would now count it with op: {is}");
         let change = MeaningChange { place: FieldPlace::Op(index), what, undo: format!("write op: {was} again") };
-        // Which way money goes is part of what it means; elsewhere a rule may be put right.
-        (self.mode == Mode::Persistent).then_some(change)
+        self.contract.mode().terms().direction_is_meant.then_some(change)
     }
 
     /// The first field that `other` has different: its name, and how each of the two is written.
     fn difference(&self, other: &Meaning) -> Option<(&'static str, WrittenMeaning, WrittenMeaning)> {
-        if self.mode != other.mode {
+        let (mode, other_mode) = (self.contract.mode(), other.contract.mode());
+        if mode != other_mode {
             let written = |mode: Mode| Some(format!("mode: {}", mode.name()));
-            return Some(("mode", written(self.mode), written(other.mode)));
+            return Some(("mode", written(mode), written(other_mode)));
+        }
+        if self.measure != other.measure {
+            let written = |measure: Measure| Some(format!("measure: {}", measure.name()));
+            return Some(("measure", written(self.measure), written(other.measure)));
         }
         if self.dimensions != other.dimensions {
             let written = |names: &[Box<str>]| written_list("dimensions", names.iter().map(|name| &**name));
             return Some(("dimensions", written(&self.dimensions), written(&other.dimensions)));
         }
-        let written = |fields: &[Field]| written_list("entity", fields.iter().map(Field::name));
-        (self.entity != other.entity).then(|| ("entity", written(&self.entity), written(&other.entity)))
+        let (field, was, is) = (mode.terms().meant_by, self.contract.meant(), other.contract.meant());
+        let written = |fields: &[Field]| written_list(field, fields.iter().map(Field::name));
+        (was != is).then(|| (field, written(was), written(is)))
     }
 }
 
@@ -133,10 +141,11 @@ fn written_list<'n>(field: &str, names: impl Iterator<Item = &'n str>) -> Writte
 
 impl Counter {
     pub fn meaning(&self) -> Meaning {
+        let meant = self.contract.meant().into();
         Meaning {
-            mode: self.mode,
+            contract: self.mode().of_meant(meant).expect("a contract means what it means"),
+            measure: self.measure,
             dimensions: self.dimensions.clone(),
-            entity: self.entity.clone(),
             rules: self.rules.clone(),
             floor_at_zero: self.floor_at_zero,
         }
@@ -208,10 +217,16 @@ fn take_rule(bytes: &mut &[u8]) -> Result<Rule, DecodeError> {
     Ok(Rule { on, op: op.ok_or(DecodeError::BadValue { field: "op", value: value.into() })? })
 }
 
-fn take_mode(bytes: &mut &[u8]) -> Result<Mode, DecodeError> {
+/// How far the number of the measure stands above that of the contract.
+const MEASURE_SHIFT: u32 = 4;
+
+fn take_numbers(bytes: &mut &[u8]) -> Result<(Mode, Measure), DecodeError> {
     let value = take_byte(bytes)?;
-    let mode = Mode::ALL.into_iter().find(|mode| *mode as u8 == value);
-    mode.ok_or(DecodeError::BadValue { field: "mode", value: value.into() })
+    let (contract, kept) = (value & ((1 << MEASURE_SHIFT) - 1), value >> MEASURE_SHIFT);
+    let mode = Mode::ALL.into_iter().find(|mode| *mode as u8 == contract);
+    let measure = Measure::ALL.into_iter().find(|measure| *measure as u8 == kept);
+    let bad = |field| DecodeError::BadValue { field, value: value.into() };
+    Ok((mode.ok_or(bad("mode"))?, measure.ok_or(bad("measure"))?))
 }
 
 fn take_length(bytes: &mut &[u8], field: &'static str, most: usize) -> Result<usize, DecodeError> {
@@ -222,6 +237,7 @@ fn take_length(bytes: &mut &[u8], field: &'static str, most: usize) -> Result<us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counter::Transition;
 
     const LIKES: &str = "\
 counters:
@@ -346,9 +362,11 @@ counters:
 
     fn every_part() -> Meaning {
         Meaning {
-            mode: Mode::Transition,
+            contract: Contract::Transition(Transition {
+                entity: [Field::EventId, Field::Session, Field::Seq, Field::Type, Field::Dimension("d".into())].into(),
+            }),
+            measure: Measure::Sum,
             dimensions: ["a".into(), "bc".into()].into(),
-            entity: [Field::EventId, Field::Session, Field::Seq, Field::Type, Field::Dimension("d".into())].into(),
             rules: vec![
                 Rule { on: "e".into(), op: Direction::Increment },
                 Rule { on: "f".into(), op: Direction::Decrement },
@@ -364,6 +382,7 @@ counters:
         assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d\x02\x01e\x00\x01f\x01\x01");
         let numbers = Mode::ALL.map(|mode| (mode.name(), mode as u8));
         assert_eq!(numbers, [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
+        assert_eq!(Measure::ALL.map(|measure| (measure.name(), measure as u8)), [("sum", 0)]);
     }
 
     #[test]
@@ -383,7 +402,9 @@ counters:
         assert_eq!(Meaning::decode(&mut &before_rules[..], 1), Ok(without_rules), "and before that");
         let bad = |field, value| Err(DecodeError::BadValue { field, value });
         assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..], 3), bad("mode", 4));
+        assert_eq!(Meaning::decode(&mut &b"\x10\x00\x00"[..], 3), bad("measure", 16));
         assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..], 3), bad("dimensions", 17));
+        assert_eq!(Meaning::decode(&mut &b"\x01\x00\x01\x01\x00\x00"[..], 3), bad("entity", 1), "display has none");
         assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..], 3), bad("entity", 5));
         assert_eq!(Meaning::decode(&mut &b"\x00\x01\x01\xff\x00"[..], 3), Err(DecodeError::NotUtf8));
     }

@@ -7,7 +7,7 @@ use crate::event::Event;
 pub enum Field {
     EventId,
     Session,
-    /// The number within the session. [`DedupSettings::seq`] stands for it, and an entity never has it.
+    /// The number within the session. [`crate::contract::DedupSettings::seq`] stands for it, and an entity never has it.
     Seq,
     Type,
     Dimension(Box<str>),
@@ -44,33 +44,6 @@ impl Field {
             Field::Seq => None,
             Field::Type => Some(&event.event_type),
             Field::Dimension(name) => event.dimension(name),
-        }
-    }
-}
-
-/// When an event of a `display` counter is a duplicate: the same fields again in the current or the previous window.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DedupSettings {
-    /// The fields that make an event unique, without `seq`.
-    pub by: Box<[Field]>,
-    /// Whether `seq` is one of them.
-    pub seq: bool,
-    pub window_ms: u64,
-    /// Whether an event must have the fields, which is so where they are declared. By default an event without them
-    /// cannot be recognised and simply counts.
-    pub required: bool,
-}
-
-impl DedupSettings {
-    pub const DEFAULT_WINDOW_MS: u64 = 60_000;
-
-    /// What a `display` counter does that says nothing.
-    pub fn undeclared() -> DedupSettings {
-        DedupSettings {
-            by: [Field::Session].into(),
-            seq: true,
-            window_ms: DedupSettings::DEFAULT_WINDOW_MS,
-            required: false,
         }
     }
 }

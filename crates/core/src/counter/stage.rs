@@ -3,7 +3,8 @@
 //! A pure function of the declarations and the event, and the only one: the running node and a replay stage alike. What
 //! an entry needs beside its cell to be judged (its session, its entity, its event id) goes along as a [`Stamp`].
 
-use super::{Clocks, Counter, Declarations, Field, Listener, Mode};
+use super::{Clocks, Counter, Declarations, Field, Listener};
+use crate::contract::stage_together;
 use crate::event::{Event, raw_dimensions};
 use crate::fact;
 use crate::head::Group;
@@ -78,13 +79,13 @@ pub struct Stager {
 
 /// What turns one event and one counter into an entry.
 #[derive(Clone, Debug)]
-struct StagingDesk {
+pub(crate) struct StagingDesk {
     hasher: CellHasher,
     id: Vec<u8>,
     key: Vec<u8>,
 }
 
-struct StagedEntry {
+pub(crate) struct StagedEntry {
     cell: CellKey,
     arg: i64,
     stamp: Option<Stamp>,
@@ -133,15 +134,15 @@ impl Stager {
     ) -> Staged {
         let Stager { declarations, desk } = self;
         let mut staged = Staged::default();
-        let mut persistent = false;
+        let mut together = false;
         for listener in declarations.listeners(&event.event_type) {
             if !is_wanted(declarations, listener.counter) {
                 continue;
             }
             let counter = declarations.counter(listener.counter);
-            out.needs.entry(counter.mode, counter.durability);
-            if counter.mode == Mode::Persistent {
-                persistent = true;
+            out.needs.entry(counter.contract.stream(), counter.durability);
+            if counter.contract.counts_together() {
+                together = true;
                 continue;
             }
             match desk.entry(declarations, listener, event) {
@@ -149,14 +150,14 @@ impl Stager {
                 Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
             }
         }
-        if persistent {
-            stage_persistent(declarations, desk, event, record_at, out, rejected, &mut staged);
+        if together {
+            stage_together(declarations, desk, event, record_at, out, rejected, &mut staged);
         }
         staged
     }
 }
 
-fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEntry, staged: &mut Staged) {
+pub(crate) fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEntry, staged: &mut Staged) {
     let kind = if entry.stamp.is_some() { OpKind::Entry } else { OpKind::Count };
     out.ops.push(Op { cell: entry.cell, arg: entry.arg, record, counter: listener.counter, kind });
     out.stamps.extend(entry.stamp);
@@ -164,7 +165,7 @@ fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEnt
 }
 
 #[cold]
-fn reject(
+pub(crate) fn reject(
     out: &mut Submission,
     listener: &Listener,
     record: u32,
@@ -177,46 +178,10 @@ fn reject(
     staged.rejected += 1;
 }
 
-/// The entries of persistent counters: one claim and all of them behind it, or none.
-fn stage_persistent(
-    declarations: &Declarations,
-    desk: &mut StagingDesk,
-    event: &Event<'_>,
-    record: u32,
-    out: &mut Submission,
-    rejected: &mut impl FnMut(u16, Rejection<'_>),
-    staged: &mut Staged,
-) {
-    let listeners = || declarations.persistent_listeners(&event.event_type);
-    let (ops, stamps, before) = (out.ops.len(), out.stamps.len(), *staged);
-    out.ops.push(Op { cell: CellKey::NONE, arg: 0, record, counter: 0, kind: OpKind::Claim });
-    out.stamps.push(desk.claim(event));
-    let mut faulty = None;
-    for listener in listeners() {
-        match desk.entry(declarations, listener, event) {
-            Ok(entry) => push(out, listener, record, entry, staged),
-            Err(rejection) => faulty = Some(rejection.counter()),
-        }
-    }
-    let Some(other) = faulty else {
-        out.ops[ops].counter = (out.ops.len() - ops - 1) as u16;
-        return;
-    };
-    out.ops.truncate(ops);
-    out.stamps.truncate(stamps);
-    *staged = before;
-    for listener in listeners() {
-        let counter = declarations.counter(listener.counter);
-        let together = Rejection::Together { counter: &counter.name, other };
-        let rejection = desk.entry(declarations, listener, event).err().unwrap_or(together);
-        reject(out, listener, record, rejection, rejected, staged);
-    }
-}
-
 impl StagingDesk {
     /// The change an entry makes, and what tells it from others. Its id is left in `id`.
     #[inline]
-    fn entry<'d>(
+    pub fn entry<'d>(
         &mut self,
         declarations: &'d Declarations,
         listener: &Listener,
@@ -227,8 +192,8 @@ impl StagingDesk {
         check_clock(counter, declarations.clocks(), event)?;
         let delta = event.delta;
         let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
-        if !counter.mode.takes_any_delta() && arg.unsigned_abs() != 1 {
-            return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode.name(), delta });
+        if !counter.contract.takes_any_delta() && arg.unsigned_abs() != 1 {
+            return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode().name(), delta });
         }
         let stamp = self.stamp(counter, event)?;
         Ok(StagedEntry { cell: self.hasher.key(&self.id), arg, stamp })
@@ -236,46 +201,24 @@ impl StagingDesk {
 
     #[inline]
     fn stamp<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<Option<Stamp>, Rejection<'d>> {
-        let (key, number) = match counter.mode {
-            Mode::Simple => (CellKey::NONE, 0),
-            Mode::Display => self.group(counter, event)?,
-            Mode::Transition => (self.entity(counter, event)?, 0),
-            Mode::Persistent => {
-                let id = event.event_id.as_deref().filter(|id| !id.is_empty());
-                id.ok_or(Rejection::MissingField { counter: &counter.name, field: "eventId" })?;
-                // The claim before it carries the id.
-                return Ok(Some(stamp(CellKey::NONE, 0, event)));
-            }
+        let asked = counter.contract.identify(counter, self, event)?;
+        let (key, number) = match asked {
+            Some(asked) => asked,
+            None if counter.lateness.is_some() => (CellKey::NONE, 0),
+            None => return Ok(None),
         };
-        let plain = key == CellKey::NONE && counter.lateness.is_none();
-        Ok((!plain).then(|| stamp(key, number, event)))
-    }
-
-    /// The session of a display entry, or whatever `dedup.by` names, and its number there.
-    #[inline]
-    fn group<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<(CellKey, u64), Rejection<'d>> {
-        let Some(dedup) = &counter.dedup else { return Ok((CellKey::NONE, 0)) };
-        let number = if dedup.seq { event.seq } else { Some(0) };
-        let key = self.key(fact::GROUP, &counter.name, &dedup.by, event);
-        match (key, number) {
-            (Ok(key), Some(number)) => Ok((key, number)),
-            _ if !dedup.required => Ok((CellKey::NONE, 0)),
-            (Err(field), _) => Err(Rejection::MissingField { counter: &counter.name, field }),
-            (_, None) => Err(Rejection::MissingField { counter: &counter.name, field: "seq" }),
-        }
-    }
-
-    fn entity<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<CellKey, Rejection<'d>> {
-        if counter.entity.is_empty() {
-            return Ok(CellKey::NONE);
-        }
-        self.key(fact::ENTITY, &counter.name, &counter.entity, event)
-            .map_err(|field| Rejection::MissingField { counter: &counter.name, field })
+        Ok(Some(stamp(key, number, event)))
     }
 
     /// Hashes the values of some fields; an error is the field that the event does not have.
     #[inline]
-    fn key<'d>(&mut self, kind: u8, name: &str, fields: &'d [Field], event: &Event<'_>) -> Result<CellKey, &'d str> {
+    pub fn key<'d>(
+        &mut self,
+        kind: u8,
+        name: &str,
+        fields: &'d [Field],
+        event: &Event<'_>,
+    ) -> Result<CellKey, &'d str> {
         fact::begin(&mut self.key, kind);
         fact::part(&mut self.key, name.as_bytes());
         for field in fields {
@@ -285,7 +228,7 @@ impl StagingDesk {
         Ok(self.hasher.key(&self.key))
     }
 
-    fn claim(&mut self, event: &Event<'_>) -> Stamp {
+    pub fn claim(&mut self, event: &Event<'_>) -> Stamp {
         let id = event.event_id.as_deref().unwrap_or_default();
         stamp(fact::claim_key(&self.hasher, id, &mut self.key), event.content_hash(), event)
     }
@@ -305,13 +248,6 @@ fn check_clock<'d>(counter: &'d Counter, clocks: Clocks, event: &Event<'_>) -> R
             Err(Rejection::Ahead { counter: &counter.name, ahead_ms, allowed_ms: clocks.ahead_ms })
         }
         _ => Ok(()),
-    }
-}
-
-impl Mode {
-    /// Whether an event may count for more than one.
-    fn takes_any_delta(self) -> bool {
-        matches!(self, Mode::Simple | Mode::Display)
     }
 }
 
@@ -340,11 +276,6 @@ impl Declarations {
         let value =
             |name: &str| raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value);
         self.counter(index).entry_id(value, out).expect("staging has built this id before");
-    }
-
-    fn persistent_listeners(&self, event_type: &str) -> impl Iterator<Item = &Listener> {
-        let listeners = self.listeners(event_type).iter();
-        listeners.filter(|listener| self.counter(listener.counter).mode == Mode::Persistent)
     }
 }
 

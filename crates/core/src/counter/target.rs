@@ -181,7 +181,7 @@ impl Declarations {
             }
             (Intent::Count, Declared::Once(index)) => Err(Forbidden::Removed(self.counter(index))),
             (Intent::Count, Declared::Now(index)) => match self.counter(index) {
-                counter if counter.mode.takes_direct_writes() => Ok(()),
+                counter if counter.mode().takes_direct_writes() => Ok(()),
                 counter => Err(Forbidden::CountsEvents(counter)),
             },
         }

@@ -49,7 +49,7 @@ fn declarations_say_what_there_is_and_who_listens() {
     let declarations = declarations().with_version(3);
     assert_eq!((declarations.version(), declarations.yaml()), (3, YAML));
     let views = declarations.counter(0);
-    assert_eq!((&*views.name, views.mode), ("views", Mode::Display));
+    assert_eq!((&*views.name, views.mode()), ("views", Mode::Display));
     assert_eq!(*views.dimensions, ["video".into(), "country".into()]);
     assert_eq!(views.description.as_deref(), Some("Views by video and country"));
     assert_eq!(declarations.find(b"stock"), Some(3));
@@ -94,6 +94,10 @@ fn what_is_not_built_yet_is_known_and_refused() {
         let message = format!("mode {mode:?} is not available in this version; {MODES}");
         refused(&counter(&format!("    mode: {mode}\n")), (3, 11), &message);
     }
+    for measure in ["unique", "window", "top", "frequency", "limit"] {
+        let message = format!("measure {measure:?} is not available in this version; use \"sum\"");
+        refused(&counter(&format!("    mode: simple\n    measure: {measure}\n")), (4, 14), &message);
+    }
     for field in ["rollups: [[country]]", "maxCardinality: {referrer: 1000}", "window: 5m"] {
         let name = field.split(':').next().unwrap();
         let message = format!("field \"{name}\" is not available in this version; remove it");
@@ -107,7 +111,7 @@ fn unknown_fields_are_refused_with_the_nearest_known_one() {
     refused(&counter("    modes: simple"), (3, 5), "did you mean \"mode\"?");
     refused(&counter("    Mode: simple"), (3, 5), "did you mean \"mode\"?");
     refused(&counter("    roll_ups: []"), (3, 5), "did you mean \"rollups\"?");
-    refused("counters: [{name: a}]", (1, 13), "there are: counterName, mode, dimensions, rules, description");
+    refused("counters: [{name: a}]", (1, 13), "there are: counterName, mode, measure, dimensions, rules, description");
     refused(
         &counter("    mode: simple\n    rules: [{on: a, do: increment}]"),
         (4, 21),

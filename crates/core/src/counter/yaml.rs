@@ -10,12 +10,12 @@ use std::cell::RefCell;
 use std::fmt;
 
 /// A value of the configuration and its place.
-pub(super) type Item = Spanned<YamlNode>;
+pub(crate) type Item = Spanned<YamlNode>;
 /// The name of a field and its place.
-pub(super) type YamlKey = Spanned<String>;
+pub(crate) type YamlKey = Spanned<String>;
 
 #[derive(Debug)]
-pub(super) enum YamlNode {
+pub(crate) enum YamlNode {
     Text(String),
     List(Vec<Item>),
     Map(Vec<(YamlKey, Item)>),
@@ -26,7 +26,7 @@ pub(super) enum YamlNode {
 }
 
 /// The text of a configuration together with the means to complain about it.
-pub(super) struct YamlText<'a> {
+pub(crate) struct YamlText<'a> {
     pub yaml: &'a str,
     errors: RefCell<Vec<ConfigError>>,
 }

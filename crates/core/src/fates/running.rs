@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The running part of all declared counters, in the order of the declarations.
 #[derive(Default)]
 pub struct Contracts {
-    active: Vec<Contract>,
+    active: Vec<RunningContract>,
     /// What is left of counters that are not declared any more.
     retired: BTreeMap<Box<str>, Kept>,
     /// Memories of repeats that no declared counter has any more, and that may come back.
@@ -25,7 +25,8 @@ pub struct Contracts {
     pub audited: u64,
 }
 
-struct Contract {
+/// A contract as it runs.
+struct RunningContract {
     name: Box<str>,
     mode: Mode,
     lateness: Option<Lateness>,
@@ -63,7 +64,7 @@ impl Balance {
     pub(crate) fn of(name: &str, kept: &Kept, sums: Option<Sums>) -> Balance {
         Balance {
             name: name.into(),
-            stream: Stream::of(kept.meaning.mode),
+            stream: kept.meaning.contract.stream(),
             received: kept.received,
             boxes: kept.boxes,
             watermark_ms: (kept.watermark_ms != i64::MIN).then_some(kept.watermark_ms),
@@ -87,15 +88,16 @@ impl Contracts {
                 watermark_ms: i64::MIN,
             });
             kept.meaning.learn(counter);
-            let memory = counter.dedup.as_ref().map(|dedup| self.resting.wake(&counter.name, dedup));
-            let (name, mode, lateness, moves) = (counter.name.clone(), counter.mode, counter.lateness, moves(counter));
-            self.active.push(Contract { name, mode, lateness, memory, moves, kept });
+            let memory = counter.contract.repeats().map(|dedup| self.resting.wake(&counter.name, dedup));
+            let (name, mode, lateness, moves) =
+                (counter.name.clone(), counter.mode(), counter.lateness, moves(counter));
+            self.active.push(RunningContract { name, mode, lateness, memory, moves, kept });
         }
     }
 
     /// The same counters at the same watermarks, that remember no repeats and have nothing parked.
     pub(crate) fn without_memories(&self) -> Contracts {
-        let like = |contract: &Contract| Contract {
+        let like = |contract: &RunningContract| RunningContract {
             name: contract.name.clone(),
             memory: contract.memory.as_ref().map(Memory::without_groups),
             kept: contract.kept.clone(),
@@ -184,7 +186,7 @@ impl Contracts {
     }
 
     /// Whether one entity may count for one key and then for another.
-    pub(super) fn moves(&self, counter: u16) -> bool {
+    pub(crate) fn moves(&self, counter: u16) -> bool {
         self.active[usize::from(counter)].moves
     }
 
@@ -204,7 +206,8 @@ impl Contracts {
 
     /// Whether any of these operations may need memory of repeats.
     pub fn may_need_room(&self, ops: &[Op]) -> bool {
-        ops.iter().any(|op| op.kind == OpKind::Entry && self.mode(op.counter) == Mode::Display)
+        let remembers = |op: &Op| self.active[usize::from(op.counter)].memory.is_some();
+        ops.iter().any(|op| op.kind == OpKind::Entry && remembers(op))
     }
 
     /// Whether a display entry stood before; notes it.
@@ -247,10 +250,10 @@ impl Contracts {
 
 /// Whether the key of an entry is more than its entity says.
 fn moves(counter: &Counter) -> bool {
-    let says = |dimension: &str| {
-        counter.entity.iter().any(|field| matches!(field, Field::Dimension(name) if **name == *dimension))
-    };
-    counter.mode == Mode::Transition && !counter.dimensions.iter().all(|dimension| says(dimension))
+    let entity = counter.contract.meant();
+    let says =
+        |dimension: &str| entity.iter().any(|field| matches!(field, Field::Dimension(name) if **name == *dimension));
+    counter.mode().terms().takes_back && !counter.dimensions.iter().all(|dimension| says(dimension))
 }
 
 /// Whether an entry came in time.
@@ -267,7 +270,7 @@ impl Contracts {
     /// arrival, and an entry that we kept waiting is not late for that.
     #[inline]
     pub(super) fn lateness(&mut self, counter: u16, stamp: &Stamp) -> Timely {
-        let Contract { lateness: Some(lateness), kept, .. } = &mut self.active[usize::from(counter)] else {
+        let RunningContract { lateness: Some(lateness), kept, .. } = &mut self.active[usize::from(counter)] else {
             return Timely::InTime;
         };
         let received_ms = i64::try_from(stamp.received_ms).unwrap_or(i64::MAX);

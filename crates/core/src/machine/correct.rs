@@ -9,7 +9,7 @@ mod make;
 mod request;
 
 use super::Machine;
-use crate::counter::{Declared, Mode};
+use crate::counter::Declared;
 use crate::fact::Request;
 use crate::id::CellKey;
 use crate::ledger::{Cause, Correction, Delta, Grounds, Kind, Proposal, Purpose, Remedy, Row};
@@ -172,7 +172,7 @@ impl Machine {
     /// Whether a counter counts for entities, which may undo what they counted.
     fn keeps_entities(&self, id: &[u8]) -> bool {
         let counter = self.declarations().counter_of(id);
-        counter.is_some_and(|counter| counter.mode == Mode::Transition && !counter.entity.is_empty())
+        counter.is_some_and(|counter| counter.contract.keeps_entities())
     }
 
     /// What brings counters to 0 that are not. One that is named twice is cleared once.

@@ -4,7 +4,6 @@
 //! and hands it in with [`Machine::load`].
 
 use super::Machine;
-use crate::counter::Mode;
 use crate::id::CellKey;
 use crate::ledger::{Correction, FactKey, FactRow, LedgerKey, Row as _};
 use crate::memory::cell::CellRow;
@@ -66,11 +65,7 @@ impl Machine {
             OpKind::Claim => Some(FactKey::Claim(stamp.key)),
             OpKind::AddOnce | OpKind::Once => Some(FactKey::Answer(stamp.key)),
             OpKind::Remedy if stamp.key != CellKey::NONE => Some(FactKey::Answer(stamp.key)),
-            OpKind::Entry
-                if stamp.key != CellKey::NONE && self.fates.contracts.mode(op.counter) == Mode::Transition =>
-            {
-                Some(FactKey::Entity(stamp.key))
-            }
+            OpKind::Entry => self.fates.contracts.mode(op.counter).decided_by(stamp),
             _ => None,
         }
     }
@@ -111,7 +106,7 @@ impl Machine {
     fn needs_no_value(&self, op: &Op) -> bool {
         match op.kind {
             OpKind::Count => true,
-            OpKind::Entry => self.fates.contracts.mode(op.counter) != Mode::Transition,
+            OpKind::Entry => !self.fates.contracts.mode(op.counter).terms().takes_back,
             _ => false,
         }
     }

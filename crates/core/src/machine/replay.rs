@@ -1,7 +1,7 @@
 //! From the records of the log back to operations, and to what the state remembers of repeats.
 
 use super::{Improper, Machine};
-use crate::counter::{ConfigErrors, Mode};
+use crate::counter::ConfigErrors;
 use crate::head::{Group, Head};
 use crate::ledger::{Correction, Proposal, Row};
 use crate::op::{Batch, Op, OpKind, Stamp, Submission};
@@ -152,7 +152,6 @@ impl Machine {
             self.fates.contracts.repeats_are_full |= op.kind == OpKind::RepeatsFull;
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             if let (OpKind::Entry, Some(stamp)) = (op.kind, stamp)
-                && self.fates.contracts.mode(op.counter) == Mode::Display
                 && self.fates.contracts.has_room(op.counter, stamp, batch.log_time_ms)
             {
                 self.fates.contracts.note(op.counter, stamp, batch.log_time_ms);

@@ -1,6 +1,6 @@
 //! What the values of each declared counter have to add up to, summed where they change.
 
-use crate::counter::{Declarations, Declared};
+use crate::counter::{Declarations, Declared, Measure};
 use crate::id::name_of;
 use crate::ledger::Purpose;
 use std::collections::BTreeMap;
@@ -36,17 +36,24 @@ impl Sums {
 #[derive(Default)]
 pub(crate) struct AllSums {
     /// In the order of the declarations.
-    active: Vec<(Box<str>, Option<Sums>)>,
+    active: Vec<ActiveSums>,
     retired: BTreeMap<Box<str>, Option<Sums>>,
+}
+
+/// Those of a counter that is declared, and what its keys keep.
+struct ActiveSums {
+    name: Box<str>,
+    measure: Measure,
+    sums: Option<Sums>,
 }
 
 impl AllSums {
     /// Goes over to new declarations. A counter keeps what it has by its name.
     pub fn declare(&mut self, declarations: &Declarations) {
-        self.retired.extend(self.active.drain(..));
+        self.retired.extend(self.active.drain(..).map(|active| (active.name, active.sums)));
         for counter in declarations.counters() {
             let sums = self.retired.remove(&counter.name).unwrap_or(Some(Sums::default()));
-            self.active.push((counter.name.clone(), sums));
+            self.active.push(ActiveSums { name: counter.name.clone(), measure: counter.measure, sums });
         }
     }
 
@@ -55,28 +62,35 @@ impl AllSums {
     }
 
     pub fn of(&self, name: &str) -> Option<Sums> {
-        let active = self.active.iter().find(|(known, _)| **known == *name).map(|(_, sums)| *sums);
+        let active = self.active.iter().find(|active| *active.name == *name).map(|active| active.sums);
         active.or_else(|| self.retired.get(name).copied()).flatten()
     }
 
+    /// Answers what the counter's keys keep.
     #[inline]
-    pub fn counted(&mut self, counter: u16, change: i64) {
-        if let Some(sums) = &mut self.active[usize::from(counter)].1 {
+    pub fn counted(&mut self, counter: u16, change: i64) -> Measure {
+        let active = &mut self.active[usize::from(counter)];
+        if let Some(sums) = &mut active.sums {
             sums.counted += i128::from(change);
         }
+        active.measure
+    }
+
+    pub fn measure(&self, counter: u16) -> Measure {
+        self.active[usize::from(counter)].measure
     }
 
     /// The sums of the counter that a cell belongs to, declared or not any more.
     pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
         if let Declared::Now(index) = declarations.declared(id) {
-            return self.active[usize::from(index)].1.as_mut();
+            return self.active[usize::from(index)].sums.as_mut();
         }
         self.retired.get_mut(std::str::from_utf8(name_of(id)).ok()?)?.as_mut()
     }
 
     /// Every value is gone.
     pub fn clear(&mut self) {
-        let active = self.active.iter_mut().map(|(_, sums)| sums);
+        let active = self.active.iter_mut().map(|active| &mut active.sums);
         active.chain(self.retired.values_mut()).for_each(|sums| *sums = Some(Sums::default()));
     }
 }

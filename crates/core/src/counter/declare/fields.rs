@@ -7,7 +7,7 @@ use crate::counter::yaml::{Item, YamlKey, YamlNode, YamlText};
 use crate::limits::NAME_BYTES_MAX;
 use crate::nearest::nearest;
 
-pub(super) struct Fields<'n> {
+pub(crate) struct Fields<'n> {
     pub source: &'n YamlText<'n>,
     pub item: &'n Item,
     group: &'static SettingGroup,
@@ -35,7 +35,7 @@ impl<'n> Fields<'n> {
 
     /// Whether a field seems to be a misspelt one that is needed and not there; whoever asks for that one is told.
     fn is_a_missing_one(&self, key: &YamlKey) -> bool {
-        let missing = self.group.fields.iter().filter(|setting| setting.required && self.get(setting.name).is_none());
+        let missing = self.group.settings().filter(|setting| setting.required && self.get(setting.name).is_none());
         nearest(&key.value, missing.map(|setting| setting.name)).is_some()
     }
 
@@ -232,7 +232,7 @@ fn unknown_field(source: &YamlText<'_>, key: &YamlKey, group: &SettingGroup) -> 
     if name == "delta" {
         return source.error(key, "\"delta\" is a field of the event, not of the counter", "remove it here");
     }
-    let known: Vec<&str> = group.fields.iter().map(|setting| setting.name).collect();
+    let known: Vec<&str> = group.settings().map(|setting| setting.name).collect();
     let fix = match nearest(name, known.iter().chain(group.future).copied()) {
         Some(field) => format!("did you mean {field:?}?"),
         None => format!("there are: {}", known.join(", ")),

@@ -1,6 +1,6 @@
 //! The table of fields as a JSON Schema, with which an editor completes and checks a configuration.
 
-use super::{CONFIGURATION, COUNTER, Setting, SettingGroup, Value, Word, refused_fields, required_durability};
+use super::{CONFIGURATION, COUNTER, Setting, SettingGroup, Value, Word};
 use crate::counter::{Mode, duration};
 use crate::limits::NAME_BYTES_MAX;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -59,8 +59,8 @@ fn kind(kind: &'static str, may_be_empty: bool) -> (&'static str, Json) {
 }
 
 fn group(group: &SettingGroup, may_be_empty: bool) -> JsonObject {
-    let properties = group.fields.iter().map(|setting| (setting.name, property(setting))).collect();
-    let required = group.fields.iter().filter(|setting| setting.required).map(|setting| setting.name);
+    let properties = group.settings().map(|setting| (setting.name, property(setting))).collect();
+    let required = group.settings().filter(|setting| setting.required).map(|setting| setting.name);
     let mut schema = vec![
         kind("object", may_be_empty),
         ("properties", Json::Object(properties)),
@@ -133,7 +133,8 @@ fn word(word: &Word) -> Json {
 /// What holds for a counter of this mode only.
 fn terms(mode: Mode) -> Json {
     let is_mode = vec![("mode", Json::Object(vec![("const", Json::from(mode.name()))]))];
-    let mut properties: JsonObject = refused_fields(mode)
+    let mut properties: JsonObject = mode
+        .refused_fields()
         .iter()
         .map(|(field, (why, fix))| {
             (
@@ -145,7 +146,7 @@ fn terms(mode: Mode) -> Json {
             )
         })
         .collect();
-    if let Some(durability) = required_durability(mode) {
+    if let Some((durability, _)) = mode.terms().durability {
         properties.push(("durability", Json::Object(vec![("const", Json::from(durability.name()))])));
     }
     let mut then = Vec::new();

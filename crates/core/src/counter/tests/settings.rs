@@ -41,20 +41,29 @@ fn parsed(yaml: &str) -> Counter {
     Declarations::parse(yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}")).counter(0).clone()
 }
 
+fn dedup_of(counter: &Counter) -> Option<DedupSettings> {
+    let Contract::Display(Display { dedup }) = &counter.contract else { panic!("{counter:?}") };
+    dedup.clone()
+}
+
+fn entity_of(counter: &Counter) -> &[Field] {
+    let Contract::Transition(Transition { entity }) = &counter.contract else { panic!("{counter:?}") };
+    entity
+}
+
 #[test]
 fn persistent_counters_are_declared_as_they_were_specified() {
     let declarations = Declarations::parse(PERSISTENT).unwrap();
     let active = Counter {
         name: "active_connections".into(),
-        mode: Mode::Persistent,
+        contract: Contract::Persistent(Persistent),
+        measure: Measure::Sum,
         dimensions: ["masterAccountId".into()].into(),
         rules: vec![
             Rule { on: "account.connected".into(), op: Direction::Increment },
             Rule { on: "account.disconnected".into(), op: Direction::Decrement },
         ],
         description: None,
-        dedup: None,
-        entity: [].into(),
         floor_at_zero: true,
         lateness: None,
         durability: Some(Durability::Sync),
@@ -73,7 +82,7 @@ fn the_example_of_the_guide_is_understood() {
     let guide = include_str!("../../../../../docs/guide/counters.md");
     let yaml = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let declarations = Declarations::parse(yaml).unwrap();
-    let modes: Vec<_> = declarations.counters().iter().map(|counter| counter.mode).collect();
+    let modes: Vec<_> = declarations.counters().iter().map(|counter| counter.mode()).collect();
     assert_eq!(modes, [Mode::Display, Mode::Transition, Mode::Persistent]);
     assert_eq!(declarations.idempotency(), Idempotency::DEFAULT, "the example shows the defaults");
 }
@@ -85,16 +94,16 @@ fn every_setting_is_understood() {
         "dedup: {by: [session, seq], window: 30s}\n    lateness: {allowed: 10s, corrected: 2h}",
     ));
     let dedup = DedupSettings { by: [Field::Session].into(), seq: true, window_ms: 30_000, required: true };
-    assert_eq!((views.dedup, views.lateness), (Some(dedup), Some(Lateness::DEFAULT)));
+    assert_eq!((dedup_of(&views), views.lateness), (Some(dedup), Some(Lateness::DEFAULT)));
 
     let likes = parsed(&one("transition", "entity: [user, session, eventId, type]\n    floorAtZero: true"));
     let user = Field::Dimension("user".into());
-    assert_eq!(*likes.entity, [user.clone(), Field::Session, Field::EventId, Field::Type]);
+    assert_eq!(*entity_of(&likes), [user.clone(), Field::Session, Field::EventId, Field::Type]);
     assert!(likes.floor_at_zero);
 
     let by = parsed(&one("display", "dedup: {by: [eventId, user]}\n    durability: none"));
     let dedup = DedupSettings { by: [Field::EventId, user].into(), seq: false, window_ms: 60_000, required: true };
-    assert_eq!((by.dedup, by.durability), (Some(dedup), Some(Durability::None)));
+    assert_eq!((dedup_of(&by), by.durability), (Some(dedup), Some(Durability::None)));
 
     let late = parsed(&one("simple", "lateness: {allowed: 0s, corrected: 500ms, every: 1s, restated: 7d}"));
     let lateness = Lateness { allowed_ms: 0, corrected_ms: 500, every_ms: 1_000, restated_ms: 604_800_000 };
@@ -105,15 +114,16 @@ fn every_setting_is_understood() {
 fn what_is_not_said_is_filled_in() {
     let views = parsed(&one("display", ""));
     let dedup = DedupSettings { by: [Field::Session].into(), seq: true, window_ms: 60_000, required: false };
-    assert_eq!(views.dedup, Some(dedup.clone()));
+    assert_eq!(dedup_of(&views), Some(dedup.clone()));
     assert_eq!((views.lateness, views.durability, views.floor_at_zero), (None, None, false));
-    assert_eq!(parsed(&one("display", "dedup: none")).dedup, None);
-    let window = parsed(&one("display", "dedup: {window: 1h}")).dedup;
+    assert_eq!(dedup_of(&parsed(&one("display", "dedup: none"))), None);
+    let window = dedup_of(&parsed(&one("display", "dedup: {window: 1h}")));
     assert_eq!(window, Some(DedupSettings { window_ms: 3_600_000, required: true, ..dedup }));
-    assert_eq!(parsed(&one("simple", "")).dedup, None);
+    assert_eq!(parsed(&one("simple", "")).contract, Contract::Simple(Simple));
+    assert_eq!(parsed(&one("simple", "measure: sum")), parsed(&one("simple", "")), "a sum is what is kept anyway");
     assert_eq!(parsed(&one("persistent", "durability: sync")).durability, Some(Durability::Sync));
     assert_eq!(parsed(&one("persistent", "")).durability, Some(Durability::Sync));
-    assert_eq!(*parsed(&one("transition", "")).entity, []);
+    assert_eq!(*entity_of(&parsed(&one("transition", ""))), []);
     assert!(Durability::ALL.is_sorted());
 }
 

@@ -110,7 +110,7 @@ impl From<Forbidden<'_>> for ErrorReply {
             Forbidden::CountsEvents(counter) => format!(
                 "ERR counter '{}' is declared as {} and counts events: send them to POST /v1/events",
                 counter.name,
-                counter.mode.name()
+                counter.mode().name()
             ),
             Forbidden::Declared(counter) => {
                 let name = &counter.name;

@@ -77,7 +77,7 @@ pub fn forbidden(target: &Target<'_>, why: Forbidden<'_>) -> Problem {
             Problem::new(ProblemKind::CounterRemoved, detail)
         }
         Forbidden::CountsEvents(counter) => {
-            let (name, mode) = (&counter.name, counter.mode.name());
+            let (name, mode) = (&counter.name, counter.mode().name());
             let detail = format!("{name} is a {mode} counter: it counts events; send them to POST /v1/events");
             Problem::new(ProblemKind::CountsEvents, detail).with("mode", mode)
         }
