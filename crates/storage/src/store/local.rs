@@ -161,7 +161,10 @@ impl LocalStore {
         written: Result<(), Error>,
     ) -> Result<(), Error> {
         if let Err(error) = written.and_then(|()| current::write(&self.dir, &named)) {
-            next.forget();
+            // It may be named all the same, and may only not be durable; then both stay until the next cut.
+            if current::read(&self.dir).is_ok_and(|found| found.as_ref() != Some(&named)) {
+                next.forget();
+            }
             return Err(error);
         }
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = OpenParts { named, generation: Some(next.into()) };
@@ -171,6 +174,16 @@ impl LocalStore {
 }
 
 impl LocalStore {
+    /// Sees to it that `CURRENT` names what is in force: if it could not be written once, it may name another, and a restart
+    /// would go back to that.
+    fn name_current(&self) -> Result<(), Error> {
+        let named = self.open.read().unwrap_or_else(PoisonError::into_inner).named.clone();
+        match current::read(&self.dir) {
+            Ok(Some(found)) if found == named => Ok(()),
+            _ => current::write(&self.dir, &named),
+        }
+    }
+
     /// Adds a cut to a generation and reads it back; if that fails, the store is as it was before.
     fn add(&self, generation: &StoreGeneration, cut: Cut<'_>) -> Result<(), Error> {
         let (before, to) = (generation.before()?, cut.to);
@@ -245,6 +258,7 @@ impl Store for LocalStore {
         if found != cut.from {
             return Err(Error::Fenced { expected: cut.from, found });
         }
+        self.name_current()?;
         let mut generation = self.generation()?;
         if generation.is_worn() {
             drop(generation);

@@ -110,6 +110,18 @@ fn a_database_of_another_store_is_refused_although_current_names_it() {
 }
 
 #[test]
+fn a_cut_names_what_is_in_force_if_current_has_come_to_name_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let current = dir.path().join("CURRENT");
+    let in_force = fs::read(&current).unwrap();
+    // As if a generation had been named, and that could not be made durable.
+    crate::label::write(&current, "directory gen-9\nkeyspace counters\nid 1\n").unwrap();
+    commit(&store, None, 5, 10, false).unwrap();
+    assert_eq!(fs::read(&current).unwrap(), in_force);
+}
+
+#[test]
 fn a_lost_or_wrong_current_is_refused_and_nothing_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
