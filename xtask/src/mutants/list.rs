@@ -170,6 +170,16 @@ pub const MUTANTS: &[Mutant] = mutants! {
     Suite::Node, "only_what_is_durable_is_a_commit" => {
         "a commit of what is not durable" in "crates/node/src/engine/commits/make.rs":
             ".filter(|pending| pending.to.offset <= synced)" => ".filter(|_| synced < u64::MAX)";
+        "a cut that does not wait for the commits before it" in "crates/node/src/engine/checkpoint.rs":
+            "self.commits.settle().await.map_err(|error| Error::Retry(error.to_string()));" => "Ok::<(), Error>(());";
+    }
+    Suite::Node, "after_a_restart_what_is_in_memory_is_of_all_over_each_segment" => {
+        "cells that crowd together behind a start" in "crates/node/src/engine/recovery.rs":
+            "if share == usize::MAX { 1 } else { share.div_ceil(LOAD_RUN_ROWS) }" => "share.div_ceil(LOAD_RUN_ROWS).min(1)";
+    }
+    Suite::Storage, "a_cut_names_what_is_in_force_if_current_has_come_to_name_another" => {
+        "a generation that only the process knows of" in "crates/storage/src/store/local.rs":
+            "        self.name_current()?;\n" => "";
     }
     Suite::Node, "commits_that_come_out_otherwise_stop_the_start_in_words" => {
         "a digest that nobody compares" in "crates/node/src/engine/commits/make.rs":
@@ -202,7 +212,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "Some(&self.cuts[at + 1..])" => "Some(&self.cuts[at..][..0])";
     }
     Suite::Sim("schedules"), "s22_what_a_spool_kept_for_hours_and_drains_newest_first_is_not_late" => {
-        "what we kept waiting is late for that" in "crates/core/src/fates/contract.rs":
+        "what we kept waiting is late for that" in "crates/core/src/fates/running.rs":
             "let now_ms = kept.watermark_ms.min(received_ms);" => "let now_ms = kept.watermark_ms;";
     }
     Suite::Sim("embedded"), "s11_a_replay_makes_the_commits_again_that_were_published_whenever_it_is_killed" => {
