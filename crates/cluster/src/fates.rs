@@ -14,7 +14,7 @@ use tally_core::commit::{Commit, Digest, Slots, VoidBatch, exceptions};
 use tally_core::fates::{Balance, Counts, Scene};
 use tally_core::head::{Head, log_time_ms};
 use tally_core::id::CellHasher;
-use tally_core::ledger::Entity;
+use tally_core::ledger::{CountedAs, Entity};
 use tally_core::machine::{Machine, Need};
 use tally_core::op::{Answer, Batch, Op, Submission};
 use tally_core::position::Position;
@@ -325,8 +325,8 @@ impl Counts for Gathered<'_> {
 
     fn take_back(&mut self, op: &Op, scene: &Scene<'_>, counted: &Entity) {
         // An entity that does not say what it counted for always counts for the same.
-        let change = match &counted.id {
-            Some(id) => self.open.entry(id.clone()).or_default(),
+        let change = match counted.counted_as.as_ref().map(CountedAs::id) {
+            Some(id) => self.open.entry(id.into()).or_default(),
             None => self.change(op, scene),
         };
         *change.taken_back.entry(counted.generation).or_default() += 1;

@@ -4,6 +4,7 @@
 //! bytes. Rows on disk are found by it.
 
 use crate::id::{CellHasher, CellKey};
+use crate::op::Stamp;
 use crate::record::put_bytes;
 
 /// An event id.
@@ -62,12 +63,33 @@ pub fn claim_key(hasher: &CellHasher, event_id: &str, buffer: &mut Vec<u8>) -> C
     hasher.key(buffer)
 }
 
-pub fn answer_key(hasher: &CellHasher, counter_id: &[u8], idempotency_key: &[u8]) -> CellKey {
+/// The key of what was answered to an idempotency key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerKey {
+    /// It begins with the slot of the counter whose answer it is, so that it moves with its counter.
+    pub key: CellKey,
+    /// What the hash begins with by itself.
+    hash_slot: u16,
+}
+
+pub fn answer_key(hasher: &CellHasher, counter_id: &[u8], idempotency_key: &[u8]) -> AnswerKey {
     let mut buffer = Vec::with_capacity(counter_id.len() + idempotency_key.len() + 8);
     begin(&mut buffer, ANSWER);
     part(&mut buffer, counter_id);
     part(&mut buffer, idempotency_key);
-    hasher.key(&buffer)
+    let hash = hasher.key(&buffer);
+    AnswerKey { key: hash.in_slot(hasher.key(counter_id).slot()), hash_slot: hash.slot() }
+}
+
+impl AnswerKey {
+    pub(crate) fn stamp(self) -> Stamp {
+        Stamp { number: self.hash_slot.into(), ..Stamp::of_key(self.key) }
+    }
+
+    /// The key under which data directories up to format 4 have the answer: all of it is the hash.
+    pub(crate) fn of_format_4(stamp: &Stamp) -> CellKey {
+        stamp.key.in_slot(stamp.number as u16)
+    }
 }
 
 #[cfg(test)]
@@ -79,8 +101,24 @@ mod tests {
         let hasher = CellHasher::new(42);
         assert_eq!(claim_key(&hasher, "e1", &mut Vec::new()).as_u128(), CLAIM_E1);
         assert_ne!(answer_key(&hasher, b"ab", b"c"), answer_key(&hasher, b"a", b"bc"));
-        assert_ne!(answer_key(&hasher, b"", b"e1"), claim_key(&hasher, "e1", &mut Vec::new()));
+        assert_ne!(answer_key(&hasher, b"", b"e1").key, claim_key(&hasher, "e1", &mut Vec::new()));
+        assert_eq!(answer_key(&hasher, b"c", b"k").key.as_u128(), ANSWER_K_OF_C);
     }
 
+    #[test]
+    fn an_answer_is_in_the_slot_of_its_counter_and_is_found_where_earlier_formats_have_it() {
+        let hasher = CellHasher::new(42);
+        for key in ["a", "b", "c"] {
+            let answer = answer_key(&hasher, b"c", key.as_bytes());
+            assert_eq!(answer.key.slot(), hasher.key(b"c").slot());
+            let mut hashed = Vec::new();
+            begin(&mut hashed, ANSWER);
+            part(&mut hashed, b"c");
+            part(&mut hashed, key.as_bytes());
+            assert_eq!(AnswerKey::of_format_4(&answer.stamp()), hasher.key(&hashed));
+        }
+    }
+
+    const ANSWER_K_OF_C: u128 = 173626586309953219976782797690087702336;
     const CLAIM_E1: u128 = 152877632697428995146061037384437867392;
 }

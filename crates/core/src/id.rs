@@ -15,6 +15,9 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CellKey(u128);
 
+/// The bits behind a slot.
+const SLOT_SHIFT: u32 = u128::BITS - crate::limits::SLOTS.ilog2();
+
 impl CellKey {
     pub const FLAG_BITS: u32 = 6;
     /// No counter: the key of operations on the whole node.
@@ -27,7 +30,13 @@ impl CellKey {
     /// Which of the [`SLOTS`](crate::limits::SLOTS) what is hashed belongs to: its first bits, so that a slot is a range of keys and
     /// can be moved as a whole.
     pub fn slot(self) -> u16 {
-        (self.0 >> (u128::BITS - crate::limits::SLOTS.ilog2())) as u16
+        (self.0 >> SLOT_SHIFT) as u16
+    }
+
+    /// The same in another slot.
+    pub fn in_slot(self, slot: u16) -> CellKey {
+        let behind = self.0 & ((1 << SLOT_SHIFT) - 1);
+        CellKey(u128::from(slot) << SLOT_SHIFT | behind.max(1 << CellKey::FLAG_BITS))
     }
 
     /// Big-endian, so that keys in byte order are keys in numeric order.

@@ -44,7 +44,7 @@ pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use proposals::{Proposals, read as read_proposal};
 pub use remedy::{Grounds, LateRun, Remedy};
-pub use row::{Answered, Claim, Entity, Row};
+pub use row::{Answered, Claim, CountedAs, Entity, Row};
 
 // Every kind of fact there is, once. Numbers are those on disk: none is ever used for something else. A line of what is looked up
 // says: number, kind, what holds it, the row, its rows for people, and which part of the memory for cells its filter may take; what

@@ -8,6 +8,7 @@ use crate::combined::{Additions, encode_each};
 use crate::counter::{Durability, Target};
 use crate::database::Space;
 use crate::event::Event;
+use crate::fact::AnswerKey;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
 use crate::limits::{COMBINED_MAX, RECORD_BYTES_MAX};
@@ -120,7 +121,7 @@ impl Op {
 pub struct Stamp {
     /// The session, the entity, the event id or the idempotency key, hashed; [`CellKey::NONE`] if nothing is asked.
     pub key: CellKey,
-    /// The `seq` of a session, or the hash of an event's content.
+    /// The `seq` of a session, or the hash of an event's content; of an idempotency key what its hash begins with.
     pub number: u64,
     /// When it happened, as the client says; when it was received, if the client says nothing.
     pub time_ms: i64,
@@ -365,12 +366,12 @@ impl Submission {
         self.add_op(OpKind::AddMany, to, 0, record);
     }
 
-    /// Adds once per id. `key` is the hash of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes
+    /// Adds once per id. `key` is that of the counter and the id, as [`crate::fact::answer_key`] makes it. An id changes
     /// nothing about where the counter's changes have to be when they are answered.
-    pub fn add_once(&mut self, to: &Target<'_>, delta: i64, key: CellKey, id: &[u8]) {
+    pub fn add_once(&mut self, to: &Target<'_>, delta: i64, key: AnswerKey, id: &[u8]) {
         let record = self.record(&Record::AddOnce { name: &to.id, id, delta });
         self.add_op(OpKind::AddOnce, to, delta, record);
-        self.stamps.push(Stamp::of_key(key));
+        self.stamps.push(key.stamp());
     }
 
     fn add_op(&mut self, kind: OpKind, to: &Target<'_>, arg: i64, record: u32) {

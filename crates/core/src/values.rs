@@ -48,6 +48,8 @@ pub struct Values {
     pub(crate) answered: Quota,
     /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
     pub(crate) forgotten_before_ms: u64,
+    /// Answers up to this log time may stand where formats up to 4 have them; `None` if there are none.
+    pub(crate) answers_of_format_4_ms: Option<u64>,
     idempotency: Idempotency,
     hasher: CellHasher,
     pub(crate) log_time_ms: u64,
@@ -108,6 +110,7 @@ impl Values {
             sums: AllSums::default(),
             answered: Quota::default(),
             forgotten_before_ms: 0,
+            answers_of_format_4_ms: None,
             idempotency: Declarations::default().idempotency(),
             hasher,
             log_time_ms: 0,
@@ -127,8 +130,8 @@ impl Values {
             self.table.set_mark(cell, mark);
         }
         if is_there {
-            if let Some(id) = &counted.id {
-                self.table.name_followed(cell, id);
+            if let Some(counted) = &counted.counted_as {
+                self.table.name_followed(cell, counted.id());
             }
             self.table.count(cell, -1);
         }

@@ -13,7 +13,7 @@ use tally_storage::log::local::LocalLog;
 use tally_storage::store::local::{self, LocalStore};
 
 /// The version of `docs/formats/keys.md`.
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 /// The oldest that is carried over at a start.
 const FORMAT_OLDEST: u64 = 2;
 /// The first version of Tally that reads this format. Whoever finds a newer format than it knows names what that says.
@@ -228,7 +228,8 @@ fn check_parts(path: &Path, identity: DirIdentity) -> Result<(), DataDirError> {
 }
 
 /// The identity file changes last: until then everything is done again after a crash. In format 3 batches had no heads, and are
-/// read without; so there is nothing to do but to keep older programs, which would not read a head, from what comes next.
+/// read without; in format 4 answers to idempotency keys stood elsewhere, and are looked for there as long as they are known. So there is
+/// nothing to do but to keep older programs, which would not read what comes next, from it.
 fn carry_over(path: &Path, format: u64, identity: DirIdentity) -> Result<(), DataDirError> {
     if format == 2 {
         let hasher = identity.hasher();

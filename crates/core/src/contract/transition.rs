@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::fact;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
-use crate::ledger::{BoxKind, Entity, FactKey};
+use crate::ledger::{BoxKind, CountedAs, Entity, FactKey};
 use crate::limits::IDENTITY_FIELDS_MAX;
 use crate::op::{Answer, Op, Stamp};
 
@@ -113,15 +113,16 @@ impl Fates {
         if known.as_ref().is_some_and(|known| now < (known.occurred_ms, known.offset)) {
             return self.ignore(op);
         }
-        let counted = known.filter(|known| known.on);
+        let counted = known.filter(Entity::is_on);
         let turns_on = op.arg > 0;
-        let (cell, generation, id) = match &counted {
+        let (cell, generation, counted_at, counted_as) = match &counted {
             Some(counted) if counted.cell == op.cell || !turns_on => {
-                (counted.cell, counted.generation, counted.id.clone())
+                (counted.cell, counted.generation, counted.counted_at, counted.counted_as.clone())
             }
-            _ => (op.cell, scene.generation, self.id_that_may_move(op, scene)),
+            _ => (op.cell, scene.generation, now.1, self.counted_as(op, scene)),
         };
-        let entity = Entity { on: turns_on, occurred_ms: now.0, offset: now.1, cell, generation, id };
+        let counted_at = if turns_on { counted_at } else { Entity::OFF };
+        let entity = Entity { occurred_ms: now.0, offset: now.1, counted_at, cell, generation, counted_as };
         self.facts.entities.put(stamp.key, entity);
         match counted {
             Some(counted) if turns_on && counted.cell == op.cell => self.ignore(op),
@@ -139,12 +140,12 @@ impl Fates {
         }
     }
 
-    /// The id of an entry, if later ones of its entity may have another.
-    fn id_that_may_move(&mut self, op: &Op, scene: &Scene<'_>) -> Option<Box<[u8]>> {
+    /// The id of an entry, if later ones of its entity may have another; otherwise each of them says it.
+    fn counted_as(&mut self, op: &Op, scene: &Scene<'_>) -> Option<CountedAs> {
         if !self.contracts.moves(op.counter) {
             return None;
         }
         scene.entry_id(op, &mut self.id);
-        Some(self.id.as_slice().into())
+        Some(CountedAs::new(&self.id, &[]))
     }
 }

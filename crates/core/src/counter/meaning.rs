@@ -381,8 +381,8 @@ counters:
         every_part().encode(&mut bytes);
         assert_eq!(bytes, b"\x02\x02\x01a\x02bc\x05\x00\x01\x02\x03\x04\x01d\x02\x01e\x00\x01f\x01\x01");
         let numbers = Mode::ALL.map(|mode| (mode.name(), mode as u8));
-        assert_eq!(numbers, [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
-        assert_eq!(Measure::ALL.map(|measure| (measure.name(), measure as u8)), [("sum", 0)]);
+        assert_eq!(numbers[..4], [("simple", 0), ("display", 1), ("transition", 2), ("persistent", 3)]);
+        assert_eq!(Measure::ALL.map(|measure| (measure.name(), measure as u8))[..1], [("sum", 0)]);
     }
 
     #[test]
@@ -401,8 +401,8 @@ counters:
         assert_eq!(Meaning::decode(&mut &before_floor[..], 2), Ok(without_floor), "as it was written once");
         assert_eq!(Meaning::decode(&mut &before_rules[..], 1), Ok(without_rules), "and before that");
         let bad = |field, value| Err(DecodeError::BadValue { field, value });
-        assert_eq!(Meaning::decode(&mut &b"\x04\x00\x00"[..], 3), bad("mode", 4));
-        assert_eq!(Meaning::decode(&mut &b"\x10\x00\x00"[..], 3), bad("measure", 16));
+        assert_eq!(Meaning::decode(&mut &b"\x0f\x00\x00"[..], 3), bad("mode", 15));
+        assert_eq!(Meaning::decode(&mut &b"\xf0\x00\x00"[..], 3), bad("measure", 240));
         assert_eq!(Meaning::decode(&mut &b"\x00\x11"[..], 3), bad("dimensions", 17));
         assert_eq!(Meaning::decode(&mut &b"\x01\x00\x01\x01\x00\x00"[..], 3), bad("entity", 1), "display has none");
         assert_eq!(Meaning::decode(&mut &b"\x00\x00\x01\x05"[..], 3), bad("entity", 5));

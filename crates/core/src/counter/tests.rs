@@ -86,16 +86,30 @@ fn refused(yaml: &str, (line, column): (u64, u64), message: &str) {
     assert_eq!(error.text, text);
 }
 
-const MODES: &str = "use \"simple\", \"display\", \"transition\" or \"persistent\"";
+/// The words that there are, as an error names them.
+fn all_of<const N: usize>(words: [&str; N]) -> String {
+    let quoted = words.map(|word| format!("{word:?}"));
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("use {} or {last}", rest.join(", ")),
+        _ => format!("use {}", quoted.concat()),
+    }
+}
+
+fn modes() -> String {
+    all_of(Mode::ALL.map(Mode::name))
+}
 
 #[test]
 fn what_is_not_built_yet_is_known_and_refused() {
     for mode in ["unique", "top", "frequency", "window"] {
-        let message = format!("mode {mode:?} is not available in this version; {MODES}");
+        let message = format!("mode {mode:?} is not available in this version; {}", modes());
         refused(&counter(&format!("    mode: {mode}\n")), (3, 11), &message);
     }
     for measure in ["unique", "window", "top", "frequency", "limit"] {
-        let message = format!("measure {measure:?} is not available in this version; use \"sum\"");
+        let message = format!(
+            "measure {measure:?} is not available in this version; {}",
+            all_of(Measure::ALL.map(Measure::name))
+        );
         refused(&counter(&format!("    mode: simple\n    measure: {measure}\n")), (4, 14), &message);
     }
     for field in ["rollups: [[country]]", "maxCardinality: {referrer: 1000}", "window: 5m"] {
@@ -124,7 +138,7 @@ fn unknown_fields_are_refused_with_the_nearest_known_one() {
 fn impossible_declarations_are_refused() {
     refused(&counter("    mode: display\n"), (2, 5), "counter \"c\" would never count");
     refused(&counter("    mode: display\n    rules: []\n"), (4, 12), "counter \"c\" would never count");
-    refused(&counter("    mode: money\n"), (3, 11), &format!("\"money\" is not a mode; {MODES}"));
+    refused(&counter("    mode: money\n"), (3, 11), &format!("\"money\" is not a mode; {}", modes()));
     refused(&counter("    mode: sample\n"), (3, 11), "\"sample\" is not a mode; did you mean \"simple\"?");
     refused(&counter(""), (2, 5), "a counter needs the field \"mode\"");
     refused("counters: [{mode: simple}]", (1, 12), "a counter needs the field \"counterName\"");

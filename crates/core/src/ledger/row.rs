@@ -27,22 +27,68 @@ pub struct Claim {
     pub at_ms: u64,
 }
 
-/// The state of an entity, such as one user's like of one video.
+/// The state of an entity, such as one user's like of one video, and what was counted when it went on: undoing undoes exactly that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entity {
-    pub on: bool,
     /// The time and the position of the event that decided the state; the greatest wins.
     pub occurred_ms: i64,
     pub offset: u64,
-    /// What was counted when it went on: undoing undoes exactly that.
+    /// The position of what was counted and still is; [`Entity::OFF`] if nothing is.
+    pub counted_at: u64,
     pub cell: CellKey,
     pub generation: u64,
-    /// The id of that cell, where the entity does not say it: a later event may name another one.
-    pub id: Option<Box<[u8]>>,
+    /// What cannot be told from the entity itself.
+    pub counted_as: Option<CountedAs>,
 }
 
-/// In the first byte of an [`Entity`]: an id stands at its end.
-const HAS_ID: u8 = 2;
+impl Entity {
+    /// No position of a log.
+    pub const OFF: u64 = u64::MAX;
+
+    pub fn is_on(&self) -> bool {
+        self.counted_at != Entity::OFF
+    }
+}
+
+/// The id of a cell and the parts of it that an entity was counted for, as they stand in a row. There are no parts yet, and where the
+/// entity says the id there is nothing to keep: so this is one pointer, and mostly none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedAs(Box<[u8]>);
+
+impl CountedAs {
+    pub fn new(id: &[u8], parts: &[&[u8]]) -> CountedAs {
+        let mut bytes = Vec::with_capacity(id.len() + 3);
+        put_bytes(&mut bytes, id);
+        put_varint(&mut bytes, parts.len() as u64);
+        parts.iter().for_each(|part| put_bytes(&mut bytes, part));
+        CountedAs(bytes.as_slice().into())
+    }
+
+    pub fn id(&self) -> &[u8] {
+        take_bytes(&mut &self.0[..]).expect("it was written or read before")
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<CountedAs, DecodeError> {
+        let whole = *bytes;
+        take_bytes(bytes)?;
+        for _ in 0..take_varint(bytes)? {
+            take_bytes(bytes)?;
+        }
+        Ok(CountedAs(whole[..whole.len() - bytes.len()].into()))
+    }
+}
+
+/// What the first byte of an [`Entity`] says.
+mod entity_flag {
+    pub const ON: u8 = 1;
+    /// The id of what was counted stands at the end, as formats up to 4 wrote it.
+    pub const ID: u8 = 2;
+    /// How far before the deciding event the counted one stands. Without it they are one.
+    pub const BEFORE: u8 = 4;
+    /// A [`super::CountedAs`] stands at the end.
+    pub const AS: u8 = 8;
+    pub const ALL: u8 = ON | ID | BEFORE | AS;
+}
 
 /// An idempotency key that was used: what was asked, what was answered, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,30 +112,47 @@ impl Row for Claim {
 
 impl Row for Entity {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.on) | if self.id.is_some() { HAS_ID } else { 0 });
+        let before = if self.is_on() { self.offset - self.counted_at } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        out.push(
+            flag(self.is_on(), entity_flag::ON)
+                | flag(before > 0, entity_flag::BEFORE)
+                | flag(self.counted_as.is_some(), entity_flag::AS),
+        );
         put_signed(out, self.occurred_ms);
         put_varint(out, self.offset);
         out.extend_from_slice(&self.cell.to_bytes());
         put_varint(out, self.generation);
-        if let Some(id) = &self.id {
-            put_bytes(out, id);
+        if before > 0 {
+            put_varint(out, before);
+        }
+        if let Some(CountedAs(bytes)) = &self.counted_as {
+            out.extend_from_slice(bytes);
         }
     }
 
     fn decode(bytes: &[u8]) -> Result<Entity, DecodeError> {
         whole(bytes, |bytes| {
             let flags = take_byte(bytes)?;
-            if flags > (HAS_ID | 1) {
-                return Err(DecodeError::BadValue { field: "flags of an entity", value: flags.into() });
+            let has = |flag| flags & flag != 0;
+            let bad = |field, value| Err(DecodeError::BadValue { field, value });
+            if flags > entity_flag::ALL || has(entity_flag::ID) && has(entity_flag::AS) {
+                return bad("flags of an entity", flags.into());
             }
-            Ok(Entity {
-                on: flags & 1 != 0,
-                occurred_ms: take_signed(bytes)?,
-                offset: take_varint(bytes)?,
-                cell: CellKey::from_bytes(take_array(bytes)?),
-                generation: take_varint(bytes)?,
-                id: if flags & HAS_ID != 0 { Some(take_bytes(bytes)?.into()) } else { None },
-            })
+            let (occurred_ms, offset) = (take_signed(bytes)?, take_varint(bytes)?);
+            let (cell, generation) = (CellKey::from_bytes(take_array(bytes)?), take_varint(bytes)?);
+            let before = if has(entity_flag::BEFORE) { take_varint(bytes)? } else { 0 };
+            let counted_at = match offset.checked_sub(before) {
+                Some(counted_at) if has(entity_flag::ON) && counted_at != Entity::OFF => counted_at,
+                Some(_) if !has(entity_flag::ON) && before == 0 => Entity::OFF,
+                _ => return bad("position of what was counted", before),
+            };
+            let counted_as = match (has(entity_flag::ID), has(entity_flag::AS)) {
+                (true, _) => Some(CountedAs::new(take_bytes(bytes)?, &[])),
+                (_, true) => Some(CountedAs::take(bytes)?),
+                (false, false) => None,
+            };
+            Ok(Entity { occurred_ms, offset, counted_at, cell, generation, counted_as })
         })
     }
 }
@@ -208,8 +271,12 @@ pub(super) mod tests {
         fn rows_survive_their_bytes(a: u64, b: u64, c: i64, d: i64, cell: [u8; 16], on: bool) {
             check(&Claim { content: a, at_ms: b });
             let cell = CellKey::from_bytes(cell);
-            for id in [None, Some(cell.to_bytes().into())] {
-                check(&Entity { on, occurred_ms: c, offset: a, cell, generation: b, id });
+            let at = a.min(Entity::OFF - 1);
+            for counted_as in [None, Some(CountedAs::new(&cell.to_bytes(), &[])), Some(CountedAs::new(b"", &[b"DE", b""]))] {
+                for counted_at in if on { [at, at / 2] } else { [Entity::OFF; 2] } {
+                    let counted_as = counted_as.clone();
+                    check(&Entity { occurred_ms: c, offset: at, counted_at, cell, generation: b, counted_as });
+                }
             }
             check(&Answered { delta: c, value: d, at_ms: a });
             check(&());
@@ -227,16 +294,28 @@ pub(super) mod tests {
     fn the_bytes_of_claims_entities_and_answers_are_pinned() {
         assert_eq!(Claim { content: 0x0102, at_ms: 300 }.to_bytes(), [2, 1, 0, 0, 0, 0, 0, 0, 0xac, 2]);
         let cell = CellKey::from_bytes([7; 16]);
-        let entity = Entity { on: true, occurred_ms: -3, offset: 4, cell, generation: 5, id: None };
+        let (offset, counted_as) = (4, None);
+        let entity = Entity { occurred_ms: -3, offset, counted_at: 4, cell, generation: 5, counted_as };
         let expected = [1, 5, 4, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 5];
         assert_eq!(entity.to_bytes(), expected);
-        let named = Entity { id: Some(b"v:a"[..].into()), ..entity };
-        assert_eq!(named.to_bytes(), [&[3], &expected[1..], b"\x03v:a"].concat());
+        assert_eq!(Entity { counted_at: 1, ..entity.clone() }.to_bytes(), [&[5], &expected[1..], &[3]].concat());
+        assert_eq!(Entity { counted_at: Entity::OFF, ..entity.clone() }.to_bytes(), [&[0], &expected[1..]].concat());
+        let named = Entity { counted_as: Some(CountedAs::new(b"v:a", &[])), ..entity.clone() };
+        assert_eq!(named.to_bytes(), [&[9], &expected[1..], b"\x03v:a\x00"].concat());
+        let parts = Entity { counted_as: Some(CountedAs::new(b"v:a", &[b"DE", b"tv"])), ..entity };
+        assert_eq!(parts.to_bytes(), [&[9], &expected[1..], b"\x03v:a\x02\x02DE\x02tv"].concat());
+        let of_format_4 = [&[3], &expected[1..], b"\x03v:a"].concat();
+        assert_eq!(Entity::decode(&of_format_4), Ok(named), "as it was written once");
         assert_eq!(Answered { delta: -1, value: 2, at_ms: 3 }.to_bytes(), [1, 4, 3]);
     }
 
     #[test]
     fn a_claim_takes_32_bytes_with_its_key() {
         assert_eq!(size_of::<(CellKey, Claim)>(), 32);
+    }
+
+    #[test]
+    fn an_entity_takes_80_bytes_with_its_key_and_its_parts_none_while_there_are_none() {
+        assert_eq!(size_of::<(CellKey, Entity)>(), 80);
     }
 }

@@ -6,7 +6,7 @@
 use super::Machine;
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
-use crate::ledger::Entity;
+use crate::ledger::{CountedAs, Entity};
 use crate::op::{Answer, Batch, OpKind};
 
 impl Machine {
@@ -59,7 +59,8 @@ impl Machine {
     pub fn take_back_apart(&mut self, id: &[u8], generation: u64) {
         let Machine { values, stager, hasher, .. } = self;
         let cell = hasher.key(id);
-        let counted = Entity { on: true, occurred_ms: 0, offset: 0, cell, generation, id: Some(id.into()) };
+        let counted_as = Some(CountedAs::new(id, &[]));
+        let counted = Entity { occurred_ms: 0, offset: 0, counted_at: 0, cell, generation, counted_as };
         if values.uncount(&counted)
             && let Some(sums) = values.sums.of_cell(stager.declarations(), id)
         {

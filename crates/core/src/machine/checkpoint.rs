@@ -18,8 +18,9 @@ use std::collections::VecDeque;
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
-/// adjustments. The fifth had the numbers of claims, entities and answers, and no others.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=6;
+/// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
+/// formats up to 4 have them.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=7;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -52,6 +53,12 @@ impl Machine {
         put_list(&mut out, self.values.databases.numbers(), put_varint);
         self.fates.senders.encode(&mut out);
         put_list(&mut out, self.timeline.voids_from(read_from), |out, offset| put_varint(out, *offset));
+        let answers_ms = self
+            .values
+            .answers_of_format_4_ms
+            .filter(|up_to_ms| *up_to_ms >= self.values.keys_known_from_ms(self.log_time_ms()));
+        out.push(answers_ms.is_some().into());
+        answers_ms.into_iter().for_each(|up_to_ms| put_varint(&mut out, up_to_ms));
         (out, read_from)
     }
 
@@ -105,6 +112,11 @@ impl Machine {
             self.fates.senders = Senders::take(bytes)?;
             self.timeline.resume_voids(take_list(bytes, take_varint)?);
         }
+        self.values.answers_of_format_4_ms = match version {
+            7.. if take_byte(bytes)? == 0 => None,
+            7.. => Some(take_varint(bytes)?),
+            _ => Some(log_time_ms),
+        };
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
             self.declare(declarations);

@@ -127,6 +127,12 @@ impl Machine {
         if !self.knows(key) {
             needs.push(Need::Fact(key));
         }
+        if op.kind == OpKind::AddOnce
+            && let Some(older) = self.values.key_of_format_4(stamp, self.log_time_ms()).map(FactKey::Answer)
+            && !self.knows(older)
+        {
+            needs.push(Need::Fact(older));
+        }
         // Undoing changes the cell that was counted then, which need not be the one of this entry.
         if let FactKey::Entity(hash) = key {
             let entity = self.fates.facts.entities.in_memory(hash).or(match found(Need::Fact(key)) {

@@ -92,7 +92,7 @@ impl Machine {
             Record::AddMany { name, .. } => out.ops.push(self.addition(OpKind::AddMany, name, 0, at)),
             Record::AddOnce { name, id, delta } => {
                 out.ops.push(self.addition(OpKind::AddOnce, name, delta, at));
-                out.stamps.push(Stamp::of_key(crate::fact::answer_key(&self.hasher, name, id)));
+                out.stamps.push(crate::fact::answer_key(&self.hasher, name, id).stamp());
             }
             Record::Set { name, value, .. } => out.op(OpKind::Set, self.hasher.key(name), value, at),
             Record::Delete { name } => out.op(OpKind::Delete, self.hasher.key(name), 0, at),

@@ -1,6 +1,7 @@
 //! Idempotency keys: what was answered to something that is asked for once.
 
 use super::Values;
+use crate::fact::AnswerKey;
 use crate::id::CellKey;
 use crate::ledger::{Answered, BoxKind};
 use crate::op::{Answer, Batch, Op, Stamp};
@@ -9,7 +10,9 @@ use crate::record::Record;
 impl Values {
     /// Adds, unless the same was asked for before under the same id.
     pub(crate) fn add_once(&mut self, op: &Op, stamp: &Stamp, batch: &Batch<'_>) -> (Answer, BoxKind) {
-        match self.answered_before(stamp.key, batch.log_time_ms) {
+        let log_time_ms = batch.log_time_ms;
+        let older = || self.answered_before(self.key_of_format_4(stamp, log_time_ms)?, log_time_ms);
+        match self.answered_before(stamp.key, log_time_ms).or_else(older) {
             Some(known) if known.delta == op.arg => (Answer::Repeated(known.value), BoxKind::Duplicate),
             Some(known) => (Answer::OtherDelta(known.delta), BoxKind::Conflict),
             None if !self.has_room_for_a_key(batch.log_time_ms) => (Answer::Full, BoxKind::Rejected),
@@ -41,6 +44,12 @@ impl Values {
     pub(crate) fn answered_before(&self, key: CellKey, log_time_ms: u64) -> Option<Answered> {
         let known = self.facts.answers.get(key).copied();
         known.filter(|known| known.at_ms >= self.keys_known_from_ms(log_time_ms))
+    }
+
+    /// Where else the answer to an idempotency key may stand, as long as answers of formats up to 4 are known.
+    pub(crate) fn key_of_format_4(&self, stamp: &Stamp, log_time_ms: u64) -> Option<CellKey> {
+        let is_known = |up_to_ms| up_to_ms >= self.keys_known_from_ms(log_time_ms);
+        self.answers_of_format_4_ms.is_some_and(is_known).then(|| AnswerKey::of_format_4(stamp))
     }
 
     pub(crate) fn has_room_for_a_key(&mut self, log_time_ms: u64) -> bool {

@@ -23,7 +23,7 @@ fn a_directory_keeps_its_identity() {
     assert_eq!(first, second);
     assert_eq!(first, DirIdentity { id: 1, hash_seed: 2 });
     let text = fs::read_to_string(dir.path().join(IDENTITY)).unwrap();
-    assert_eq!(text, "format 4\nread-by 0.1.0\nid 1\nhash-seed 2\nchecksum 3f873435\n");
+    assert_eq!(text, "format 5\nread-by 0.1.0\nid 1\nhash-seed 2\nchecksum 0975a4c6\n");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_directory_of_format_2_is_carried_over_and_keeps_its_numbers() {
         let data = DataDir::open(dir.path(), numbers()).unwrap();
         assert_eq!(data.identity, DirIdentity { id: 7, hash_seed: 5 });
     }
-    assert!(fs::read_to_string(dir.path().join(IDENTITY)).unwrap().starts_with("format 4\n"));
+    assert!(fs::read_to_string(dir.path().join(IDENTITY)).unwrap().starts_with("format 5\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Data directories of older formats, as their programs left them when they were killed: part of it in a checkpoint, the rest in
 //! the log.
 //!
-//! `format-2` and `format-3` beside this file were made by the last programs of those formats, which were asked for the same: a
+//! `format-2`, `format-3` and `format-4` beside this file were made by the last programs of those formats, which were asked for the same: a
 //! life that was stopped, and one that was killed. Only what is behind the end of their segments, zeros, is left out.
 
 use crate::support::{Running, copy, options, start_with};
@@ -19,6 +19,7 @@ const CONFIG: &str = "counters:
 /// Two seconds after the last write.
 const FORMAT_2_NOW_MS: u64 = 1_794_826_810_000;
 const FORMAT_3_NOW_MS: u64 = 1_794_837_574_000;
+const FORMAT_4_NOW_MS: u64 = 1_794_852_654_000;
 const SEGMENT_BYTES: u64 = 64 << 20;
 const COMMITS_SEGMENT_BYTES: u64 = 2 << 20;
 
@@ -97,7 +98,7 @@ fn check_carried_over(data: &Path, now_ms: u64) {
     node.stop();
 
     // A second start finds the present format, and the same.
-    assert!(std::fs::read_to_string(data.join("TALLY")).unwrap().starts_with("format 4\n"));
+    assert!(std::fs::read_to_string(data.join("TALLY")).unwrap().starts_with("format 5\n"));
     let mut node = start(data, now_ms);
     check(&mut node);
     repeat_everything(&node);
@@ -119,4 +120,12 @@ fn a_killed_directory_of_format_3_is_carried_over_with_everything_that_was_ackno
     let commits = ("commits/000000000001.seg", COMMITS_SEGMENT_BYTES);
     let dir = directory("format-3", &[("log/000000000001.seg", SEGMENT_BYTES), commits]);
     check_carried_over(dir.path(), FORMAT_3_NOW_MS);
+}
+
+/// Its answers to idempotency keys stand elsewhere: one of those that are asked for again is in its checkpoint, the other in its log.
+#[test]
+fn a_killed_directory_of_format_4_is_carried_over_with_everything_that_was_acknowledged() {
+    let commits = ("commits/000000000001.seg", COMMITS_SEGMENT_BYTES);
+    let dir = directory("format-4", &[("log/000000000001.seg", SEGMENT_BYTES), commits]);
+    check_carried_over(dir.path(), FORMAT_4_NOW_MS);
 }

@@ -106,7 +106,9 @@ impl World {
                 self.keep_first(n);
             }
             Act::Turn(n, on) => {
-                let entity = Entity { on, occurred_ms: -1, offset: self.clock, cell: key(n), generation: 2, id: None };
+                let (offset, cell) = (self.clock, key(n));
+                let counted_at = if on { offset } else { Entity::OFF };
+                let entity = Entity { occurred_ms: -1, offset, counted_at, cell, generation: 2, counted_as: None };
                 self.state.fates.facts.entities.put(key(n), entity.clone());
                 self.expect(LedgerKey::Entity(key(n)), &entity);
             }

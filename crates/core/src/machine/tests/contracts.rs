@@ -508,6 +508,38 @@ fn an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first() {
 }
 
 #[test]
+fn an_id_that_was_used_under_format_4_is_known_until_its_time_is_over() {
+    let mut bench = Bench::new();
+    let key = crate::fact::answer_key(&hasher(), b"c", b"k");
+    let older = crate::fact::AnswerKey::of_format_4(&key.stamp());
+    assert_ne!(older, key.key);
+    let answered = crate::ledger::Answered { delta: 5, value: 7, at_ms: bench.log_time_ms };
+    bench.state.values.facts.answers.put(older, answered);
+    bench.state.values.answers_of_format_4_ms = Some(bench.log_time_ms);
+    let add = |bench: &mut Bench, delta| {
+        let mut submission = Submission::default();
+        submission.add_once(&crate::counter::Target::ad_hoc(hasher().key(b"c"), b"c"), delta, key, b"k");
+        bench.commit(&submission);
+        bench.answers[0]
+    };
+    let is_kept = |bench: &mut Bench| {
+        let (bytes, _) = bench.state.checkpoint(bench.offset);
+        let mut resumed = Machine::new(hasher());
+        resumed.resume(&bytes).expect("it was written just now");
+        resumed.values.answers_of_format_4_ms.is_some()
+    };
+    assert_eq!(add(&mut bench, 5), Answer::Repeated(7));
+    assert_eq!(add(&mut bench, 6), Answer::OtherDelta(5));
+    bench.log_time_ms += 24 * 3_600_000 - 1;
+    assert_eq!(add(&mut bench, 5), Answer::Repeated(7));
+    assert!(is_kept(&mut bench));
+    bench.log_time_ms += 1;
+    assert_eq!(add(&mut bench, 6), Answer::Value(6), "a day later it is a new one");
+    assert_eq!(add(&mut bench, 6), Answer::Repeated(6));
+    assert!(!is_kept(&mut bench), "none is left to look for");
+}
+
+#[test]
 fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer() {
     let keep = |hours: u64| Declarations::parse(&format!("idempotency: {{keep: {hours}h}}")).expect("it is valid");
     let add = |bench: &mut Bench| {
@@ -522,7 +554,7 @@ fn an_id_is_forgotten_by_log_time_and_stays_forgotten_when_ids_are_kept_longer()
         let mut bench = Bench::new();
         bench.state.configure(keep(1), bench.offset);
         assert_eq!(add(&mut bench), Answer::Value(1));
-        let key = crate::fact::answer_key(&hasher(), b"c", b"k");
+        let key = crate::fact::answer_key(&hasher(), b"c", b"k").key;
         let row = *bench.state.values.facts.answers.get(key).expect("it was put there just now");
         bench.log_time_ms += 3_600_000 - 1;
         assert_eq!(add(&mut bench), Answer::Repeated(1));

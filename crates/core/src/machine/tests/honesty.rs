@@ -128,8 +128,8 @@ fn additions_by_name_are_in_the_sums_of_a_declared_counter() {
     };
     let mut submission = Submission::default();
     submission.add_to(&to(b"stock:a"), 5);
-    submission.add_once(&to(b"stock:b"), -2, hasher().key(b"k"), b"k");
-    submission.add_once(&to(b"stock:b"), -2, hasher().key(b"k"), b"k");
+    submission.add_once(&to(b"stock:b"), -2, crate::fact::answer_key(&hasher(), b"stock:b", b"k"), b"k");
+    submission.add_once(&to(b"stock:b"), -2, crate::fact::answer_key(&hasher(), b"stock:b", b"k"), b"k");
     bench.commit(&submission);
     let sums = bench.state.balance("stock").unwrap().sums;
     assert_eq!((sums, total(&bench, "stock")), (Some(Sums { counted: 3, ..Sums::default() }), 3));

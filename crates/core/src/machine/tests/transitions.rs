@@ -48,6 +48,27 @@ fn a_newer_like_for_another_key_moves_the_count() {
 }
 
 #[test]
+fn of_events_of_one_moment_the_later_in_the_log_decides_be_it_in_the_same_batch() {
+    let (like, unlike, other) = (by("liked", 5, "alice"), by("unliked", 5, "alice"), by("liked", 5, "bob"));
+    for (events, alice, bob) in [
+        ([&like, &unlike, &like], 1, 0),
+        ([&unlike, &like, &unlike], 0, 0),
+        ([&like, &other, &like], 1, 0),
+        ([&unlike, &like, &other], 0, 1),
+    ] {
+        let events = events.map(Clone::clone);
+        let (mut together, mut apart) = (Bench::new(), Bench::new());
+        together.send(&events);
+        for event in &events {
+            apart.send(std::slice::from_ref(event));
+        }
+        for bench in [together, apart] {
+            assert_eq!((bench.value("fans:alice"), bench.value("fans:bob")), (alice, bob), "{events:?}");
+        }
+    }
+}
+
+#[test]
 fn a_revert_of_a_clear_brings_back_what_it_took_undo_included() {
     let mut bench = Bench::new();
     bench.send(&[event("liked", "1", 100, OF)]);
