@@ -119,7 +119,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
     }
     Suite::Core, "what_was_cleared_is_not_undone_again" => {
         "an undo of what was cleared" in "crates/core/src/values.rs":
-            "        if is_there {\n            if let Some(id)" => "        if true {\n            if let Some(id)";
+            "        if is_there {\n            if let Some(counted)" => "        if true {\n            if let Some(counted)";
     }
     Suite::Core, "an_increment_with_an_id_is_made_once_and_answers_what_it_answered_first" => {
         "an answer that is not remembered" in "crates/core/src/values/once.rs":

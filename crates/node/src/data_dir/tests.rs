@@ -66,9 +66,9 @@ fn every_flipped_bit_and_every_truncation_of_the_identity_is_refused() {
 fn another_format_is_refused_with_the_version_that_reads_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(IDENTITY);
-    label::write(&path, "format 5\nread-by 0.9.0\nsomething else\n").unwrap();
+    label::write(&path, "format 6\nread-by 0.9.0\nsomething else\n").unwrap();
     let newer = refusal(dir.path());
-    assert!(newer.contains("format 5") && newer.contains("Start it with Tally 0.9.0 or newer"), "{newer}");
+    assert!(newer.contains("format 6") && newer.contains("Start it with Tally 0.9.0 or newer"), "{newer}");
     fs::write(&path, "format 1\n").unwrap();
     let older = refusal(dir.path());
     assert!(older.contains("format 1") && older.contains("the program that wrote it"), "{older}");
