@@ -55,8 +55,8 @@ pub struct Circumstances {
 
 impl Circumstances {
     pub const ALL_WARM: Circumstances = Circumstances { cold: false, ending: true, followed: true };
-    /// Counters that end while they are cold are told to followers, or not, by what happens to be in memory: not all at once.
-    const DRAWN: [Circumstances; 3] = [
+    const DRAWN: [Circumstances; 4] = [
+        Circumstances { cold: true, ending: true, followed: true },
         Circumstances::ALL_WARM,
         Circumstances { cold: true, ending: false, followed: true },
         Circumstances { cold: true, ending: true, followed: false },

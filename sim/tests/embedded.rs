@@ -118,7 +118,6 @@ fn s28_when_the_log_has_failed_nobody_says_that_the_commit_before_is_over() {
 /// Found by seed 60: a counter that had left memory ended, and the commit of then did not say so. A restart took its row into memory,
 /// let it end in the replay of that commit, and nobody was told any more.
 #[test]
-#[ignore = "what a commit says of counters that end depends on what is in memory, and is no function of the log yet"]
 fn a_counter_that_ends_while_it_is_cold_is_told_once_as_gone() {
     for seed in 0..200 {
         let mut world = NodeWorld::new(seed, true);

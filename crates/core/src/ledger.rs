@@ -20,6 +20,7 @@ mod audit;
 mod boxes;
 mod correction;
 mod cut;
+mod endings;
 mod firsts;
 mod history;
 mod key;
@@ -39,6 +40,7 @@ pub use audit::{Duplicate, DuplicatePlace, Duplicates};
 pub use boxes::{BoxKind, Boxes, KeyBoxes};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal, Purpose};
 pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, LookedUp, Placed, Rows};
+pub use endings::{Ending, Endings};
 pub use facts::{Facts, LookedUpKind, begin_cut};
 pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
@@ -82,6 +84,8 @@ facts! {
             6 Correction(number: u64) => corrections: Corrections;
             /// A [`Proposal`] that is open, by its number.
             9 Proposal(number: u64) => proposals: Proposals;
+            /// An [`Ending`]: the deadline of a counter, and its cell; the value is empty.
+            11 Ending(at_ms: u64, cell: CellKey) => endings: Endings;
         }
     }
 }

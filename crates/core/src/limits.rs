@@ -384,3 +384,6 @@ pub const COMBINED_MAX: u32 = 1 << 20;
 
 /// Void batches that are remembered because the log is still needed where they stand.
 pub const VOIDS_MAX: usize = 65_536;
+
+/// How far ahead of their time counters that end are looked up, if only the store has them.
+pub const ENDINGS_AHEAD_MS: u64 = 60 * 1000;

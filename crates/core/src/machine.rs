@@ -22,9 +22,11 @@ use crate::counter::{Declarations, Stager};
 use crate::fates::{Balance, Fates, Scene, Void};
 use crate::id::CellHasher;
 use crate::ledger::Kind;
+use crate::limits::ENDINGS_AHEAD_MS;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::Record;
 use crate::values::Values;
+use std::ops::Range;
 use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
@@ -183,6 +185,14 @@ impl Machine {
             self.fates.contracts.advance(log_time_ms);
         }
         self.values.pass_time(log_time_ms);
+    }
+
+    /// The stretch of time whose endings have to be looked up before log time gets to `log_time_ms`: counters that end then may be
+    /// only in the store.
+    pub fn endings_missing(&self, log_time_ms: u64) -> Option<Range<u64>> {
+        let known_before_ms = self.values.table.ends_kept_before_ms();
+        let are_known = self.values.table.cells().cold() == 0 || log_time_ms < known_before_ms;
+        (!are_known).then(|| known_before_ms..log_time_ms + ENDINGS_AHEAD_MS)
     }
 
     /// Whether something is due at a time: a counter to expire, or repeats to be forgotten.

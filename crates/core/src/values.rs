@@ -50,6 +50,8 @@ pub struct Values {
     pub(crate) forgotten_before_ms: u64,
     /// Answers up to this log time may stand where formats up to 4 have them; `None` if there are none.
     pub(crate) answers_of_format_4_ms: Option<u64>,
+    /// The store was written before every deadline was a fact: somebody has to go through its cells.
+    pub lacks_endings: bool,
     idempotency: Idempotency,
     hasher: CellHasher,
     pub(crate) log_time_ms: u64,
@@ -112,6 +114,7 @@ impl Values {
             forgotten_before_ms: 0,
             answers_of_format_4_ms: None,
             idempotency: Declarations::default().idempotency(),
+            lacks_endings: false,
             hasher,
             log_time_ms: 0,
             id: Vec::new(),
@@ -153,6 +156,7 @@ impl Values {
             self.names.deleted(id);
             self.databases.deleted(id);
             self.forget_history(key);
+            self.facts.endings.remove((at_ms, key));
             self.table.delete(key);
         }
     }

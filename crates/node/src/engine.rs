@@ -10,6 +10,7 @@ mod commits;
 mod correction;
 mod counters;
 mod cut;
+mod endings;
 mod explain;
 mod firsts;
 mod local;

@@ -177,6 +177,12 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "cells that crowd together behind a start" in "crates/node/src/engine/recovery.rs":
             "if share == usize::MAX { 1 } else { share.div_ceil(LOAD_RUN_ROWS) }" => "share.div_ceil(LOAD_RUN_ROWS).min(1)";
     }
+    Suite::Sim("embedded"), "a_counter_that_ends_while_it_is_cold_is_told_once_as_gone" => {
+        "an ending that a replay does not look up" in "crates/node/src/engine/recovery.rs":
+            "                endings::know(state, store, log_time_ms)?;\n" => "";
+        "a deadline that is no fact" in "crates/core/src/values/named.rs":
+            "            self.facts.endings.insert((at_ms, key));\n" => "            let _ = at_ms;\n";
+    }
     Suite::Storage, "a_cut_names_what_is_in_force_if_current_has_come_to_name_another" => {
         "a generation that only the process knows of" in "crates/storage/src/store/local.rs":
             "        self.name_current()?;\n" => "";

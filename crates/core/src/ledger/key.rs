@@ -53,6 +53,12 @@ impl LedgerKey {
         starting_with(vec![kind as u8])
     }
 
+    /// The keys of what ends within a stretch of time.
+    pub fn endings(times: &Range<u64>) -> Range<Vec<u8>> {
+        let first = |at_ms| LedgerKey::Ending(at_ms, CellKey::NONE).encode();
+        first(times.start)..first(times.end)
+    }
+
     /// The keys of all steps of a cell, in the order of their generations.
     pub fn steps_of(cell: CellKey) -> Range<Vec<u8>> {
         starting_with(hashed(LedgerKind::Step, cell))

@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
-/// formats up to 4 have them.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=7;
+/// formats up to 4 have them. The seventh did not have every deadline among the facts.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=8;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -75,6 +75,9 @@ impl Machine {
         let bytes = &mut &bytes[..];
         let CheckpointHead { version, log_time_ms, read_from, configs, kept } = CheckpointHead::take(bytes)?;
         self.values.log_time_ms = log_time_ms;
+        // What ended before is gone.
+        self.values.table.keep_ends_before(log_time_ms + 1);
+        self.values.lacks_endings = version < 8;
         self.timeline.resume(configs);
         for (name, kept, sums) in kept {
             self.values.sums.resume(name.clone(), sums);

@@ -87,16 +87,32 @@ impl Values {
         match expiry {
             Expiry::Keep => {}
             Expiry::Clear if self.table.deadline(key).is_none() => {}
-            Expiry::Clear => self.table.set_expiry(key, None),
+            Expiry::Clear => self.give_deadline(key, None),
             Expiry::At(at_ms) if at_ms <= self.log_time_ms => {
                 self.delete(key, name);
             }
-            Expiry::At(at_ms) => self.table.set_expiry(key, Some(RowExpiry { at_ms, id: name.into() })),
+            Expiry::At(at_ms) => self.give_deadline(key, Some(RowExpiry { at_ms, id: name.into() })),
+        }
+    }
+
+    fn give_deadline(&mut self, key: CellKey, expiry: Option<RowExpiry>) {
+        self.forget_deadline(key);
+        if let Some(RowExpiry { at_ms, .. }) = expiry {
+            self.facts.endings.insert((at_ms, key));
+        }
+        self.table.set_expiry(key, expiry);
+    }
+
+    /// The deadline that a counter has, if it has one, is over or of no meaning any more.
+    fn forget_deadline(&mut self, key: CellKey) {
+        if let Some(at_ms) = self.table.deadline(key) {
+            self.facts.endings.remove((at_ms, key));
         }
     }
 
     pub(crate) fn delete(&mut self, key: CellKey, name: &[u8]) -> Option<i64> {
         self.forget_history(key);
+        self.forget_deadline(key);
         let previous = self.table.delete(key)?;
         self.names.deleted(name);
         self.databases.deleted(name);
@@ -134,7 +150,7 @@ impl Values {
         if self.table.deadline(key).is_none() {
             return Answer::No;
         }
-        self.table.set_expiry(key, None);
+        self.give_deadline(key, None);
         Answer::Yes
     }
 

@@ -2,6 +2,7 @@
 
 use super::checkpoint::Checkpointer;
 use super::commits::{self, CommitMaker, CommitStep, Commits, CommitsError, Maker, Recorder};
+use super::endings;
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
 use super::shared::{Shared, SharedParts};
@@ -88,6 +89,7 @@ pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Res
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load_proposals(&mut state, store)?;
+    endings::find_all(&mut state, store)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
     Ok(Restored { state, position: Some(checkpoint.position), read_from })
 }
@@ -254,6 +256,7 @@ fn replay<L: Log, C: Log>(
             Some(declarations) if resuming => state.redeclare(declarations),
             None if resuming => state.remember(&batch),
             declarations => {
+                endings::know(state, store, log_time_ms)?;
                 load_missing(state, store, batch.ops, batch.stamps)?;
                 chain.turn(state, Turn { batch, count, to, declarations })?;
             }

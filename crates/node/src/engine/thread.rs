@@ -7,6 +7,7 @@
 use super::checkpoint::Job;
 use super::correction::LateRuns;
 use super::cut::Cutter;
+use super::endings::EndingsFinder;
 use super::local::LocalEngine;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
@@ -108,6 +109,7 @@ impl<L: Log + 'static> Desk<L> {
         let workers = &self.shared.workers;
         workers.beside(Ticker::<L>::spec(), Ticker::new(self.clone()));
         workers.beside(Settler::<L>::spec(&self.unsettled), Settler { desk: self.clone() });
+        workers.beside(EndingsFinder::<L>::spec(), EndingsFinder { desk: self.clone() });
         workers.beside(Cutter::spec(self), Cutter { desk: self.clone(), jobs });
         workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
         workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));

@@ -45,6 +45,7 @@ pub(super) struct Outcomes {
 /// Applies a batch of which everything that it needs is known; `answers` gets one per operation.
 pub(super) fn turn(state: &mut Machine, recorder: &mut Recorder, turn: Turn<'_>, answers: &mut Vec<Answer>) -> Effects {
     let Turn { batch, count, to, declarations } = turn;
+    assert_eq!(state.endings_missing(batch.log_time_ms), None, "memory has what ends up to here");
     let void = match declarations {
         Some(declarations) => configure(state, &batch, declarations, to, answers),
         None => state.apply(&batch, answers),

@@ -6,6 +6,7 @@ mod memory;
 mod told;
 
 use super::commits::{CommitQueue, Recorder};
+use super::endings;
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
@@ -263,11 +264,20 @@ impl<L: Log> Writer<L> {
     }
 
     fn commit_staged(&mut self, now_ms: u64) {
-        let result = if self.batch.record_count == 0 { Ok(self.next_log_time_ms(now_ms)) } else { self.append(now_ms) };
+        let result = match self.batch.record_count {
+            0 => self.know_endings(self.next_log_time_ms(now_ms)),
+            _ => self.append(now_ms),
+        };
         match result {
             Ok(log_time_ms) => self.apply_and_answer(log_time_ms),
             Err(refusal) => self.refuse(&refusal),
         }
+    }
+
+    /// Sees to it that memory has what ends up to a time; answers the time.
+    fn know_endings(&mut self, log_time_ms: u64) -> Result<u64, Refusal> {
+        let known = endings::know(&mut self.state, &*self.shared.store, log_time_ms);
+        known.map(|()| log_time_ms).map_err(|error| Refusal::store(&error))
     }
 
     /// The log time of a batch that is appended at a time.
@@ -305,7 +315,9 @@ impl<L: Log> Writer<L> {
     /// later record has a later time. Answers whether it is time to try a write again.
     fn pass_time(&mut self, now_ms: u64) -> bool {
         let end = self.log.end().offset;
-        self.state.pass_time(now_ms.max(self.state.log_time_ms()), end);
+        if let Ok(log_time_ms) = self.know_endings(now_ms.max(self.state.log_time_ms())) {
+            self.state.pass_time(log_time_ms, end);
+        }
         self.cut_frees_log = self.state.read_from(end) > self.shared.log_needed_from.load(Ordering::Acquire);
         let due = now_ms >= self.probe_at_ms;
         if due {
@@ -346,7 +358,7 @@ impl<L: Log> Writer<L> {
 
     /// Appends the batch at a time of the node's clock; answers its log time.
     fn append(&mut self, now_ms: u64) -> Result<u64, Refusal> {
-        let log_time_ms = self.next_log_time_ms(now_ms);
+        let log_time_ms = self.know_endings(self.next_log_time_ms(now_ms))?;
         let head = self.next_head(now_ms, log_time_ms);
         let count = self.batch.record_count;
         let payload = self.batch.payload(&head);

@@ -4,8 +4,20 @@ use super::support::TestNode;
 use std::collections::BTreeMap;
 
 /// Every worker of a node; all have begun when it has started and was written to.
-const NAMES: [&str; 11] =
-    ["checkpoint", "commits", "cut", "house", "late", "lookup-0", "lookup-1", "settle", "sweep", "tend", "tick"];
+const NAMES: [&str; 12] = [
+    "checkpoint",
+    "commits",
+    "cut",
+    "endings",
+    "house",
+    "late",
+    "lookup-0",
+    "lookup-1",
+    "settle",
+    "sweep",
+    "tend",
+    "tick",
+];
 
 #[test]
 fn every_worker_of_a_node_is_listed_with_what_it_does_and_how_it_goes() {

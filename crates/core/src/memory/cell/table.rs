@@ -42,6 +42,8 @@ pub struct Table {
     next_to_thin: usize,
     /// What happened since somebody looked; `None` while nobody follows.
     followed: Option<Box<ValueChanges>>,
+    /// Cells that end before this do not leave.
+    ends_kept_before_ms: u64,
 }
 
 impl Default for Table {
@@ -66,6 +68,7 @@ impl Table {
             blind_held: 0,
             next_to_thin: 0,
             followed: None,
+            ends_kept_before_ms: 0,
         }
     }
 
@@ -314,6 +317,20 @@ impl Table {
         self.expiries.within(space)
     }
 
+    /// All cells that end before this are in memory, and stay there.
+    pub fn ends_kept_before_ms(&self) -> u64 {
+        self.ends_kept_before_ms
+    }
+
+    /// Those that end before a moment have been loaded.
+    pub fn keep_ends_before(&mut self, moment_ms: u64) {
+        self.ends_kept_before_ms = moment_ms;
+    }
+
+    fn ends_soon(&self, key: CellKey) -> bool {
+        Expiries::deadline(&self.cells, key).is_some_and(|at_ms| at_ms < self.ends_kept_before_ms)
+    }
+
     /// The next counter to expire.
     pub fn first_deadline(&self) -> Option<(u64, CellKey, &[u8])> {
         self.expiries.first()
@@ -417,15 +434,19 @@ impl Table {
         };
         self.next_to_thin = (segment + 1) % SEGMENTS;
         let old = self.segments[segment].clone();
-        let may_leave = |low: u64| self.changes.is_clean(low) && low & (flag::ABSENT | flag::REFERENCED) == 0;
-        let candidates = old.occupied().filter(|slot| may_leave(slot.low())).count();
+        let may_leave = |slot: &CellSlot, low: u64| {
+            self.changes.is_clean(low)
+                && low & (flag::ABSENT | flag::REFERENCED) == 0
+                && (low & flag::EXPIRES == 0 || !self.ends_soon(slot.key()))
+        };
+        let candidates = old.occupied().filter(|slot| may_leave(slot, slot.low())).count();
         let quota = self.used[segment].div_ceil(8).min(candidates);
         let mut share = 0;
         let mut leaving = Vec::with_capacity(quota);
         let mut keep: Vec<(&CellSlot, u64)> = Vec::with_capacity(self.used[segment]);
         for slot in old.occupied() {
             let low = slot.low();
-            if may_leave(low) {
+            if may_leave(slot, low) {
                 // Every so-many-th, since homes follow the keys: where all left, the rest would crowd together.
                 share += quota;
                 if share >= candidates {

@@ -42,7 +42,8 @@ impl<L: Log> Writer<L> {
         self.commit_staged(now_ms);
         self.load(found);
         // As it will be where the record stands.
-        self.state.pass_time(self.next_log_time_ms(now_ms), self.log.end().offset);
+        let log_time_ms = self.know_endings(self.next_log_time_ms(now_ms))?;
+        self.state.pass_time(log_time_ms, self.log.end().offset);
         match self.state.assess(request) {
             Err(Unfit::Nothing) if request.once.is_some() => {}
             assessed => _ = assessed?,
