@@ -14,6 +14,9 @@ use tally_core::op::{Answer, Submission};
 use tally_core::record::{CopyManner, ExpireCondition};
 use tally_node::clock::Hands;
 use tally_node::engine::{Committed, Engine, Refusal};
+use tally_storage::log::local::LocalLog;
+use tally_storage::log::{Log, LogError, LogHandle, LogReader};
+use tally_wal::testing::FaultDisk;
 
 const CROWD: Crowd = Crowd { events: 30, sessions: 3, seqs: 8 };
 
@@ -21,8 +24,28 @@ const CROWD: Crowd = Crowd { events: 30, sessions: 3, seqs: 8 };
 pub struct Unknown {
     pub marker: String,
     pub ask: Ask,
-    /// The engine's time when it was sent.
-    pub now_ms: u64,
+    /// When it was sent; when it was appended, once the log has told.
+    pub log_time_ms: u64,
+}
+
+impl Unknown {
+    /// Nobody has heard when it was appended, and time may have passed, or leapt, since it was sent: only the log knows.
+    pub fn look_up_time(&mut self, log: &LocalLog<FaultDisk>) -> Result<(), LogError> {
+        let handle = log.handle();
+        let mut batches = handle.reader(handle.start())?;
+        while let Some(batch) = batches.next()? {
+            if holds(batch.records, self.marker.as_bytes()) {
+                self.log_time_ms = batch.log_time_ms;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a marker is named, and not only the beginning of another one.
+fn holds(records: &[u8], marker: &[u8]) -> bool {
+    let named = |bytes: &[u8]| bytes.starts_with(marker) && !bytes.get(marker.len()).is_some_and(u8::is_ascii_digit);
+    (0..records.len()).any(|at| named(&records[at..]))
 }
 
 /// A request that is under way.
@@ -108,7 +131,7 @@ impl NodeWorld {
             ask => ask,
         };
         self.sent += 1;
-        let unknown = Unknown { marker: format!("marker{}", self.sent), ask, now_ms };
+        let unknown = Unknown { marker: format!("marker{}", self.sent), ask, log_time_ms: now_ms };
         self.trace.note(format_args!("{} at {now_ms}: {:?}", unknown.marker, unknown.ask));
         let (engine, submission) = (engine.clone(), submission(engine, &unknown.marker, &unknown.ask));
         let request = Box::pin(async move { engine.submit(submission).await });

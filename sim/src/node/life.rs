@@ -61,7 +61,7 @@ pub async fn pass(hands: &Hands, ms: u64) {
 }
 
 impl NodeWorld {
-    pub(super) fn open(&self, clock: Clock, checkpoint_records: u64) -> Result<Thread, RecoveryError> {
+    pub(super) fn open(&mut self, clock: Clock, checkpoint_records: u64) -> Result<Thread, RecoveryError> {
         let log_on = |disk: &FaultDisk, from_offset, tail_only| {
             let options =
                 LogOptions { segment_bytes: 64 << 10, log_id: LOG_ID, from_offset, tail_only, ..LogOptions::default() };
@@ -83,7 +83,11 @@ impl NodeWorld {
         let declarations = Declarations::parse(&Config::First.yaml()).expect("the oracle's texts are sound");
         let restored = engine::restore(&*self.store, hasher(), options.table_bytes)?;
         let store: Arc<dyn Store> = self.store.clone();
-        let open_log = |from| log_on(&self.log, from, false);
+        let open_log = |from| {
+            let log = log_on(&self.log, from, false)?;
+            self.unknown.iter_mut().try_for_each(|unknown| unknown.look_up_time(&log))?;
+            Ok(log)
+        };
         Ok(engine::open(restored, store, open_log, open_commits, Some(declarations), options)?.0)
     }
 
@@ -199,7 +203,7 @@ impl NodeWorld {
         there.sort_by_key(|(place, _)| *place);
         for (place, unknown) in there {
             self.trace.note(format_args!("{} is there, the {place}th", unknown.marker));
-            self.stands(&unknown.marker, place, &unknown.ask, unknown.now_ms);
+            self.stands(&unknown.marker, place, &unknown.ask, unknown.log_time_ms);
         }
     }
 
