@@ -10,9 +10,9 @@ pub mod local;
 pub use crate::engine::{
     AuditPage, AuditQuestion, AuditedRepeat, ClearRequest, Cleared, CommitReader, Commits, CommitsError, Committed,
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
-    Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page, PreviewPart,
-    Proposed, RETRY_AFTER, Reading, Refusal, Said, Seen, Snapshot, Terms, Total, Transacted, ValuesStanding, Watch,
-    Watched, Why,
+    Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page, Place,
+    PreviewPart, Proposed, RETRY_AFTER, Reading, Refusal, Said, Seen, Snapshot, Terms, Total, Transacted,
+    ValuesStanding, Watch, Watched, Why,
 };
 pub use host::Host;
 
@@ -63,8 +63,8 @@ pub trait Counters: Send + Sync {
     /// Everything before this position is in what a read sees. It never goes back.
     fn applied(&self) -> Position;
 
-    /// The offset at which the present epoch began: what an earlier epoch has beyond it was lost with its end.
-    fn epoch_began(&self) -> u64;
+    /// How a position that somebody holds stands to what is here.
+    fn place_of(&self, position: Position) -> Answering<'_, Place>;
 
     /// Waits until everything before an offset is applied, however long that takes.
     fn wait_for(&self, offset: u64) -> BoxFuture<'_, ()>;

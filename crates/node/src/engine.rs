@@ -16,6 +16,7 @@ mod firsts;
 mod local;
 mod lookup;
 mod options;
+mod place;
 mod question;
 mod queue;
 mod recovery;
@@ -46,6 +47,7 @@ pub use correction::{
 pub use explain::{CounterFacts, CounterHistory, Explained, Total, ValuesStanding};
 pub use local::LocalEngine;
 pub use options::{EngineOptions, NodeDurability};
+pub use place::Place;
 pub use recovery::{Recovered, RecoveryError, open, restore};
 pub use snapshot::Snapshot;
 pub use steps::{HistoryPage, Said, Why};

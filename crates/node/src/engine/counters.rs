@@ -3,7 +3,7 @@
 use super::{
     AuditPage, AuditQuestion, ClearRequest, Cleared, Commits, Committed, Corrected, CorrectionEffects, CorrectionError,
     CorrectionList, CorrectionRequest, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum, Matching, Page,
-    PreviewPart, Proposed, Refusal, Said, Seen, Snapshot,
+    Place, PreviewPart, Proposed, Refusal, Said, Seen, Snapshot,
 };
 use crate::counters::{Answering, Counters, Host};
 use futures_util::future::BoxFuture;
@@ -55,8 +55,8 @@ impl Counters for Engine {
         self.applied()
     }
 
-    fn epoch_began(&self) -> u64 {
-        self.shared.epoch_began
+    fn place_of(&self, position: Position) -> Answering<'_, Place> {
+        Box::pin(self.place_of(position))
     }
 
     fn wait_for(&self, offset: u64) -> BoxFuture<'_, ()> {

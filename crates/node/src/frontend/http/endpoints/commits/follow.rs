@@ -12,7 +12,7 @@ use tally_storage::log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::render::Telling;
-use crate::counters::{CommitReader, CommitsError, Counters, Refusal};
+use crate::counters::{CommitReader, CommitsError, Counters, Place, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -44,6 +44,7 @@ impl Follower {
         recorded_from: Position,
         pattern: Option<Pattern>,
     ) -> Result<Follower, Problem> {
+        check(&*api.counters, from).await?;
         let (counters, spawner, turn) = (api.counters.clone(), api.host.spawner, api.turn.clone());
         let mine = my(&turn).await;
         let opened = spawner.blocking(move || {
@@ -58,7 +59,6 @@ impl Follower {
                 recorded_from,
                 pattern,
             };
-            follower.check(from)?;
             follower.begin()?;
             Ok(follower)
         });
@@ -137,44 +137,6 @@ impl Follower {
         if commit.deltas.is_some() { Ok(()) } else { Err(self.gone(commit.from.offset)) }
     }
 
-    /// Refuses a position that is not one of this log.
-    fn check(&self, from: Position) -> Result<(), Problem> {
-        let end = self.counters.applied();
-        if from.log != end.log {
-            let detail = format!(
-                "position {from} is of log {}; this node has log {} only, and ends at {end}",
-                from.log, end.log
-            );
-            return Err(Problem::new(ProblemKind::InvalidParameter, detail).with("value", from.to_string()));
-        }
-        if from.epoch > end.epoch || from.offset > end.offset {
-            let reason = "another node gave it, or this one went back to an older copy of its data";
-            return Err(self.unknown(from, &format!("is beyond the end of the log, {end}: {reason}")));
-        }
-        if from.epoch < end.epoch && self.epoch_before(from.offset)? > from.epoch {
-            let why = "was lost with a tail of the log that was not durable; others have its place now";
-            return Err(self.unknown(from, why));
-        }
-        Ok(())
-    }
-
-    /// When the record before an offset was appended; 0 if nobody knows any more.
-    fn epoch_before(&self, offset: u64) -> Result<u32, Problem> {
-        if offset > self.counters.epoch_began() {
-            return Ok(self.counters.applied().epoch);
-        }
-        let holding = self.counters.commits().holding(offset).map_err(|error| self.failed(&error))?;
-        Ok(holding.map_or(0, |commit| commit.to.epoch))
-    }
-
-    fn unknown(&self, position: Position, why: &str) -> Problem {
-        let end = self.counters.applied();
-        let detail = format!("position {position} {why}; begin with GET /v1/snapshot, or go on from {end}");
-        Problem::new(ProblemKind::PositionUnknown, detail)
-            .with("value", position.to_string())
-            .with("end", end.to_string())
-    }
-
     fn gone(&self, offset: u64) -> Problem {
         let oldest = self.recorded_from;
         let detail = format!(
@@ -190,6 +152,25 @@ impl Follower {
             error => Problem::new(ProblemKind::LogFailed, format!("the commits cannot be read: {error}")),
         }
     }
+}
+
+/// Refuses a position that nothing can be followed from.
+async fn check(counters: &dyn Counters, from: Position) -> Result<(), Problem> {
+    let end = counters.applied();
+    let why = match counters.place_of(from).await? {
+        Place::Held => return Ok(()),
+        Place::OtherLog => {
+            let (log, own) = (from.log, end.log);
+            let detail = format!("position {from} is of log {log}; this node has log {own} only, and ends at {end}");
+            return Err(Problem::new(ProblemKind::InvalidParameter, detail).with("value", from.to_string()));
+        }
+        Place::ToCome | Place::Unknown => format!(
+            "is beyond the end of the log, {end}: another node gave it, or this one went back to an older copy of its data"
+        ),
+        Place::Lost => "was lost with a tail of the log that was not durable; others have its place now".to_owned(),
+    };
+    let detail = format!("position {from} {why}; begin with GET /v1/snapshot, or go on from {end}");
+    Err(Problem::new(ProblemKind::PositionUnknown, detail).with("value", from.to_string()).with("end", end.to_string()))
 }
 
 async fn my(turn: &Arc<Semaphore>) -> OwnedSemaphorePermit {
