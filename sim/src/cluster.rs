@@ -74,8 +74,8 @@ pub struct World {
     /// Batches that are on their way for too long.
     delayed: Vec<Delayed>,
     pub referee: Referee,
-    /// Corrections that nobody has taken back.
-    corrections: Vec<Vec<(String, i64)>>,
+    /// Generations of corrections, clears and reverts that nobody has taken back.
+    corrections: Vec<u64>,
     /// A number for everything that must not be the same twice.
     nonces: u64,
 }

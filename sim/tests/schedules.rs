@@ -1,5 +1,8 @@
 //! The schedules that the design must survive (numbered as they were found), each by name. The cluster's.
 
+#[path = "schedules/clears.rs"]
+mod clears;
+
 use tally_cluster::collect::{Collector, Receipt, To};
 use tally_cluster::control::Control;
 use tally_cluster::cut::ChainRows;

@@ -13,6 +13,19 @@ pub enum ControlRecord {
     LateRun { due_by_ms: u64 },
     /// Changes values. It is a generation.
     Correct { deltas: Vec<Delta> },
+    /// Brings counters to 0, where their owners are. It is a generation.
+    Clear(Cleared),
+    /// Undoes what a correction, a clear or a revert did, where it was done. It is a generation.
+    Revert { generation: u64 },
+}
+
+/// What is cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cleared {
+    /// One key of a declared counter.
+    Key(Vec<u8>),
+    /// All keys of a declared counter that there are.
+    Counter(Box<str>),
 }
 
 impl ControlRecord {

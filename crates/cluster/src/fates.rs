@@ -329,7 +329,7 @@ impl Counts for Gathered<'_> {
             Some(id) => self.open.entry(id.into()).or_default(),
             None => self.change(op, scene),
         };
-        *change.taken_back.entry(counted.generation).or_default() += 1;
+        *change.taken_back.entry(counted.counted_at).or_default() += 1;
     }
 
     fn wait(&mut self, op: &Op, scene: &Scene<'_>) {

@@ -12,6 +12,7 @@
 //! manifest, and what is local is a cache of the chain ([`chain`]); views hold absolute rows with their position ([`view`]).
 
 pub mod chain;
+pub mod clears;
 pub mod collect;
 pub mod control;
 pub mod cut;

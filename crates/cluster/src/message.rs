@@ -70,7 +70,8 @@ pub struct SlotPart {
 pub struct KeyChange {
     /// Entries that counted, added up; `None` if none did.
     pub counted: Option<i64>,
-    /// Generations under which something counted that is taken back, and how often.
+    /// Offsets of batches in which something counted that is taken back, and how often. Whether it is still there is known where
+    /// the key is.
     pub taken_back: BTreeMap<u64, u64>,
     /// Late entries that wait now, less those that do no more.
     pub waiting: i64,

@@ -4,7 +4,8 @@
 //! zombie, or an owner that went back to its cut, has sent it again), one that begins later means that something is missing. The
 //! answer to an operation is an effect of its place here, never a later read.
 
-use crate::control::{Control, ControlRecord, ControlUnknown};
+use crate::clears::Clears;
+use crate::control::{Cleared, Control, ControlRecord, ControlUnknown};
 use crate::cut::{self, ChainRows, PartitionCut};
 use crate::message::{KeyChange, Logged, Offsets, Payload, SlotPart, ToValues};
 use crate::route::values_partition;
@@ -13,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use tally_core::commit::{Deltas, Gathering};
 use tally_core::head::{Head, log_time_ms};
-use tally_core::id::CellHasher;
-use tally_core::machine::{Machine, Need};
+use tally_core::id::{CellHasher, name_of};
+use tally_core::ledger::{Cause, Correction};
+use tally_core::machine::{Machine, Need, Slice, Unfit};
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::record::Record;
 
@@ -28,6 +30,7 @@ pub struct ValuesHead {
     pub ids: BTreeSet<Box<[u8]>>,
     /// Late entries that wait for them: those who keep the entries are elsewhere.
     pub waiting: BTreeMap<Box<[u8]>, i64>,
+    pub clears: Clears,
 }
 
 /// What came of a message.
@@ -39,6 +42,8 @@ pub struct ValuesEffects {
     pub changed: BTreeSet<Box<[u8]>>,
     /// What happened to each; `None` if nobody follows.
     pub deltas: Option<Deltas>,
+    /// Generations that became visible with it, as far as they touch counters of this partition; or why nothing of one did.
+    pub corrections: Vec<Result<Correction, Unfit>>,
 }
 
 /// A slot is missing between what was taken and what has come: its partition must stop, and somebody must look.
@@ -66,6 +71,7 @@ pub struct ValuesOwner {
     to: Vec<u64>,
     ids: BTreeSet<Box<[u8]>>,
     waiting: BTreeMap<Box<[u8]>, i64>,
+    clears: Clears,
     next: u64,
     cut_at: u64,
     cut: Option<PartitionCut<ValuesHead>>,
@@ -86,7 +92,8 @@ impl ValuesOwner {
     ) -> ValuesOwner {
         let mut state = Machine::new(hasher);
         let (control, to) = (0, vec![0; fates_partitions as usize]);
-        let mut head = ValuesHead { control, to, ids: BTreeSet::new(), waiting: BTreeMap::new() };
+        let (ids, waiting, clears) = (BTreeSet::new(), BTreeMap::new(), Clears::default());
+        let mut head = ValuesHead { control, to, ids, waiting, clears };
         if let Some(last) = &rows.last {
             state.resume(&last.state).expect("a cut has a state that can be read");
             state.resumed().expect("a cut has declarations that can be read");
@@ -100,7 +107,7 @@ impl ValuesOwner {
         for (id, entries) in &head.waiting {
             state.values.table.add_pending(hasher.key(id), *entries);
         }
-        let ValuesHead { control, to, ids, waiting } = head;
+        let ValuesHead { control, to, ids, waiting, clears } = head;
         ValuesOwner {
             partition,
             partitions,
@@ -109,6 +116,7 @@ impl ValuesOwner {
             to,
             ids,
             waiting,
+            clears,
             next: rows.to,
             cut_at: rows.to,
             cut: None,
@@ -240,27 +248,29 @@ impl ValuesOwner {
             self.seen_again += 1;
             return Ok(());
         }
+        self.declare(self.control, control);
         for (id, change) in &part.changes {
             self.know(id, rows);
-            self.change(id, change);
+            self.change(id, change, part.partition);
             effects.changed.insert(id.clone());
         }
         self.to[part.partition as usize] = part.to;
         Ok(())
     }
 
-    fn change(&mut self, id: &[u8], change: &KeyChange) {
+    fn change(&mut self, id: &[u8], change: &KeyChange, partition: u32) {
         let cell = self.state.hasher().key(id);
         if let Some(counted) = change.counted {
             self.state.count_apart(id, counted);
         }
-        for (generation, times) in &change.taken_back {
+        for (offset, times) in &change.taken_back {
+            let generation = self.clears.before(partition, *offset);
             for _ in 0..*times {
-                self.state.take_back_apart(id, *generation);
+                self.state.take_back_apart(id, generation);
             }
         }
         for (generation, delta) in &change.late {
-            self.state.correct_apart(id, *delta, *generation, true);
+            self.state.count_late_apart(id, *delta, *generation);
         }
         if change.waiting != 0 {
             self.state.values.table.add_pending(cell, change.waiting);
@@ -283,7 +293,7 @@ impl ValuesOwner {
         self.state.pass_time(log_time_ms, offset);
     }
 
-    /// Control that a message is the first to carry takes effect, before the message: slices of corrections for keys of this
+    /// Control that a message is the first to carry takes effect, before the message: what generations do to counters of this
     /// partition.
     fn pass_control(
         &mut self,
@@ -296,15 +306,58 @@ impl ValuesOwner {
             return;
         }
         for (at, record) in control.between(self.control, to) {
-            let ControlRecord::Correct { deltas } = record else { continue };
-            let (partition, partitions) = (self.partition, self.partitions);
-            for delta in deltas.iter().filter(|delta| values_partition(&delta.id, partitions) == partition) {
-                self.know(&delta.id, rows);
-                self.state.correct_apart(&delta.id, delta.delta, control.generation(at + 1), false);
-                effects.changed.insert(delta.id.as_slice().into());
-            }
+            let Some(slice) = self.slice_of(record) else { continue };
+            self.declare(at, control);
+            let made = self.correct(slice, control.generation(at + 1), rows);
+            let changed = made.iter().flat_map(|made| &made.deltas).map(|delta| Box::from(delta.id.as_slice()));
+            effects.changed.extend(changed);
+            // The next one may be a clear of what this one has brought about.
+            self.ids.extend(effects.changed.iter().cloned());
+            effects.corrections.push(made);
         }
         self.control = to;
+    }
+
+    /// What a control record does here; `None` if it is none that changes values.
+    fn slice_of(&self, record: &ControlRecord) -> Option<Slice> {
+        let is_here = |id: &[u8]| values_partition(id, self.partitions) == self.partition;
+        match record {
+            ControlRecord::Config(_) | ControlRecord::LateRun { .. } => None,
+            ControlRecord::Correct { deltas } => {
+                let deltas = deltas.iter().filter(|delta| is_here(&delta.id)).cloned().collect();
+                Some(Slice::Correct { deltas })
+            }
+            ControlRecord::Clear(Cleared::Key(id)) => is_here(id).then(|| Slice::Clear { ids: vec![id.clone()] }),
+            ControlRecord::Clear(Cleared::Counter(name)) => {
+                let of_counter = self.ids().filter(|id| name_of(id) == name.as_bytes());
+                Some(Slice::Clear { ids: of_counter.map(<[u8]>::to_vec).collect() })
+            }
+            ControlRecord::Revert { generation } => Some(Slice::Revert { generation: *generation }),
+        }
+    }
+
+    fn correct(&mut self, slice: Slice, generation: u64, rows: &ChainRows<ValuesHead>) -> Result<Correction, Unfit> {
+        loop {
+            let needs = self.state.slice_needs(&slice);
+            if needs.is_empty() {
+                break;
+            }
+            for need in needs {
+                self.state.load(need, rows.get(need).expect("a chain has rows that can be read"));
+            }
+        }
+        let made = self.state.correct_apart(slice, generation)?;
+        if made.cause == Cause::Clear {
+            self.clears.note(generation, &self.to);
+        }
+        Ok(made)
+    }
+
+    /// Puts the declarations in force that there are at a control position, if they are others.
+    fn declare(&mut self, at: u64, control: Control<'_>) {
+        if self.state.declarations().version() != control.version(at) {
+            self.state.configure(control.copy_of_declarations(at), at);
+        }
     }
 
     /// Looks a cell up, if memory does not know it.
@@ -319,7 +372,7 @@ impl ValuesOwner {
     /// Makes a cut here.
     pub fn begin_cut(&mut self) {
         let (to, ids, waiting) = (self.to.clone(), self.ids.clone(), self.waiting.clone());
-        let head = ValuesHead { control: self.control, to, ids, waiting };
+        let head = ValuesHead { control: self.control, to, ids, waiting, clears: self.clears.clone() };
         self.cut = Some(PartitionCut::begin(&mut self.state, self.cut_at, self.next, head));
     }
 

@@ -30,6 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
+pub use apart::Slice;
 pub use checkpoint::balance_at;
 pub use correct::{CorrectionRequest, RemedyOutcome, Unfit};
 pub use entrance::Improper;

@@ -170,6 +170,12 @@ impl World {
         for partition in 0..FATES {
             process.beat(To::Events { partition, group: 0 });
         }
+        self.beat_values(collector);
+    }
+
+    /// The same, for logs of values alone.
+    pub fn beat_values(&mut self, collector: usize) {
+        let Some(process) = &mut self.collectors[collector].process else { return };
         for partition in 0..super::VALUES {
             process.beat(To::Values { partition });
         }

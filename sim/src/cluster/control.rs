@@ -1,9 +1,9 @@
-//! What an operator does: configurations, late runs, corrections.
+//! What an operator does: configurations, late runs, corrections, clears.
 
 use super::World;
 use crate::fault::Fault;
 use crate::oracle::Config;
-use tally_cluster::control::ControlRecord;
+use tally_cluster::control::{Cleared, ControlRecord};
 use tally_core::ledger::Delta;
 
 impl World {
@@ -25,28 +25,50 @@ impl World {
         self.note(format_args!("control {}: what is due by {due_by_ms}", self.control.len()));
     }
 
-    /// Takes back one of the corrections that nobody has taken back. Answers whether there is one.
+    /// Takes back one of the corrections, clears and reverts that nobody has taken back. Answers whether there is one.
     pub fn revert(&mut self) -> bool {
         if self.corrections.is_empty() {
             return false;
         }
-        self.hit(Fault::Revert);
         let at = self.random.below(self.corrections.len() as u64) as usize;
-        let opposite = self.corrections.swap_remove(at).into_iter().map(|(id, delta)| (id, -delta));
-        self.correct_by(&opposite.collect::<Vec<_>>());
+        let generation = self.corrections[at];
+        self.revert_generation(generation);
         true
     }
 
-    pub fn correct(&mut self, deltas: &[(String, i64)]) {
-        self.hit(Fault::Correction);
-        self.corrections.push(deltas.to_vec());
-        self.correct_by(deltas);
+    pub fn revert_generation(&mut self, generation: u64) {
+        self.hit(Fault::Revert);
+        self.corrections.retain(|known| *known != generation);
+        self.control.push(ControlRecord::Revert { generation });
+        self.referee.reverted(generation);
+        self.corrected(format_args!("takes back generation {generation}"));
     }
 
-    fn correct_by(&mut self, deltas: &[(String, i64)]) {
+    pub fn correct(&mut self, deltas: &[(String, i64)]) -> u64 {
+        self.hit(Fault::Correction);
         let delta = |(id, delta): &(String, i64)| Delta { id: id.as_bytes().to_vec(), bucket_ms: None, delta: *delta };
         self.control.push(ControlRecord::Correct { deltas: deltas.iter().map(delta).collect() });
         self.referee.correction(deltas);
-        self.note(format_args!("control {}: {deltas:?}", self.control.len()));
+        self.corrected(format_args!("{deltas:?}"))
+    }
+
+    /// Clears a key, or all keys of a counter.
+    pub fn clear(&mut self, cleared: Cleared) -> u64 {
+        self.hit(Fault::Clear);
+        let what = match &cleared {
+            Cleared::Key(id) => String::from_utf8_lossy(id).into_owned(),
+            Cleared::Counter(name) => name.to_string(),
+        };
+        self.control.push(ControlRecord::Clear(cleared));
+        self.referee.cleared(&what);
+        self.corrected(format_args!("clears {what}"))
+    }
+
+    /// Something is a generation, which can be taken back. Answers which.
+    fn corrected(&mut self, what: std::fmt::Arguments<'_>) -> u64 {
+        let generation = self.referee.last_generation();
+        self.corrections.push(generation);
+        self.note(format_args!("control {}: {what}", self.control.len()));
+        generation
     }
 }

@@ -107,7 +107,13 @@ impl World {
             let offset = self.values_log[to as usize].append(appended_ms, ToValues::Slot(part.clone()));
             self.trace
                 .note(format_args!("slot [{}, {}) of {partition} at {offset} of values {to}", part.from, part.to));
-            self.referee.slot(to, &part, offset, appended_ms);
+            let remarks = self.referee.slot(to, &part, offset, appended_ms);
+            if remarks.is_behind_clear {
+                self.hit(Fault::BehindClear);
+            }
+            if remarks.undoes_behind_clear {
+                self.hit(Fault::UndoneBehindClear);
+            }
         }
         process.written += 1;
         if process.written > super::VALUES as usize {

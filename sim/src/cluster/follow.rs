@@ -7,18 +7,33 @@ use crate::fault::Fault;
 use crate::folded::{Folded, Told};
 use std::collections::BTreeMap;
 use tally_core::commit::Deltas;
+use tally_core::ledger::Correction;
+use tally_core::machine::Unfit;
 
 /// What was told of a values partition, and what somebody made of it.
 #[derive(Default)]
 pub struct Following {
-    /// By where a message begins: where it ends, and what it did.
-    told: BTreeMap<u64, (u64, Vec<Told>)>,
+    /// By where a message begins: where it ends, what it did, and which generations became visible with it.
+    told: BTreeMap<u64, (u64, Vec<Told>, Vec<Correction>)>,
     folded: Folded<u64>,
 }
 
 impl World {
     /// An owner says what a message did. Whoever says it again says the same.
-    pub(super) fn tell(&mut self, partition: u32, from: u64, to: u64, deltas: &Deltas) {
+    pub(super) fn tell(
+        &mut self,
+        partition: u32,
+        from: u64,
+        to: u64,
+        deltas: &Deltas,
+        corrections: &[Result<Correction, Unfit>],
+    ) {
+        // A partition may have no counter that a generation touches, and nothing that it undoes.
+        let refused = corrections.iter().filter_map(|made| made.as_ref().err());
+        if let Some(why) = refused.clone().find(|why| !matches!(why, Unfit::Nothing | Unfit::NotThere(_))) {
+            self.referee.fail(format!("values {partition} does not make a correction at {from}: {why}"));
+        }
+        let corrections: Vec<Correction> = corrections.iter().flatten().cloned().collect();
         if deltas.flushed || deltas.unnamed > 0 {
             self.referee.fail(format!("values {partition} does not tell what changed at {from}: {deltas:?}"));
         }
@@ -26,8 +41,11 @@ impl World {
         let mut told: Vec<Told> =
             counters.map(|told| Told { id: told.id.to_vec(), delta: told.delta, value: told.value }).collect();
         told.sort_by(|a, b| a.id.cmp(&b.id));
-        let known = self.following[partition as usize].told.entry(from).or_insert_with(|| (to, told.clone()));
-        if *known != (to, told.clone()) {
+        let known = self.following[partition as usize]
+            .told
+            .entry(from)
+            .or_insert_with(|| (to, told.clone(), corrections.clone()));
+        if *known != (to, told.clone(), corrections) {
             let known = known.clone();
             self.referee
                 .fail(format!("values {partition} tells {told:?} to {to} at {from}, and told {known:?} before"));
@@ -45,7 +63,7 @@ impl World {
             let values = ids.into_iter().filter_map(value).collect();
             following.folded.begin(owner.next(), values);
         }
-        while let Some((from, (to, told))) = following.folded.at.and_then(|at| following.told.get_key_value(&at)) {
+        while let Some((from, (to, told, _))) = following.folded.at.and_then(|at| following.told.get_key_value(&at)) {
             if let Err(failure) = following.folded.take(*from, *to, told.iter().cloned()) {
                 return self.referee.fail(format!("values {partition}: {failure}"));
             }

@@ -2,6 +2,7 @@
 //! oracle decide what that comes to, and holds what Tally makes of it against that.
 
 use super::{FATES, VALUES, partitions};
+use crate::oracle::judge::{Change, Of};
 use crate::oracle::worth::Expected;
 use crate::oracle::{Ask, Boxes, Config, Happening, Judge, Spec, Worth};
 use crate::requests::is_right;
@@ -15,8 +16,22 @@ use tally_core::op::Answer;
 /// A control record in the oracle's words.
 enum Order {
     Config(Config),
-    LateRun { due_by_ms: u64 },
+    LateRun {
+        due_by_ms: u64,
+    },
     Correct(Vec<(String, i64)>),
+    /// A key, or all keys of a counter.
+    Clear(String),
+    Revert(u64),
+}
+
+/// What is remarkable about a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// It was judged before a clear of one of its keys, and stands behind it.
+    pub is_behind_clear: bool,
+    /// It takes back what counted in such a slot.
+    pub undoes_behind_clear: bool,
 }
 
 /// A batch as its collector made it.
@@ -94,6 +109,19 @@ impl Referee {
 
     pub fn correction(&mut self, deltas: &[(String, i64)]) {
         self.orders.push(Order::Correct(deltas.to_vec()));
+    }
+
+    pub fn cleared(&mut self, what: &str) {
+        self.orders.push(Order::Clear(what.to_owned()));
+    }
+
+    pub fn reverted(&mut self, generation: u64) {
+        self.orders.push(Order::Revert(generation));
+    }
+
+    /// The last generation that there is.
+    pub fn last_generation(&self) -> u64 {
+        self.generation(self.orders.len() as u64)
     }
 
     fn config_at(&self, control: u64) -> Config {
@@ -212,30 +240,52 @@ impl Referee {
         let from = self.worths[partition as usize].control;
         for control in from..to_control {
             let generation = self.generation(control + 1);
-            let Order::Correct(deltas) = &self.orders[control as usize] else { continue };
-            for (key, delta) in deltas {
-                if values_partition(key.as_bytes(), partitions(VALUES)) == partition {
-                    self.worths[partition as usize].change(to, key, *delta, Some(generation));
+            let worth = &mut self.worths[partition as usize];
+            match &self.orders[control as usize] {
+                Order::Config(_) | Order::LateRun { .. } => {}
+                Order::Correct(deltas) => {
+                    for (key, delta) in deltas {
+                        if values_partition(key.as_bytes(), partitions(VALUES)) == partition {
+                            worth.correct(to, key, *delta, generation);
+                        }
+                    }
                 }
+                Order::Clear(what) => worth.clear(to, |key| is_of(key, what), generation),
+                Order::Revert(of) => worth.revert(to, *of, generation),
             }
         }
         let worth = &mut self.worths[partition as usize];
         worth.control = worth.control.max(to_control);
     }
 
+    /// Whether a clear of a key stands before a place of a values partition that a control position does not know of.
+    fn is_behind_clear(&self, partition: u32, control: u64, key: &str) -> bool {
+        let known = self.worths[partition as usize].control;
+        let orders = self.orders.get(control as usize..known as usize).unwrap_or_default();
+        orders.iter().any(|order| matches!(order, Order::Clear(what) if is_of(key, what)))
+    }
+
     /// A slot of a fates partition stands in the log of a values partition.
-    pub fn slot(&mut self, partition: u32, part: &SlotPart, offset: u64, appended_ms: u64) {
+    pub fn slot(&mut self, partition: u32, part: &SlotPart, offset: u64, appended_ms: u64) -> Remarks {
         let (at, to, of) = (partition as usize, offset + 1, part.partition as usize);
         self.worths[at].pass_time(to, appended_ms, part.log_time_ms);
         self.correct(partition, part.control, to);
         if part.from != self.taken[at][of] {
-            return;
+            return Remarks::default();
         }
         self.taken[at][of] = part.to;
         let behind = self.controls[of].iter().rfind(|(end, _)| *end <= part.to).map_or(0, |(_, control)| *control);
         if behind != part.control {
-            return self.fail(format!("{part:?} was decided under control {behind}"));
+            self.fail(format!("{part:?} was decided under control {behind}"));
+            return Remarks::default();
         }
+        self.compare(partition, part);
+        self.count(partition, part, to)
+    }
+
+    /// A slot says of every key exactly what its entries came to.
+    fn compare(&mut self, partition: u32, part: &SlotPart) {
+        let of = part.partition as usize;
         let mut right = BTreeMap::<&str, (i64, Option<u64>)>::new();
         for (_, change) in self.judges[of].changes.iter().filter(|(at, _)| (part.from..part.to).contains(at)) {
             let (delta, generation) = right.entry(&change.key).or_default();
@@ -254,13 +304,30 @@ impl Referee {
             })
             .collect();
         if told != right {
-            return self
-                .fail(format!("slot [{}, {}) of {of} says {told:?}, and {right:?} is right", part.from, part.to));
+            self.fail(format!("slot [{}, {}) of {of} says {told:?}, and {right:?} is right", part.from, part.to));
         }
-        let right: Vec<_> = right.into_iter().map(|(key, right)| (key.to_owned(), right)).collect();
-        for (key, (delta, generation)) in right {
-            self.worths[at].change(to, &key, delta, generation);
+    }
+
+    /// What a slot came to counts where it stands.
+    fn count(&mut self, partition: u32, part: &SlotPart, to: u64) -> Remarks {
+        let mut remarks = Remarks::default();
+        let changes = self.judges[part.partition as usize].changes.iter();
+        let changes: Vec<Change> = changes
+            .filter(|(at, _)| (part.from..part.to).contains(at))
+            .map(|(_, change)| change.clone())
+            .filter(|change| values_partition(change.key.as_bytes(), partitions(VALUES)) == partition)
+            .collect();
+        for Change { key, delta, generation, entity } in changes {
+            let is_behind = self.is_behind_clear(partition, part.control, &key);
+            remarks.is_behind_clear |= is_behind;
+            let worth = &mut self.worths[partition as usize];
+            match entity {
+                None => worth.change(to, &key, delta, generation),
+                Some(Of::Count(number)) => worth.count(to, &key, (part.partition, number), is_behind),
+                Some(Of::Undo(number)) => remarks.undoes_behind_clear |= worth.undo(to, (part.partition, number)),
+            }
         }
+        remarks
     }
 
     /// A commit is written: whoever makes it again makes the same.
@@ -311,4 +378,9 @@ impl Referee {
             self.fail(failure);
         }
     }
+}
+
+/// Whether a key is what is named, or a key of it.
+fn is_of(key: &str, what: &str) -> bool {
+    key == what || key.split_once(':').is_some_and(|(name, _)| name == what)
 }

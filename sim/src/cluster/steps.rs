@@ -9,6 +9,7 @@ use crate::Outcome;
 use crate::fault::Fault;
 use crate::oracle::Config;
 use crate::panics;
+use tally_cluster::control::Cleared;
 
 /// Things that happen before everything converges.
 const STEPS: u64 = 700;
@@ -146,7 +147,7 @@ impl World {
         let collector = self.random.below(COLLECTORS as u64) as usize;
         let fates = self.random.below(FATES.into()) as u32;
         let values = self.random.below(VALUES.into()) as u32;
-        match self.random.below(30) {
+        match self.random.below(32) {
             0..3 => self.crash_fates(fates),
             3..5 => self.crash_values(values),
             5 => self.replace_fates(fates),
@@ -207,8 +208,27 @@ impl World {
                     self.lag(collector);
                 }
             }
+            29..31 => {
+                self.random_clear();
+                self.lag(collector);
+            }
             _ => self.arrive(),
         }
+    }
+
+    /// Of counters of every contract, those of entities above all.
+    fn random_clear(&mut self) {
+        let counter = *self.random.pick(&["likes", "likes", "fans", "fans", "views", "plays", "sales", "reach"]);
+        let key = match counter {
+            "reach" => None,
+            "fans" => Some(self.random.pick(&["DE", "FR"]).to_string()),
+            _ => Some(format!("v{}", self.random.below(3))),
+        };
+        let cleared = match key {
+            Some(key) if self.random.chance(600) => Cleared::Key(format!("{counter}:{key}").into_bytes()),
+            _ => Cleared::Counter(counter.into()),
+        };
+        self.clear(cleared);
     }
 
     /// A counter is never removed: names once declared stay. So the second configuration is for good.

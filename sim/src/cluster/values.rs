@@ -99,9 +99,9 @@ impl World {
             }
         };
         let to = owner.next();
-        let ValuesEffects { answers, changed, deltas } = effects;
+        let ValuesEffects { answers, changed, deltas, corrections } = effects;
         writer.changed(changed.iter().map(|id| &**id));
-        self.tell(partition, from, to, &deltas.expect("it is followed"));
+        self.tell(partition, from, to, &deltas.expect("it is followed"), &corrections);
         let Some((head, answers)) = answers else { return true };
         if answer_lost && !answers.is_empty() {
             self.hit(Fault::AnswerLost);

@@ -40,6 +40,14 @@ pub struct Change {
     pub delta: i64,
     /// The generation that a late run makes of it.
     pub generation: Option<u64>,
+    pub entity: Option<Of>,
+}
+
+/// What an entity does to a key: it counts, under a number of its own, or takes back what it counted under one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Count(u64),
+    Undo(u64),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,6 +65,8 @@ pub struct Judge {
     /// What waits: by key and hour, how much, how many, and when it is due.
     pub parked: BTreeMap<(String, u64), Parked>,
     entities: BTreeMap<(&'static str, String, String), Entity>,
+    /// How often something counted for an entity.
+    counts: u64,
     claims: BTreeMap<String, Happening>,
 }
 
@@ -73,6 +83,8 @@ struct Entity {
     on: bool,
     at: (u64, u64),
     key: String,
+    /// The number of what it has counted.
+    count: u64,
 }
 
 const FIVE_MINUTES_MS: u64 = 5 * 60 * 1000;
@@ -93,7 +105,8 @@ impl Judge {
             let boxes = self.boxes.entry(parked.counter).or_default();
             boxes.late -= parked.entries;
             boxes.counted += parked.entries;
-            self.changes.push((offset, Change { key: at.0, delta: parked.delta, generation: Some(generation) }));
+            let (key, delta, generation) = (at.0, parked.delta, Some(generation));
+            self.changes.push((offset, Change { key, delta, generation, entity: None }));
         }
     }
 
@@ -203,39 +216,35 @@ impl Judge {
             return self.put(counter, |boxes| &mut boxes.ignored);
         }
         let counted = known.filter(|known| known.on);
-        let now_at = match (&counted, up) {
-            (Some(counted), false) => counted.key.clone(),
-            _ => key.clone(),
-        };
-        self.entities.insert(entity, Entity { on: up, at, key: now_at });
+        let stays = counted.as_ref().filter(|counted| !up || counted.key == key).cloned();
+        let count = stays.as_ref().map_or(self.counts, |counted| counted.count);
+        let now_at = stays.map_or(key.clone(), |counted| counted.key);
+        self.entities.insert(entity, Entity { on: up, at, key: now_at, count });
         match (counted, up) {
-            (Some(counted), true) if counted.key == key => self.put(counter, |boxes| &mut boxes.ignored),
-            (Some(counted), true) => {
-                self.change(offset, counted.key, -1);
-                self.change(offset, key, 1);
-                self.boxes.entry(counter.name).or_default().counted += 1;
+            (Some(counted), true) if counted.key == key => return self.put(counter, |boxes| &mut boxes.ignored),
+            (None, false) => return self.put(counter, |boxes| &mut boxes.ignored),
+            (counted, _) => {
+                if let Some(counted) = counted {
+                    self.change(offset, counted.key, -1, Some(Of::Undo(counted.count)));
+                }
+                if up {
+                    self.change(offset, key, 1, Some(Of::Count(count)));
+                    self.counts += 1;
+                }
             }
-            (Some(counted), false) => {
-                self.change(offset, counted.key, -1);
-                self.boxes.entry(counter.name).or_default().counted += 1;
-            }
-            (None, true) => {
-                self.change(offset, key, 1);
-                self.boxes.entry(counter.name).or_default().counted += 1;
-            }
-            (None, false) => self.put(counter, |boxes| &mut boxes.ignored),
         }
+        self.boxes.entry(counter.name).or_default().counted += 1;
     }
 
     fn count(&mut self, counter: &Counter, offset: u64, event: &Happening) {
         let up = counter.listens(event.kind).expect("it listens");
         let key = counter.key(event).expect("it was looked at before");
-        self.change(offset, key, if up { event.delta } else { -event.delta });
+        self.change(offset, key, if up { event.delta } else { -event.delta }, None);
         self.boxes.entry(counter.name).or_default().counted += 1;
     }
 
-    fn change(&mut self, offset: u64, key: String, delta: i64) {
-        self.changes.push((offset, Change { key, delta, generation: None }));
+    fn change(&mut self, offset: u64, key: String, delta: i64, entity: Option<Of>) {
+        self.changes.push((offset, Change { key, delta, generation: None, entity }));
     }
 
     fn put(&mut self, counter: &Counter, of: impl Fn(&mut Boxes) -> &mut i64) {

@@ -1,6 +1,10 @@
 //! What the keys of one values partition are worth, at every position of its log.
 
+mod past;
+
 use std::collections::BTreeMap;
+
+pub use past::{CountId, Past};
 
 #[derive(Clone, Debug, Default)]
 pub struct Worth {
@@ -9,6 +13,7 @@ pub struct Worth {
     keys: BTreeMap<String, Key>,
     /// Idempotency keys, with what was asked and answered.
     once: BTreeMap<(String, String), (i64, i64)>,
+    past: Past,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -221,6 +221,16 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "what we kept waiting is late for that" in "crates/core/src/fates/running.rs":
             "let now_ms = kept.watermark_ms.min(received_ms);" => "let now_ms = kept.watermark_ms;";
     }
+    Suite::Sim("schedules"), "clears::a_slot_judged_before_the_clear_arrives_behind_it_and_counts_there" => {
+        "a clear that does not know what it stands behind" in "crates/cluster/src/values.rs":
+            "            self.clears.note(generation, &self.to);\n" => "";
+        "a clear that takes what comes behind it" in "crates/cluster/src/clears.rs":
+            "partition_point(|(from, _)| *from <= offset)" => "partition_point(|(from, _)| *from < offset && false)";
+    }
+    Suite::Sim("schedules"), "clears::a_counter_that_a_correction_has_brought_about_is_cleared_in_the_same_message" => {
+        "a clear that does not see what came just before it" in "crates/cluster/src/values.rs":
+            "            self.ids.extend(effects.changed.iter().cloned());\n" => "";
+    }
     Suite::Sim("embedded"), "s11_a_replay_makes_the_commits_again_that_were_published_whenever_it_is_killed" => {
         "a commit that a cut has ended and a replay goes on with" in "crates/core/src/commit/slot.rs":
             "        self.closed = Some(closed.number());\n" => "";

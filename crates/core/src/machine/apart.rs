@@ -3,11 +3,27 @@
 //! The rules are those of one node. What decides hands what counts to a [`Counts`] of the caller's; what counts takes it in here,
 //! by ids, since it has not seen the events.
 
-use super::Machine;
+use super::{Machine, Need, RemedyOutcome, Unfit};
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
-use crate::ledger::{CountedAs, Entity};
+use crate::ledger::{Correction, CountedAs, Delta, Entity, Grounds, Remedy};
 use crate::op::{Answer, Batch, OpKind};
+
+/// What a generation does to the counters of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slice {
+    Correct {
+        deltas: Vec<Delta>,
+    },
+    /// Brings them to 0.
+    Clear {
+        ids: Vec<Vec<u8>>,
+    },
+    /// Undoes what another generation did here.
+    Revert {
+        generation: u64,
+    },
+}
 
 impl Machine {
     /// Decides a batch of events; what counts goes to `counts`, and none of it to the values of this state. Answers why the batch
@@ -68,20 +84,50 @@ impl Machine {
         }
     }
 
-    /// A generation touches a counter: a slice of a correction, or late entries that count now. The cell must be known.
-    pub fn correct_apart(&mut self, id: &[u8], delta: i64, generation: u64, is_late: bool) {
+    /// Late entries that a run has let count elsewhere count here, under its generation. The cell must be known.
+    pub fn count_late_apart(&mut self, id: &[u8], delta: i64, generation: u64) {
+        self.count_apart(id, delta);
+        let generations = &mut self.values.generations;
+        generations.current = generations.current.max(generation);
         let cell = self.hasher.key(id);
-        if is_late {
-            self.count_apart(id, delta);
-        } else {
-            if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), id) {
-                sums.adjusted += i128::from(delta);
-            }
-            self.values.count_known(cell, id, delta);
-        }
-        self.values.generations.current = self.values.generations.current.max(generation);
         let mut mark = self.values.table.mark(cell);
         mark.generation = mark.generation.max(generation);
         self.values.table.set_mark(cell, mark);
+    }
+
+    /// What memory does not know of what a generation touches here. A revert asks twice: for what it reverts, and then for the cells
+    /// of that.
+    pub fn slice_needs(&self, slice: &Slice) -> Vec<Need> {
+        let mut needs = Vec::new();
+        let mut touch = |id: &[u8]| {
+            let cell = self.hasher.key(id);
+            needs.extend((!self.values.table.knows(cell)).then_some(Need::Cell(cell)));
+        };
+        match slice {
+            Slice::Correct { deltas } => deltas.iter().for_each(|delta| touch(&delta.id)),
+            Slice::Clear { ids } => ids.iter().for_each(|id| touch(id)),
+            Slice::Revert { generation } => self.revert_needs(*generation, &|_| None, &mut needs),
+        }
+        needs
+    }
+
+    /// A generation becomes visible here, as far as counters of this state are concerned. It comes to what the same would come to on one
+    /// node, at this place of the log. Whoever keeps the order of generations has given it its number.
+    pub fn correct_apart(&mut self, slice: Slice, generation: u64) -> Result<Correction, Unfit> {
+        let generations = &mut self.values.generations;
+        assert!(generation > generations.current, "generations become visible in their order");
+        (generations.current, generations.number) = (generation - 1, generation - 1);
+        let (grounds, if_generation) = (Grounds::new("", ""), None);
+        let drafted = match slice {
+            Slice::Correct { deltas } => self.draft_at_once(deltas),
+            Slice::Clear { ids } => self.assess(&Remedy::Clear { ids, grounds, if_generation }.into()),
+            Slice::Revert { generation: number } => {
+                self.assess(&Remedy::Revert { number, grounds, if_generation }.into())
+            }
+        };
+        drafted.map(|outcome| match self.make(outcome) {
+            RemedyOutcome::Corrected(correction) => correction,
+            RemedyOutcome::Proposed(_) => unreachable!("nobody has proposed anything"),
+        })
     }
 }

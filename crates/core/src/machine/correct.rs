@@ -183,6 +183,12 @@ impl Machine {
         cleared.map(|(id, value)| Delta { id: id.clone(), bucket_ms: None, delta: value.wrapping_neg() }).collect()
     }
 
+    /// A correction that nobody had to propose here.
+    pub(super) fn draft_at_once(&self, deltas: Vec<Delta>) -> Result<RemedyOutcome, Unfit> {
+        let cause = Cause::Proposal(self.values.generations.number + 1);
+        self.fit(Correction { deltas, ..self.draft(cause, &Grounds::new("", "")) }, None)
+    }
+
     /// Whether a correction can be made.
     fn fit(&self, correction: Correction, if_generation: Option<u64>) -> Result<RemedyOutcome, Unfit> {
         self.check(&correction)?;

@@ -146,7 +146,12 @@ impl Machine {
     }
 
     /// The correction that is reverted, and the cells that it has changed.
-    fn revert_needs<'f>(&self, number: u64, found: &impl Fn(Need) -> Option<&'f Stored>, needs: &mut Vec<Need>) {
+    pub(super) fn revert_needs<'f>(
+        &self,
+        number: u64,
+        found: &impl Fn(Need) -> Option<&'f Stored>,
+        needs: &mut Vec<Need>,
+    ) {
         if !self.values.knows_made(number) {
             needs.push(Need::Correction(number));
         }

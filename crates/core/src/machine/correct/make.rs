@@ -44,7 +44,7 @@ impl Machine {
         self.values.remember_answer(once.key, Answered { delta: once.content as i64, value: number as i64, at_ms });
     }
 
-    fn make(&mut self, outcome: RemedyOutcome) -> RemedyOutcome {
+    pub(in crate::machine) fn make(&mut self, outcome: RemedyOutcome) -> RemedyOutcome {
         match outcome {
             RemedyOutcome::Proposed(proposal) => {
                 self.values.generations.number = proposal.number;
