@@ -292,7 +292,9 @@ fn open_engine(
         // What one checkpoint frees is what the log fills until the next.
         let spares_max = (options.checkpoint_log_bytes / options.log.segment_bytes) as usize + options.log.spares_ahead;
         let log_id = data_dir.identity.id;
-        let log_options = local::LogOptions { from_offset, log_id, spares_max, ..options.log.clone() };
+        // Nobody reads it back while the node runs.
+        let log_options =
+            local::LogOptions { from_offset, log_id, spares_max, bypass_cache: true, ..options.log.clone() };
         let (log, recovered) = LocalLog::open(&data_dir.log(), log_options)?;
         if let Some(cut) = &recovered.cut {
             tracing::warn!(

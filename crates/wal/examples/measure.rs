@@ -12,20 +12,23 @@ fn main() -> Result<(), Error> {
     let parent = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = parent.join(format!("tally-wal-measure-{}", std::process::id()));
     for (bytes, times) in [(100, 2000), (4 << 10, 2000), (64 << 10, 1000), (1 << 20, 300), (4 << 20, 100)] {
-        measure_appends(&directory.join(bytes.to_string()), bytes, times)?;
+        for bypass_cache in [false, true] {
+            measure_appends(&directory.join(format!("{bytes}-{bypass_cache}")), bytes, times, bypass_cache)?;
+        }
     }
     measure_replay(&directory.join("replay"), 100_000_000)?;
     std::fs::remove_dir_all(&directory).map_err(|error| Error::BadOption(error.to_string()))
 }
 
-fn open(directory: &PathBuf) -> Result<WalWriter<RealDisk>, Error> {
+fn open(directory: &PathBuf, bypass_cache: bool) -> Result<WalWriter<RealDisk>, Error> {
     let disk = RealDisk::open(directory).map_err(|error| Error::BadOption(error.to_string()))?;
-    let (log, _) = WalWriter::open(disk, LogOptions { log_id: 1, spares_max: 16, ..LogOptions::default() })?;
+    let options = LogOptions { log_id: 1, spares_max: 16, bypass_cache, ..LogOptions::default() };
+    let (log, _) = WalWriter::open(disk, options)?;
     Ok(log)
 }
 
-fn measure_appends(directory: &PathBuf, bytes: usize, times: usize) -> Result<(), Error> {
-    let mut log = open(directory)?;
+fn measure_appends(directory: &PathBuf, bytes: usize, times: usize, bypass_cache: bool) -> Result<(), Error> {
+    let mut log = open(directory, bypass_cache)?;
     let segments = bytes * times / (64 << 20) + 1;
     for _ in 0..segments {
         log.handle().prepare_spare()?;
@@ -42,7 +45,8 @@ fn measure_appends(directory: &PathBuf, bytes: usize, times: usize) -> Result<()
     let total: Duration = latencies.iter().sum();
     let at = |share: f64| latencies[((times - 1) as f64 * share) as usize];
     println!(
-        "append + sync, {bytes:>8} bytes: p50 {:>9.1?}  p99 {:>9.1?}  max {:>9.1?}  {:>7.1} MB/s",
+        "append + sync, {bytes:>8} bytes{}: p50 {:>9.1?}  p99 {:>9.1?}  max {:>9.1?}  {:>7.1} MB/s",
+        if bypass_cache { ", past the page cache" } else { "" },
         at(0.5),
         at(0.99),
         at(1.0),
@@ -52,7 +56,7 @@ fn measure_appends(directory: &PathBuf, bytes: usize, times: usize) -> Result<()
 }
 
 fn measure_replay(directory: &PathBuf, count: u64) -> Result<(), Error> {
-    let mut log = open(directory)?;
+    let mut log = open(directory, false)?;
     let per_batch = 5000;
     let records = RECORD.repeat(per_batch);
     let start = now();
@@ -63,7 +67,7 @@ fn measure_replay(directory: &PathBuf, count: u64) -> Result<(), Error> {
     report("written without syncs", count, start.elapsed());
     drop(log);
     let start = now();
-    let log = open(directory)?;
+    let log = open(directory, false)?;
     report("verified at opening", count, start.elapsed());
     let mut reader = log.handle().reader(0)?;
     let start = now();

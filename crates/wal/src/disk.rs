@@ -60,6 +60,12 @@ pub trait DiskFile: Send + Sync + 'static {
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         write_zeros(self, from, to)
     }
+
+    /// Lets writes go past the page cache from now on, where the file system can. All of them must be whole pages, in memory too.
+    fn bypass_cache(&self) {}
+
+    /// Has a file of so many bytes in the page cache, where writes are fast that find their pages.
+    fn warm_cache(&self, _bytes: u64) {}
 }
 
 fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Result<()> {
@@ -173,7 +179,11 @@ impl DiskFile for File {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.write_all_at(bytes, at)
+        match self.write_all_at(bytes, at) {
+            // Some file systems take the flag and refuse the write.
+            Err(error) if is_refused(&error) && set_direct(self, false)? => self.write_all_at(bytes, at),
+            result => result,
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -200,20 +210,33 @@ impl DiskFile for File {
         if !from.is_multiple_of(4096) || !to.is_multiple_of(4096) {
             return write_zeros(self, from, to);
         }
-        let flags = fcntl_getfl(self)?;
-        let direct = match fcntl_setfl(self, flags | OFlags::DIRECT) {
-            Ok(()) => write_zeros(self, from, to),
-            Err(error) => Err(error.into()),
-        };
-        fcntl_setfl(self, flags)?;
-        // Writes over pages that are in the cache are the fast ones; reading them in costs the processor next to nothing.
-        let _ = fadvise(self, from, NonZeroU64::new(to - from), Advice::WillNeed);
-        match direct {
-            // Some file systems take the flag and refuse the write.
-            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-                write_zeros(self, from, to)
-            }
-            result => result,
-        }
+        self.bypass_cache();
+        let written = write_zeros(self, from, to);
+        set_direct(self, false)?;
+        written
     }
+
+    fn bypass_cache(&self) {
+        // Where it cannot be, the cache is as right as it was.
+        let _ = set_direct(self, true);
+    }
+
+    /// Reading a file in costs the processor next to nothing.
+    fn warm_cache(&self, bytes: u64) {
+        let _ = fadvise(self, 0, NonZeroU64::new(bytes), Advice::WillNeed);
+    }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// Whether writes go past the page cache. Answers whether that is a change.
+fn set_direct(file: &File, direct: bool) -> io::Result<bool> {
+    let flags = fcntl_getfl(file)?;
+    if flags.contains(OFlags::DIRECT) == direct {
+        return Ok(false);
+    }
+    fcntl_setfl(file, flags ^ OFlags::DIRECT)?;
+    Ok(true)
 }

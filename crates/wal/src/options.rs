@@ -23,6 +23,8 @@ pub struct LogOptions {
     pub discard_from: Option<u64>,
     /// Only the last two segments are verified: whoever reads others finds out then.
     pub tail_only: bool,
+    /// Batches are written past the page cache: cheaper for the processor, and dearer for whoever reads them soon.
+    pub bypass_cache: bool,
 }
 
 impl Default for LogOptions {
@@ -35,6 +37,7 @@ impl Default for LogOptions {
             from_offset: 0,
             discard_from: None,
             tail_only: false,
+            bypass_cache: false,
         }
     }
 }

@@ -79,7 +79,7 @@ fn create<D: Disk>(disk: D, options: LogOptions, files: &Files) -> Result<(WalWr
         let what = format!("the log's files are missing, but record {} has been reached", options.from_offset);
         return Err(damaged(&header, 0, 0, what, remedy(0)));
     }
-    disk.close(segment::create_zeroed(&disk, REWRITE_NAME, header.segment_bytes)?);
+    disk.close(segment::create_zeroed(&disk, REWRITE_NAME, &options)?);
     let file = segment::install(&disk, REWRITE_NAME, &header).map_err(Error::io("start a log"))?;
     let segments = vec![KnownSegment { header, index: Default::default() }];
     let reached = Reached { offset: header.base_offset, epoch: header.epoch, log_time_ms: header.log_time_ms };

@@ -43,7 +43,7 @@ impl Spares {
     fn make<D: Disk>(&self, disk: &D, options: &LogOptions) -> Result<String, Error> {
         let spare = self.next_name();
         let temporary = format!("{spare}{TEMPORARY_SUFFIX}");
-        disk.close(create_zeroed(disk, &temporary, options.segment_bytes)?);
+        disk.close(create_zeroed(disk, &temporary, options)?);
         disk.rename(&temporary, &spare).map_err(Error::io(format!("rename {temporary}")))?;
         Ok(spare)
     }

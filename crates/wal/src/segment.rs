@@ -6,7 +6,7 @@
 use crate::disk::{Disk, DiskFile};
 use crate::error::is_full;
 use crate::scan::{self, Reached, Stop};
-use crate::{Error, batch};
+use crate::{Error, LogOptions, batch};
 use std::io;
 
 /// The unit of writing.
@@ -91,11 +91,15 @@ pub fn parse_file_name(name: &str) -> Option<u64> {
     (file_name(sequence) == name).then_some(sequence)
 }
 
-/// Makes a durable file of `bytes` zeros, or leaves none behind.
-pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, bytes: u64) -> Result<D::File, Error> {
+/// Makes a durable file of zeros that can become a segment, or leaves none behind.
+pub(crate) fn create_zeroed<D: Disk>(disk: &D, name: &str, options: &LogOptions) -> Result<D::File, Error> {
+    let bytes = options.segment_bytes;
     let made = disk.create(name).and_then(|file| {
         file.allocate(bytes)?;
         file.write_zeros(0, bytes)?;
+        if !options.bypass_cache {
+            file.warm_cache(bytes);
+        }
         file.sync()?;
         Ok(file)
     });

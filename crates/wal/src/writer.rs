@@ -68,7 +68,9 @@ impl<D: Disk> WalWriter<D> {
     }
 
     pub(crate) fn new(shared: SharedLog<D>, active: Active<D::File>, end: u64, log_time_ms: u64) -> WalWriter<D> {
-        WalWriter { shared: Arc::new(shared), active, end, log_time_ms }
+        let mut log = WalWriter { shared: Arc::new(shared), active, end, log_time_ms };
+        log.take_up();
+        log
     }
 
     /// Writes a batch of `count` records behind the last one. It is durable, and visible to readers, after [`Self::sync`].
@@ -147,6 +149,7 @@ impl<D: Disk> WalWriter<D> {
         })?;
         disk.close(std::mem::replace(&mut self.active.file, copied));
         self.active.waits_for_copy = false;
+        self.take_up();
         self.shared.note_copy();
         Ok(())
     }
@@ -175,7 +178,15 @@ impl<D: Disk> WalWriter<D> {
         self.shared.push_segment(header);
         let full = self.active.start_over(file, header);
         self.shared.disk.close(full);
+        self.take_up();
         Ok(())
+    }
+
+    /// From here on the active file gets whole pages and nothing else; one that waits for its copy is still read.
+    fn take_up(&mut self) {
+        if self.shared.options.bypass_cache && !self.active.waits_for_copy {
+            self.active.file.bypass_cache();
+        }
     }
 
     /// Puts header, records and padding into the pages.

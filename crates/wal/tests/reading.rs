@@ -19,10 +19,19 @@ fn records_at(offset: u64) -> (u32, Vec<u8>) {
 
 #[test]
 fn readers_follow_while_the_log_is_written_trimmed_and_recycled() {
+    follow_what_is_written(LogOptions::default());
+}
+
+#[test]
+fn readers_have_the_cache_and_see_what_is_written_past_it() {
+    follow_what_is_written(LogOptions { bypass_cache: true, ..LogOptions::default() });
+}
+
+fn follow_what_is_written(options: LogOptions) {
     const RECORDS: u64 = 30_000;
     let directory = tempfile::tempdir().unwrap();
     let disk = RealDisk::open(directory.path().join("log")).unwrap();
-    let options = LogOptions { segment_bytes: 128 << 10, spares_max: 2, log_id: 3, ..LogOptions::default() };
+    let options = LogOptions { segment_bytes: 128 << 10, spares_max: 2, log_id: 3, ..options };
     let (mut log, _) = WalWriter::open(disk.clone(), options.clone()).unwrap();
     let handle = log.handle();
     let done = AtomicBool::new(false);
