@@ -2,6 +2,8 @@
 
 #[path = "schedules/clears.rs"]
 mod clears;
+#[path = "schedules/recount.rs"]
+mod recount;
 
 use tally_cluster::collect::{Collector, Receipt, To};
 use tally_cluster::control::Control;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use tally_core::counter::{ConfigErrors, Declarations};
-use tally_core::ledger::Delta;
+use tally_core::ledger::{Delta, Purpose};
 
 #[derive(Clone, Debug)]
 pub enum ControlRecord {
@@ -11,11 +11,11 @@ pub enum ControlRecord {
     Config(Arc<Declarations>),
     /// Lets count what waits and is due by a time. It is a generation.
     LateRun { due_by_ms: u64 },
-    /// Changes values. It is a generation.
-    Correct { deltas: Vec<Delta> },
+    /// Changes values: what is right, or what is not. It is a generation.
+    Correct { purpose: Purpose, deltas: Vec<Delta> },
     /// Brings counters to 0, where their owners are. It is a generation.
     Clear(Cleared),
-    /// Undoes what a correction, a clear or a revert did, where it was done. It is a generation.
+    /// Undoes what a correction, a clear or a revert did, where it was done, and is for what that was for. It is a generation.
     Revert { generation: u64 },
 }
 

@@ -19,6 +19,7 @@ use tally_core::ledger::{Cause, Correction};
 use tally_core::machine::{Machine, Need, Slice, Unfit};
 use tally_core::op::{Answer, Batch, Submission};
 use tally_core::record::Record;
+use tally_core::values::Sums;
 
 /// What a cut of a values partition has beside its state.
 #[derive(Clone, Debug)]
@@ -161,6 +162,11 @@ impl ValuesOwner {
     /// Late entries that wait for a counter.
     pub fn waiting(&self, id: &[u8]) -> u64 {
         self.state.values.table.cells().pending(self.state.hasher().key(id))
+    }
+
+    /// What the values of a counter's keys here add up to, by what changed them; `None` if nobody has declared it here.
+    pub fn sums(&self, counter: &str) -> Option<Sums> {
+        self.state.balance(counter)?.sums
     }
 
     /// Takes the next message of its log.
@@ -323,9 +329,9 @@ impl ValuesOwner {
         let is_here = |id: &[u8]| values_partition(id, self.partitions) == self.partition;
         match record {
             ControlRecord::Config(_) | ControlRecord::LateRun { .. } => None,
-            ControlRecord::Correct { deltas } => {
+            ControlRecord::Correct { purpose, deltas } => {
                 let deltas = deltas.iter().filter(|delta| is_here(&delta.id)).cloned().collect();
-                Some(Slice::Correct { deltas })
+                Some(Slice::Correct { purpose: *purpose, deltas })
             }
             ControlRecord::Clear(Cleared::Key(id)) => is_here(id).then(|| Slice::Clear { ids: vec![id.clone()] }),
             ControlRecord::Clear(Cleared::Counter(name)) => {

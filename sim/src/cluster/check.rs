@@ -1,7 +1,8 @@
 //! What has to hold when everything has converged.
 
 use super::{FATES, VALUES, World};
-use crate::oracle::Boxes;
+use crate::oracle::worth::Sums;
+use crate::oracle::{Boxes, Config};
 use std::collections::BTreeMap;
 use tally_core::ledger::BoxKind;
 
@@ -11,6 +12,7 @@ impl World {
         self.referee.check_promises();
         self.check_boxes();
         self.check_values();
+        self.check_sums();
         self.check_commits();
         self.check_view();
         self.check_followed();
@@ -85,6 +87,30 @@ impl World {
             let wrong = waiting.iter().find(|(key, entries)| process.owner.waiting(key.as_bytes()) as i64 != **entries);
             if let Some((key, entries)) = wrong {
                 return self.referee.fail(format!("{entries} entries wait for {key}, and its owner knows of others"));
+            }
+        }
+    }
+
+    /// What counted, what was adjusted and what was restored are known apart, for each counter in each partition.
+    fn check_sums(&mut self) {
+        let spec = Config::Second.spec();
+        for partition in 0..VALUES as usize {
+            let Some(process) = &self.values[partition].active else { unreachable!("everything runs in the end") };
+            let told = |counter: &str| process.owner.sums(counter).unwrap_or_default();
+            let is_wrong = |(counter, right): &(&str, Sums)| {
+                let told = told(counter);
+                let right = [right.counted, right.adjusted, right.restored].map(i128::from);
+                [told.counted, told.adjusted, told.restored] != right
+            };
+            let wrong = {
+                let mut all = self.referee.worths[partition].sums();
+                all.find(|one| spec.counter_of(one.0).is_some() && is_wrong(one))
+            };
+            let wrong = wrong.map(|(counter, right)| {
+                format!("{counter} adds up to {:?} in {partition}, not to {right:?}", told(counter))
+            });
+            if let Some(failure) = wrong {
+                return self.referee.fail(failure);
             }
         }
     }

@@ -3,8 +3,9 @@
 use super::World;
 use crate::fault::Fault;
 use crate::oracle::Config;
+use crate::oracle::worth::Kind;
 use tally_cluster::control::{Cleared, ControlRecord};
-use tally_core::ledger::Delta;
+use tally_core::ledger::{Delta, Purpose};
 
 impl World {
     pub fn configure(&mut self, config: Config) {
@@ -44,12 +45,13 @@ impl World {
         self.corrected(format_args!("takes back generation {generation}"));
     }
 
-    pub fn correct(&mut self, deltas: &[(String, i64)]) -> u64 {
-        self.hit(Fault::Correction);
+    pub fn correct(&mut self, kind: Kind, deltas: &[(String, i64)]) -> u64 {
+        self.hit(if kind == Kind::Restores { Fault::Restore } else { Fault::Correction });
+        let purpose = if kind == Kind::Restores { Purpose::Restore } else { Purpose::Adjust };
         let delta = |(id, delta): &(String, i64)| Delta { id: id.as_bytes().to_vec(), bucket_ms: None, delta: *delta };
-        self.control.push(ControlRecord::Correct { deltas: deltas.iter().map(delta).collect() });
-        self.referee.correction(deltas);
-        self.corrected(format_args!("{deltas:?}"))
+        self.control.push(ControlRecord::Correct { purpose, deltas: deltas.iter().map(delta).collect() });
+        self.referee.correction(kind, deltas);
+        self.corrected(format_args!("{kind:?} {deltas:?}"))
     }
 
     /// Clears a key, or all keys of a counter.

@@ -3,7 +3,7 @@
 
 use super::{FATES, VALUES, partitions};
 use crate::oracle::judge::{Change, Of};
-use crate::oracle::worth::Expected;
+use crate::oracle::worth::{Expected, Kind};
 use crate::oracle::{Ask, Boxes, Config, Happening, Judge, Spec, Worth};
 use crate::requests::is_right;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ enum Order {
     LateRun {
         due_by_ms: u64,
     },
-    Correct(Vec<(String, i64)>),
+    Correct(Kind, Vec<(String, i64)>),
     /// A key, or all keys of a counter.
     Clear(String),
     Revert(u64),
@@ -107,8 +107,8 @@ impl Referee {
         self.orders.push(Order::LateRun { due_by_ms });
     }
 
-    pub fn correction(&mut self, deltas: &[(String, i64)]) {
-        self.orders.push(Order::Correct(deltas.to_vec()));
+    pub fn correction(&mut self, kind: Kind, deltas: &[(String, i64)]) {
+        self.orders.push(Order::Correct(kind, deltas.to_vec()));
     }
 
     pub fn cleared(&mut self, what: &str) {
@@ -243,10 +243,10 @@ impl Referee {
             let worth = &mut self.worths[partition as usize];
             match &self.orders[control as usize] {
                 Order::Config(_) | Order::LateRun { .. } => {}
-                Order::Correct(deltas) => {
+                Order::Correct(kind, deltas) => {
                     for (key, delta) in deltas {
                         if values_partition(key.as_bytes(), partitions(VALUES)) == partition {
-                            worth.correct(to, key, *delta, generation);
+                            worth.correct(to, key, *kind, *delta, generation);
                         }
                     }
                 }

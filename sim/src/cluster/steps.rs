@@ -8,6 +8,7 @@ use super::{COLLECTORS, FATES, VALUES, World};
 use crate::Outcome;
 use crate::fault::Fault;
 use crate::oracle::Config;
+use crate::oracle::worth::Kind;
 use crate::panics;
 use tally_cluster::control::Cleared;
 
@@ -193,7 +194,8 @@ impl World {
             25 => {
                 let key = self.random.pick(&["hits1", "plays:v0", "views:v1", "likes:v2"]).to_string();
                 let delta = self.random.below(20) as i64 - 10;
-                self.correct(&[(key, delta), ("reach".to_owned(), 1)]);
+                let kind = *self.random.pick(&[Kind::Adjusts, Kind::Restores]);
+                self.correct(kind, &[(key, delta), ("reach".to_owned(), 1)]);
                 self.lag(collector);
             }
             26 => {

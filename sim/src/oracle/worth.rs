@@ -4,7 +4,7 @@ mod past;
 
 use std::collections::BTreeMap;
 
-pub use past::{CountId, Past};
+pub use past::{CountId, Kind, Past, Sums};
 
 #[derive(Clone, Debug, Default)]
 pub struct Worth {
@@ -47,8 +47,13 @@ impl Worth {
         }
     }
 
-    /// Adds what counted, or what a generation changed.
+    /// Adds what counted, late or not.
     pub fn change(&mut self, to: u64, key: &str, delta: i64, generation: Option<u64>) {
+        self.past.sums(key).counted += delta;
+        self.shift(to, key, delta, generation);
+    }
+
+    fn shift(&mut self, to: u64, key: &str, delta: i64, generation: Option<u64>) {
         let key = self.keys.entry(key.to_owned()).or_default();
         key.value = Some(key.value.unwrap_or(0) + delta);
         key.generation = key.generation.max(generation.unwrap_or(0));

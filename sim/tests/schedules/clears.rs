@@ -4,6 +4,7 @@ use super::{beat, deliver, ends_well, event, is_worth, read_all};
 use tally_cluster::control::Cleared;
 use tally_sim::cluster::{VALUES, ValuesStep, World};
 use tally_sim::fault::Fault;
+use tally_sim::oracle::worth::Kind;
 use tally_sim::oracle::{Ask, Happening};
 
 /// A clear is visible at every values partition, and no fates partition has heard of it.
@@ -75,7 +76,7 @@ fn a_slot_judged_before_the_clear_arrives_behind_it_and_counts_there() {
 #[test]
 fn a_counter_that_a_correction_has_brought_about_is_cleared_in_the_same_message() {
     let mut world = World::new(31, true);
-    world.correct(&[("likes:new".to_owned(), 5)]);
+    world.correct(Kind::Adjusts, &[("likes:new".to_owned(), 5)]);
     world.clear(Cleared::Counter("likes".into()));
     let mut world = ends_well(world);
     is_worth(&mut world, "likes:new", 0);

@@ -6,13 +6,14 @@
 use super::{Machine, Need, RemedyOutcome, Unfit};
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
-use crate::ledger::{Correction, CountedAs, Delta, Entity, Grounds, Remedy};
+use crate::ledger::{Correction, CountedAs, Delta, Entity, Grounds, Purpose, Remedy};
 use crate::op::{Answer, Batch, OpKind};
 
 /// What a generation does to the counters of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slice {
     Correct {
+        purpose: Purpose,
         deltas: Vec<Delta>,
     },
     /// Brings them to 0.
@@ -104,7 +105,7 @@ impl Machine {
             needs.extend((!self.values.table.knows(cell)).then_some(Need::Cell(cell)));
         };
         match slice {
-            Slice::Correct { deltas } => deltas.iter().for_each(|delta| touch(&delta.id)),
+            Slice::Correct { deltas, .. } => deltas.iter().for_each(|delta| touch(&delta.id)),
             Slice::Clear { ids } => ids.iter().for_each(|id| touch(id)),
             Slice::Revert { generation } => self.revert_needs(*generation, &|_| None, &mut needs),
         }
@@ -119,7 +120,7 @@ impl Machine {
         (generations.current, generations.number) = (generation - 1, generation - 1);
         let (grounds, if_generation) = (Grounds::new("", ""), None);
         let drafted = match slice {
-            Slice::Correct { deltas } => self.draft_at_once(deltas),
+            Slice::Correct { purpose, deltas } => self.draft_at_once(purpose, deltas),
             Slice::Clear { ids } => self.assess(&Remedy::Clear { ids, grounds, if_generation }.into()),
             Slice::Revert { generation: number } => {
                 self.assess(&Remedy::Revert { number, grounds, if_generation }.into())

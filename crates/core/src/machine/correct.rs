@@ -184,9 +184,9 @@ impl Machine {
     }
 
     /// A correction that nobody had to propose here.
-    pub(super) fn draft_at_once(&self, deltas: Vec<Delta>) -> Result<RemedyOutcome, Unfit> {
+    pub(super) fn draft_at_once(&self, purpose: Purpose, deltas: Vec<Delta>) -> Result<RemedyOutcome, Unfit> {
         let cause = Cause::Proposal(self.values.generations.number + 1);
-        self.fit(Correction { deltas, ..self.draft(cause, &Grounds::new("", "")) }, None)
+        self.fit(Correction { purpose, deltas, ..self.draft(cause, &Grounds::new("", "")) }, None)
     }
 
     /// Whether a correction can be made.
