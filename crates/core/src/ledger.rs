@@ -42,7 +42,7 @@ pub use correction::{Cause, Correction, Corrections, Delta, Proposal, Purpose};
 pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, LookedUp, Placed, Rows};
 pub use endings::{Ending, Endings};
 pub use facts::{Facts, LookedUpKind, begin_cut};
-pub use firsts::{FirstChunks, FirstKey, Firsts, read_first};
+pub use firsts::{FirstChunks, FirstContents, FirstKey, Firsts, StoredFirsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use proposals::{Proposals, read as read_proposal};
 pub use remedy::{Grounds, LateRun, Remedy};
@@ -67,7 +67,7 @@ facts! {
             7 Duplicate(offset: u64, index: u32),
             /// Where a duplicate of this event id is; the value is empty.
             8 DuplicateOf(event_id: CellKey, offset: u64, index: u32) => duplicates: Duplicates;
-            /// What came first under an event id ([`read_first`]): log time and claim key.
+            /// What came first under event ids ([`StoredFirsts`]): log time and claim key of the last one.
             10 First(at_ms: u64, event_id: CellKey) => firsts: Firsts;
         }
     }

@@ -164,10 +164,10 @@ pub(crate) fn stage_together(
 impl Fates {
     /// Claims an event id for the entries behind operation `index`: all of them count in this commit, or none.
     pub(crate) fn claim(&mut self, index: usize, stamp: &Stamp, scene: &Scene<'_>) -> Answer {
-        let Some(known) = self.facts.claims.get(stamp.key).copied() else {
-            let Scene { batch, .. } = scene;
+        let batch = scene.batch;
+        let claim = Claim { content: stamp.number, at_ms: batch.log_time_ms };
+        let Some(known) = self.facts.claims.get_or_put(stamp.key, claim) else {
             self.verdict = Verdict::Fresh;
-            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });
             let event = event_at(batch.records, batch.ops[index].record);
             self.facts.firsts.push((batch.log_time_ms, stamp.key), event);
             return Answer::Yes;

@@ -12,11 +12,14 @@ pub trait Row: Sized {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(ROW_BYTES);
         self.encode(&mut bytes);
         bytes
     }
 }
+
+/// Most rows have less, so that their bytes are allocated once.
+const ROW_BYTES: usize = 32;
 
 /// An event id that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

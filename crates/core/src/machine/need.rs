@@ -82,9 +82,10 @@ impl Machine {
             self.revert_needs(number, &found, &mut needs);
         }
         let mut stamps = stamps.iter();
+        let none_is_cold = self.values.table.cells().cold() == 0;
         let counts_blindly = self.values.table.counts_blindly();
         for op in ops {
-            let may_wait = counts_blindly && self.needs_no_value(op);
+            let may_wait = none_is_cold || counts_blindly && self.needs_no_value(op);
             if !may_wait && op.cell != CellKey::NONE && !self.values.table.knows(op.cell) {
                 needs.push(Need::Cell(op.cell));
             }

@@ -60,21 +60,26 @@ impl Filter {
     /// Whether the key may have been inserted. `false` is certain.
     #[inline]
     pub fn maybe(&self, key: CellKey) -> bool {
-        let mask = mask(key);
-        self.gave_up || self.parts.iter().rev().any(|part| part.maybe(key, &mask))
+        self.has(key, &mask(key))
+    }
+
+    #[inline]
+    fn has(&self, key: CellKey, mask: &Block) -> bool {
+        self.gave_up || self.parts.iter().rev().any(|part| part.maybe(key, mask))
     }
 
     /// Answers whether it is certain that the key was not inserted before.
     pub fn insert(&mut self, key: CellKey) -> bool {
+        let mask = mask(key);
         // A key that is answered "maybe" already needs no room.
-        if self.maybe(key) {
+        if self.has(key, &mask) {
             return false;
         }
         if self.parts.last().is_none_or(|part| part.room == 0) {
             self.grow();
         }
         if let Some(part) = self.parts.last_mut() {
-            part.insert(key);
+            part.insert(key, &mask);
             self.keys += 1;
         }
         true
@@ -141,9 +146,9 @@ impl FilterPart {
         block.iter().zip(mask).fold(0, |missing, (word, bit)| missing | bit & !word) == 0
     }
 
-    fn insert(&mut self, key: CellKey) {
+    fn insert(&mut self, key: CellKey, mask: &Block) {
         let at = self.block_of(key);
-        for (word, bit) in self.words[at..][..WORDS].iter_mut().zip(mask(key)) {
+        for (word, bit) in self.words[at..][..WORDS].iter_mut().zip(mask) {
             *word |= bit;
         }
         self.room -= 1;
@@ -198,7 +203,7 @@ mod tests {
         let blocks = BLOCKS_SMALL + 1;
         filter.add_part(blocks);
         let keys = blocks as u64 * KEYS_PER_BLOCK;
-        (0..keys).for_each(|n| filter.parts[0].insert(key(n)));
+        (0..keys).for_each(|n| filter.parts[0].insert(key(n), &mask(key(n))));
         let wrong = (keys..keys + 1_000_000).filter(|n| filter.maybe(key(*n))).count();
         assert!((1_500..3_000).contains(&wrong), "{wrong} of a million");
     }

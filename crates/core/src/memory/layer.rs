@@ -79,6 +79,18 @@ impl<V: Row + Clone> Layer<V> {
         self.store_is_void || self.is_excluded(key) || self.look(key).is_some()
     }
 
+    /// The row as of now, of a key that is known; if there is none, this one is set. The filter is asked once for both, since most
+    /// keys are new.
+    pub fn get_or_put(&mut self, key: CellKey, value: V) -> Option<V> {
+        let is_new = self.filter.insert(key) && self.filter_is_complete;
+        if !is_new && let Some(known) = self.get(key) {
+            return Some(known.clone());
+        }
+        self.len += 1;
+        self.changes.recent.put(key, value);
+        None
+    }
+
     /// Sets a row whose key is known.
     pub fn put(&mut self, key: CellKey, value: V) {
         let is_new = self.filter.insert(key) && self.filter_is_complete || self.look(key).flatten().is_none();

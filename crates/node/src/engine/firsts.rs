@@ -2,13 +2,12 @@
 
 use super::question::Question;
 use super::{Engine, Refusal};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use tally_core::ledger::{FirstChunks, FirstKey, LedgerKey};
+use tally_core::ledger::{FirstChunks, FirstContents, FirstKey, StoredFirsts};
 use tally_core::machine::Machine;
-
-/// Contents by what they were asked for; those that were claimed before contents were kept are not there.
-pub(super) type FirstContents = BTreeMap<FirstKey, Vec<u8>>;
+use tally_storage::store::{Error, Reads};
 
 struct FirstsOf(Arc<BTreeSet<FirstKey>>);
 
@@ -28,12 +27,23 @@ impl Engine {
         let wanted = Arc::new(wanted);
         let (chunks, view) = self.view(FirstsOf(wanted.clone())).await?;
         let asked = wanted.clone();
-        let mut found = self.shared.blocking(move || chunks.find(&asked)).await?;
-        let missing: Vec<FirstKey> = wanted.iter().filter(|key| !found.contains_key(*key)).copied().collect();
-        let keys = missing.iter().map(|key| LedgerKey::First(key.0, key.1).encode()).collect();
-        for (key, content) in missing.into_iter().zip(view.many(keys).await?) {
-            found.extend(content.map(|content| (key, content)));
-        }
-        Ok(found)
+        let found = self.shared.blocking(move || chunks.find(&asked)).await?;
+        let search = StoredFirsts::new(Arc::unwrap_or_clone(wanted), found);
+        Ok(view.continued(search, look).await?.found())
     }
+}
+
+/// Blocks on the store.
+fn look(store: &dyn Reads, mut search: StoredFirsts) -> Result<StoredFirsts, Error> {
+    while let Some(keys) = search.seek() {
+        let mut read = Ok(());
+        store.ledger_rows(&keys.start, &keys.end, &mut |key, row| {
+            search.visit(key, row).unwrap_or_else(|error| {
+                read = Err(Error::Damaged(format!("a row of first contents: {error}")));
+                ControlFlow::Break(())
+            })
+        })?;
+        read?;
+    }
+    Ok(search)
 }

@@ -78,6 +78,18 @@ impl JoinedView<'_> {
         self.shared.from_store(read).await
     }
 
+    /// What memory has, and what the store adds to it as of one checkpoint.
+    pub async fn continued<T: Send + 'static>(
+        &self,
+        known: T,
+        read: impl FnOnce(&dyn Reads, T) -> Result<T, store::Error> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if self.store_is_void {
+            return Ok(known);
+        }
+        self.shared.from_store(move |_, store| read(store, known)).await
+    }
+
     pub async fn row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Refusal> {
         Ok(self.many(vec![key]).await?.pop().flatten())
     }

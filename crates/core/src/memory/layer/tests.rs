@@ -12,6 +12,8 @@ type Model = BTreeMap<CellKey, Claim>;
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u64),
+    /// Puts it unless there is one.
+    Claim(u8, u64),
     Remove(u8),
     /// A write that needs this row is staged.
     Stage(u8),
@@ -33,6 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0u8..24;
     let step = prop_oneof![
         12 => (key.clone(), any::<u64>()).prop_map(|(key, content)| Step::Put(key, content)),
+        6 => (key.clone(), any::<u64>()).prop_map(|(key, content)| Step::Claim(key, content)),
         4 => key.clone().prop_map(Step::Remove),
         6 => key.prop_map(Step::Stage),
         5 => Just(Step::Commit),
@@ -79,6 +82,12 @@ impl World {
                 let claim = Claim { content, at_ms: 1 };
                 self.layer.put(key(n), claim);
                 self.model.insert(key(n), claim);
+            }
+            Step::Claim(n, content) => {
+                self.stage(key(n));
+                let claim = Claim { content, at_ms: 1 };
+                assert_eq!(self.layer.get_or_put(key(n), claim), self.model.get(&key(n)).copied());
+                self.model.entry(key(n)).or_insert(claim);
             }
             Step::Remove(n) => {
                 self.stage(key(n));
