@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
-use tally_core::counter::{Declarations, Stager};
-use tally_core::event::body::{BodyReader, Form};
-use tally_core::event::{Event, EventError};
+use tally_core::counter::{Declarations, Plan, Stager};
+use tally_core::event::body::{BodyReader, Form, Sink};
+use tally_core::event::{Event, EventError, Layout, Line};
 use tally_core::id::CellHasher;
 use tally_core::op::Submission;
+use tally_core::record::Record;
 
 const EVENTS: usize = 1000;
 const ROUNDS: usize = 400;
@@ -20,29 +21,90 @@ fn main() {
     let body = sample();
     println!("{} bytes per event", body.len() / EVENTS);
     report("serde_json, borrowed", || serde(&body));
-    report("read", || read(&body, |_| {}));
-    let mut bytes = Vec::new();
-    report("read + encode", || {
-        bytes.clear();
-        read(&body, |event| event.encode(&mut bytes));
-    });
-    println!("{} bytes per event in the log", bytes.len() / EVENTS);
-    let mut stager = Stager::new(Arc::new(Declarations::parse(YAML).expect("valid")), CellHasher::new(1));
-    let mut submission = Submission::default();
-    report("read + encode + stage", || {
-        submission.clear();
-        read(&body, |event| {
-            let at = submission.event(event);
-            stager.stage(event, at, &mut submission, &mut |_, _| {});
-        });
-    });
-    assert_eq!(submission.ops.len(), EVENTS);
-    report("decode + stage (replay)", || {
-        submission.ops.clear();
-        let mut rest = submission.records.clone();
-        replay(&mut stager, &mut rest, &mut submission);
-    });
-    assert_eq!(submission.ops.len(), EVENTS);
+    let mut desk = Desk::new();
+    for what in [Stage::Read, Stage::Encode, Stage::Stage] {
+        desk.stage = what;
+        report(what.title(), || desk.take(&body));
+    }
+    println!("{} bytes per event in the log", desk.submission.records.len() / EVENTS);
+    assert_eq!(desk.submission.ops.len(), EVENTS);
+    report("decode + stage (replay)", || desk.replay());
+    assert_eq!(desk.submission.ops.len(), EVENTS);
+}
+
+/// How far events are taken.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Stage {
+    Read,
+    Encode,
+    Stage,
+}
+
+impl Stage {
+    fn title(self) -> &'static str {
+        ["read", "read + encode", "read + encode + stage"][self as usize]
+    }
+}
+
+struct Desk {
+    stage: Stage,
+    stager: Stager,
+    submission: Submission,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let declarations = Arc::new(Declarations::parse(YAML).expect("valid"));
+        let stager = Stager::new(declarations, CellHasher::new(1));
+        Desk { stage: Stage::Read, stager, submission: Submission::default() }
+    }
+
+    fn take(&mut self, body: &[u8]) {
+        self.submission.clear();
+        let mut reader = BodyReader::new(Some(Form::Lines), 1_794_769_200_000);
+        reader.feed(body, self).expect("small");
+        assert_eq!(reader.finish(self), Ok(EVENTS));
+    }
+
+    fn replay(&mut self) {
+        let records = std::mem::take(&mut self.submission.records);
+        self.submission.ops.clear();
+        self.submission.stamps.clear();
+        let mut rest = &*records;
+        while !rest.is_empty() {
+            let Ok(Record::Event(event)) = Record::decode(&mut rest) else { unreachable!("only events were encoded") };
+            self.stager.stage(&event, 0, &mut self.submission, &mut |_, _| {});
+        }
+        self.submission.records = records;
+    }
+}
+
+impl Sink for Desk {
+    type Plan = Plan;
+
+    fn plan(&mut self, layout: &Layout, event_type: &str) -> Plan {
+        self.stager.plan(layout, event_type)
+    }
+
+    fn line(&mut self, _: usize, line: &Line<'_>, plan: &Plan) {
+        let line = black_box(line);
+        if self.stage >= Stage::Encode {
+            let at = self.submission.line(line);
+            if self.stage == Stage::Stage {
+                self.stager.stage_line(line, plan, at, &mut self.submission, &mut |_, _| {});
+            }
+        }
+    }
+
+    fn event(&mut self, _: usize, event: Result<&Event<'_>, EventError>) {
+        let event = black_box(event.expect("valid"));
+        if self.stage >= Stage::Encode {
+            let at = self.submission.event(event);
+            if self.stage == Stage::Stage {
+                self.stager.stage(event, at, &mut self.submission, &mut |_, _| {});
+            }
+        }
+    }
 }
 
 const YAML: &str =
@@ -65,25 +127,6 @@ fn sample() -> Vec<u8> {
         );
     }
     body.into_bytes()
-}
-
-fn read(body: &[u8], mut each: impl FnMut(&Event<'_>)) {
-    let mut reader = BodyReader::new(Some(Form::Lines), 1_794_765_600_000);
-    let mut sink = |_: usize, event: Result<&Event<'_>, EventError>| each(black_box(event.expect("valid")));
-    reader.feed(body, &mut sink).expect("small");
-    assert_eq!(reader.finish(&mut sink), Ok(EVENTS));
-}
-
-fn replay(stager: &mut Stager, records: &mut [u8], submission: &mut Submission) {
-    let mut rest = &*records;
-    while !rest.is_empty() {
-        let tally_core::record::Record::Event(event) =
-            tally_core::record::Record::decode(&mut rest).expect("encoded here")
-        else {
-            unreachable!("only events were encoded")
-        };
-        stager.stage(&event, 0, submission, &mut |_, _| {});
-    }
 }
 
 #[derive(serde::Deserialize)]

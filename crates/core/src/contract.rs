@@ -16,10 +16,10 @@ mod simple;
 mod transition;
 
 use crate::counter::declare::Fields;
+use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, Word};
 use crate::counter::stage::StagingDesk;
 use crate::counter::{Counter, Durability, Field, Rejection};
-use crate::event::Event;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
 use crate::ledger::FactKey;
@@ -110,7 +110,7 @@ pub(crate) trait Promise: Sized {
         &'d self,
         counter: &'d Counter,
         desk: &mut StagingDesk,
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>>;
 
     /// The memory of repeats that it needs.

@@ -10,8 +10,14 @@ mod codec;
 mod error;
 pub mod json;
 mod layout;
+mod layouts;
+mod line;
+mod literal;
 mod number;
+mod pen;
 mod scan;
+mod skeleton;
+mod special;
 mod time;
 
 use std::borrow::Cow;
@@ -20,6 +26,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub(crate) use codec::{copy_content, raw_dimensions};
 pub use error::EventError;
 pub(crate) use error::excerpt;
+pub use layout::Layout;
+pub use line::Line;
 
 /// What a client said, and when it was received. `docs/formats/events.md` has the fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +66,15 @@ impl From<u64> for Arrival {
     }
 }
 
+/// When something was received that happened then, as far as its sender says.
+#[inline]
+fn received_at_ms(arrival: Arrival, occurred_at_ms: Option<i64>) -> u64 {
+    match occurred_at_ms {
+        Some(at_ms) if at_ms > arrival.log_ms as i64 => arrival.log_ms.max(arrival.wall_ms),
+        _ => arrival.log_ms,
+    }
+}
+
 impl<'a> Event<'a> {
     pub fn new(event_type: impl Into<Cow<'a, str>>, received_at_ms: u64) -> Event<'a> {
         Event {
@@ -76,9 +93,7 @@ impl<'a> Event<'a> {
     /// Says when it was received, once it is known when it happened.
     #[inline]
     fn arrive(&mut self, arrival: Arrival) {
-        if self.occurred_at_ms.is_some_and(|at_ms| at_ms > arrival.log_ms as i64) {
-            self.received_at_ms = arrival.log_ms.max(arrival.wall_ms);
-        }
+        self.received_at_ms = received_at_ms(arrival, self.occurred_at_ms);
     }
 
     /// The value of a dimension.
@@ -110,3 +125,6 @@ impl<'a> Event<'a> {
         *self = Event { dimensions, ..Event::new("", received_at_ms) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,9 +57,9 @@ pub fn part(buffer: &mut Vec<u8>, part: &[u8]) {
     put_bytes(buffer, part);
 }
 
-pub fn claim_key(hasher: &CellHasher, event_id: &str, buffer: &mut Vec<u8>) -> CellKey {
+pub fn claim_key(hasher: &CellHasher, event_id: &[u8], buffer: &mut Vec<u8>) -> CellKey {
     begin(buffer, CLAIM);
-    part(buffer, event_id.as_bytes());
+    part(buffer, event_id);
     hasher.key(buffer)
 }
 
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn keys_are_pinned_and_no_two_lists_of_parts_share_one() {
         let hasher = CellHasher::new(42);
-        assert_eq!(claim_key(&hasher, "e1", &mut Vec::new()).as_u128(), CLAIM_E1);
+        assert_eq!(claim_key(&hasher, b"e1", &mut Vec::new()).as_u128(), CLAIM_E1);
         assert_ne!(answer_key(&hasher, b"ab", b"c"), answer_key(&hasher, b"a", b"bc"));
-        assert_ne!(answer_key(&hasher, b"", b"e1").key, claim_key(&hasher, "e1", &mut Vec::new()));
+        assert_ne!(answer_key(&hasher, b"", b"e1").key, claim_key(&hasher, b"e1", &mut Vec::new()));
         assert_eq!(answer_key(&hasher, b"c", b"k").key.as_u128(), ANSWER_K_OF_C);
     }
 

@@ -110,7 +110,7 @@ pub fn name_of(id: &[u8]) -> &[u8] {
 /// Appends a part of a key in its canonical form.
 #[inline]
 pub fn encode_part(value: &[u8], out: &mut Vec<u8>) {
-    if memchr::memchr2(b':', b'%', value).is_none() {
+    if !has_separator(value) {
         return out.extend_from_slice(value);
     }
     for &byte in value {
@@ -120,6 +120,22 @@ pub fn encode_part(value: &[u8], out: &mut Vec<u8>) {
             other => out.push(other),
         }
     }
+}
+
+/// Whether a byte of it is written otherwise in an id. Eight at a time: most values are too short for more.
+#[inline]
+fn has_separator(value: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let has = |word: u64, byte: u8| {
+        let zeroed = word ^ (ONES * u64::from(byte));
+        zeroed.wrapping_sub(ONES) & !zeroed & (ONES * 0x80)
+    };
+    let (words, rest) = value.as_chunks();
+    let found = words
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .fold(0, |found, word| found | has(word, b':') | has(word, b'%'));
+    found != 0 || rest.iter().any(|byte| matches!(byte, b':' | b'%'))
 }
 
 /// The value of a part of a key: every `%XX` decoded. An error is where a `%` has no two hexadecimal digits behind it.

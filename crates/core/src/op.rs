@@ -7,7 +7,7 @@
 use crate::combined::{Additions, encode_each};
 use crate::counter::{Durability, Target};
 use crate::database::Space;
-use crate::event::Event;
+use crate::event::{Event, Line};
 use crate::fact::AnswerKey;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
@@ -443,6 +443,14 @@ impl Submission {
     pub fn event(&mut self, event: &Event<'_>) -> u32 {
         let at = self.next_record();
         record::encode_event(event, &mut self.records);
+        at
+    }
+
+    /// The same for an event that was read by its layout.
+    #[inline]
+    pub fn line(&mut self, line: &Line<'_>) -> u32 {
+        let at = self.next_record();
+        line.encode_record(&mut self.records);
         at
     }
 

@@ -3,11 +3,11 @@
 
 use super::{Promise, Terms};
 use crate::counter::declare::Fields;
+use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, SettingGroup, Value, optional, word};
 use crate::counter::stage::StagingDesk;
 use crate::counter::yaml::{Item, YamlNode};
 use crate::counter::{ConfigError, Counter, Field, Rejection, duration};
-use crate::event::Event;
 use crate::fact;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
@@ -118,10 +118,10 @@ impl Promise for Display {
         &'d self,
         counter: &'d Counter,
         desk: &mut StagingDesk,
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
         let Some(dedup) = &self.dedup else { return Ok(None) };
-        let number = if dedup.seq { event.seq } else { Some(0) };
+        let number = if dedup.seq { event.seq() } else { Some(0) };
         let key = desk.key(fact::GROUP, &counter.name, &dedup.by, event);
         match (key, number) {
             (Ok(key), Some(number)) => Ok(Some((key, number))),

@@ -3,10 +3,10 @@
 
 use super::{Promise, Terms};
 use crate::counter::declare::Fields;
+use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, SettingGroup, Value, Word, optional, word};
 use crate::counter::stage::{Staged, StagingDesk, push, reject};
-use crate::counter::{ConfigError, Counter, Declarations, Durability, Field, Rejection};
-use crate::event::Event;
+use crate::counter::{ConfigError, Counter, Declarations, Durability, Field, Listener, Rejection};
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
 use crate::ledger::{BoxKind, Claim, Duplicate};
@@ -77,9 +77,9 @@ impl Promise for Persistent {
         &'d self,
         counter: &'d Counter,
         _: &mut StagingDesk,
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
-        let id = event.event_id.as_deref().filter(|id| !id.is_empty());
+        let id = event.event_id().filter(|id| !id.is_empty());
         id.ok_or(Rejection::MissingField { counter: &counter.name, field: "eventId" })?;
         Ok(Some((CellKey::NONE, 0)))
     }
@@ -123,25 +123,25 @@ pub(crate) enum Verdict {
 }
 
 /// The entries of all counters that count an event together: one claim and all of them behind it, or none.
-pub(crate) fn stage_together(
+pub(crate) fn stage_together<'l, T: Told>(
     declarations: &Declarations,
     desk: &mut StagingDesk,
-    event: &Event<'_>,
+    listeners: impl Iterator<Item = (&'l Listener, T)> + Clone,
     record: u32,
     out: &mut Submission,
     rejected: &mut impl FnMut(u16, Rejection<'_>),
     staged: &mut Staged,
 ) {
-    let listeners = || {
-        let listeners = declarations.listeners(&event.event_type).iter();
-        listeners.filter(|listener| declarations.counter(listener.counter).contract.counts_together())
-    };
+    let mut listeners =
+        listeners.filter(|(listener, _)| declarations.counter(listener.counter).contract.counts_together());
+    let all = listeners.clone();
+    let Some((_, event)) = listeners.next() else { return };
     let (ops, stamps, before) = (out.ops.len(), out.stamps.len(), *staged);
     out.ops.push(Op { cell: CellKey::NONE, arg: 0, record, counter: 0, kind: OpKind::Claim });
-    out.stamps.push(desk.claim(event));
+    out.stamps.push(desk.claim(&event));
     let mut faulty = None;
-    for listener in listeners() {
-        match desk.entry(declarations, listener, event) {
+    for (listener, event) in all.clone() {
+        match desk.entry(declarations, listener, &event) {
             Ok(entry) => push(out, listener, record, entry, staged),
             Err(rejection) => faulty = Some(rejection.counter()),
         }
@@ -153,10 +153,10 @@ pub(crate) fn stage_together(
     out.ops.truncate(ops);
     out.stamps.truncate(stamps);
     *staged = before;
-    for listener in listeners() {
+    for (listener, event) in all {
         let counter = declarations.counter(listener.counter);
         let together = Rejection::Together { counter: &counter.name, other };
-        let rejection = desk.entry(declarations, listener, event).err().unwrap_or(together);
+        let rejection = desk.entry(declarations, listener, &event).err().unwrap_or(together);
         reject(out, listener, record, rejection, rejected, staged);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Promise, Terms};
 use crate::counter::declare::Fields;
+use crate::counter::plan::Told;
 use crate::counter::stage::StagingDesk;
 use crate::counter::{Counter, Field, Rejection};
-use crate::event::Event;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
 use crate::op::{Answer, Op, Stamp};
@@ -52,7 +52,7 @@ impl Promise for Simple {
         &'d self,
         _: &'d Counter,
         _: &mut StagingDesk,
-        _: &Event<'_>,
+        _: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
         Ok(None)
     }

@@ -114,7 +114,7 @@ macro_rules! contracts {
                 &'d self,
                 counter: &'d Counter,
                 desk: &mut StagingDesk,
-                event: &Event<'_>,
+                event: &impl Told,
             ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
                 match self {
                     $(Contract::$kind(contract) => contract.identify(counter, desk, event),)+

@@ -2,10 +2,10 @@
 
 use super::{Promise, Terms};
 use crate::counter::declare::Fields;
+use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, Value, optional};
 use crate::counter::stage::StagingDesk;
 use crate::counter::{ConfigError, Counter, Field, Rejection};
-use crate::event::Event;
 use crate::fact;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
@@ -76,7 +76,7 @@ impl Promise for Transition {
         &'d self,
         counter: &'d Counter,
         desk: &mut StagingDesk,
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
         if self.entity.is_empty() {
             return Ok(None);

@@ -3,9 +3,10 @@
 //! A pure function of the declarations and the event, and the only one: the running node and a replay stage alike. What
 //! an entry needs beside its cell to be judged (its session, its entity, its event id) goes along as a [`Stamp`].
 
+use super::plan::{Plan, Told};
 use super::{Clocks, Counter, Declarations, Field, Listener};
 use crate::contract::stage_together;
-use crate::event::{Event, raw_dimensions};
+use crate::event::{Event, Layout, Line, raw_dimensions};
 use crate::fact;
 use crate::head::Group;
 use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
@@ -100,6 +101,11 @@ impl Stager {
         &self.declarations
     }
 
+    /// What staging knows in advance of events of a type that look alike.
+    pub fn plan(&self, layout: &Layout, event_type: &str) -> Plan {
+        Plan::new(&self.declarations, layout, event_type)
+    }
+
     /// Pushes an operation for each counter that the event feeds; `record_at` is where the event's record begins.
     /// Entries that cannot be counted go to `rejected` as well, with the index of their counter.
     #[inline]
@@ -110,7 +116,22 @@ impl Stager {
         out: &mut Submission,
         rejected: &mut impl FnMut(u16, Rejection<'_>),
     ) -> Staged {
-        self.stage_for(|_, _| true, event, record_at, out, rejected)
+        let Stager { declarations, desk } = self;
+        let listeners = declarations.listeners(&event.event_type).iter().map(|listener| (listener, event));
+        desk.stage(declarations, listeners, record_at, out, rejected)
+    }
+
+    /// The same for an event that was read by its layout, with the plan for that and its type.
+    #[inline]
+    pub fn stage_line(
+        &mut self,
+        line: &Line<'_>,
+        plan: &Plan,
+        record_at: u32,
+        out: &mut Submission,
+        rejected: &mut impl FnMut(u16, Rejection<'_>),
+    ) -> Staged {
+        self.desk.stage(&self.declarations, plan.entries(line), record_at, out, rejected)
     }
 
     /// The same for a copy of the event that was routed by the identity of a group: for the counters of that group alone. The
@@ -119,41 +140,10 @@ impl Stager {
         if group == Group::ALL {
             return self.stage(event, record_at, out, &mut |_, _| {});
         }
-        let is_of_group = |declarations: &Declarations, counter| declarations.group_of(counter) == group;
-        self.stage_for(is_of_group, event, record_at, out, &mut |_, _| {})
-    }
-
-    #[inline]
-    fn stage_for(
-        &mut self,
-        is_wanted: impl Fn(&Declarations, u16) -> bool,
-        event: &Event<'_>,
-        record_at: u32,
-        out: &mut Submission,
-        rejected: &mut impl FnMut(u16, Rejection<'_>),
-    ) -> Staged {
         let Stager { declarations, desk } = self;
-        let mut staged = Staged::default();
-        let mut together = false;
-        for listener in declarations.listeners(&event.event_type) {
-            if !is_wanted(declarations, listener.counter) {
-                continue;
-            }
-            let counter = declarations.counter(listener.counter);
-            out.needs.entry(counter.contract.stream(), counter.durability);
-            if counter.contract.counts_together() {
-                together = true;
-                continue;
-            }
-            match desk.entry(declarations, listener, event) {
-                Ok(entry) => push(out, listener, record_at, entry, &mut staged),
-                Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
-            }
-        }
-        if together {
-            stage_together(declarations, desk, event, record_at, out, rejected, &mut staged);
-        }
-        staged
+        let listeners = declarations.listeners(&event.event_type).iter();
+        let of_group = listeners.filter(|listener| declarations.group_of(listener.counter) == group);
+        desk.stage(declarations, of_group.map(|listener| (listener, event)), record_at, out, &mut |_, _| {})
     }
 }
 
@@ -179,18 +169,48 @@ pub(crate) fn reject(
 }
 
 impl StagingDesk {
+    /// Makes the entries of one event, given for each counter that it feeds.
+    #[inline]
+    fn stage<'l, T: Told>(
+        &mut self,
+        declarations: &Declarations,
+        listeners: impl Iterator<Item = (&'l Listener, T)> + Clone,
+        record_at: u32,
+        out: &mut Submission,
+        rejected: &mut impl FnMut(u16, Rejection<'_>),
+    ) -> Staged {
+        let mut staged = Staged::default();
+        let mut together = false;
+        for (listener, event) in listeners.clone() {
+            let counter = declarations.counter(listener.counter);
+            out.needs.entry(counter.contract.stream(), counter.durability);
+            if counter.contract.counts_together() {
+                together = true;
+                continue;
+            }
+            match self.entry(declarations, listener, &event) {
+                Ok(entry) => push(out, listener, record_at, entry, &mut staged),
+                Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
+            }
+        }
+        if together {
+            stage_together(declarations, self, listeners, record_at, out, rejected, &mut staged);
+        }
+        staged
+    }
+
     /// The change an entry makes, and what tells it from others. Its id is left in `id`.
     #[inline]
     pub fn entry<'d>(
         &mut self,
         declarations: &'d Declarations,
         listener: &Listener,
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<StagedEntry, Rejection<'d>> {
         let counter = declarations.counter(listener.counter);
-        declarations.entry_id(listener.counter, event, &mut self.id)?;
+        counter.entry_id(|n, name| event.key_part(n, name), &mut self.id)?;
         check_clock(counter, declarations.clocks(), event)?;
-        let delta = event.delta;
+        let delta = event.delta();
         let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
         if !counter.contract.takes_any_delta() && arg.unsigned_abs() != 1 {
             return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode().name(), delta });
@@ -200,7 +220,7 @@ impl StagingDesk {
     }
 
     #[inline]
-    fn stamp<'d>(&mut self, counter: &'d Counter, event: &Event<'_>) -> Result<Option<Stamp>, Rejection<'d>> {
+    fn stamp<'d>(&mut self, counter: &'d Counter, event: &impl Told) -> Result<Option<Stamp>, Rejection<'d>> {
         let asked = counter.contract.identify(counter, self, event)?;
         let (key, number) = match asked {
             Some(asked) => asked,
@@ -210,39 +230,39 @@ impl StagingDesk {
         Ok(Some(stamp(key, number, event)))
     }
 
-    /// Hashes the values of some fields; an error is the field that the event does not have.
+    /// Hashes the values of the fields of a counter's identity; an error is the field that the event does not have.
     #[inline]
     pub fn key<'d>(
         &mut self,
         kind: u8,
         name: &str,
         fields: &'d [Field],
-        event: &Event<'_>,
+        event: &impl Told,
     ) -> Result<CellKey, &'d str> {
         fact::begin(&mut self.key, kind);
         fact::part(&mut self.key, name.as_bytes());
-        for field in fields {
-            let value = field.of(event).ok_or_else(|| field.name())?;
-            fact::part(&mut self.key, value.as_bytes());
+        for (n, field) in fields.iter().enumerate() {
+            let value = event.identity_part(n, field).ok_or_else(|| field.name())?;
+            fact::part(&mut self.key, value);
         }
         Ok(self.hasher.key(&self.key))
     }
 
-    pub fn claim(&mut self, event: &Event<'_>) -> Stamp {
-        let id = event.event_id.as_deref().unwrap_or_default();
+    pub fn claim(&mut self, event: &impl Told) -> Stamp {
+        let id = event.event_id().unwrap_or_default();
         stamp(fact::claim_key(&self.hasher, id, &mut self.key), event.content_hash(), event)
     }
 }
 
 #[inline]
-fn stamp(key: CellKey, number: u64, event: &Event<'_>) -> Stamp {
-    Stamp { key, number, time_ms: event.time_ms(), received_ms: event.received_at_ms }
+fn stamp(key: CellKey, number: u64, event: &impl Told) -> Stamp {
+    Stamp { key, number, time_ms: event.time_ms(), received_ms: event.received_at_ms() }
 }
 
 /// A clock that runs ahead would win against everything that happens until then.
 #[inline]
-fn check_clock<'d>(counter: &'d Counter, clocks: Clocks, event: &Event<'_>) -> Result<(), Rejection<'d>> {
-    let ahead_ms = event.time_ms().saturating_sub_unsigned(event.received_at_ms);
+fn check_clock<'d>(counter: &'d Counter, clocks: Clocks, event: &impl Told) -> Result<(), Rejection<'d>> {
+    let ahead_ms = event.time_ms().saturating_sub_unsigned(event.received_at_ms());
     match u64::try_from(ahead_ms) {
         Ok(ahead_ms) if ahead_ms > clocks.ahead_ms => {
             Err(Rejection::Ahead { counter: &counter.name, ahead_ms, allowed_ms: clocks.ahead_ms })
@@ -251,30 +271,16 @@ fn check_clock<'d>(counter: &'d Counter, clocks: Clocks, event: &Event<'_>) -> R
     }
 }
 
-impl Field {
-    /// Its text in an event.
-    #[inline]
-    fn of<'e>(&self, event: &'e Event<'_>) -> Option<&'e str> {
-        match self {
-            Field::EventId => event.event_id.as_deref(),
-            Field::Session => event.session.as_deref(),
-            Field::Type => Some(&event.event_type),
-            Field::Dimension(name) => event.dimension(name),
-            Field::Seq => unreachable!("seq is a number, and stands for itself"),
-        }
-    }
-}
-
 impl Declarations {
     /// Writes the canonical id of the cell that `event` counts for in counter `index`; `out` holds nothing else.
     pub fn entry_id(&self, index: u16, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), Rejection<'_>> {
-        self.counter(index).entry_id(|name| event.dimension(name).map(str::as_bytes), out)
+        self.counter(index).entry_id(|_, name| event.dimension(name).map(str::as_bytes), out)
     }
 
     /// The same of an entry that was staged, from the bytes of its event in the log.
     pub(crate) fn staged_entry_id(&self, index: u16, event: &[u8], out: &mut Vec<u8>) {
         let value =
-            |name: &str| raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value);
+            |_, name: &str| raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value);
         self.counter(index).entry_id(value, out).expect("staging has built this id before");
     }
 }
@@ -284,14 +290,14 @@ impl Counter {
     #[inline]
     fn entry_id<'e>(
         &self,
-        dimension_of: impl Fn(&str) -> Option<&'e [u8]>,
+        key_part: impl Fn(usize, &str) -> Option<&'e [u8]>,
         out: &mut Vec<u8>,
     ) -> Result<(), Rejection<'_>> {
         out.clear();
         out.extend_from_slice(self.name.as_bytes());
-        for dimension in &self.dimensions {
+        for (n, dimension) in self.dimensions.iter().enumerate() {
             let missing = Rejection::MissingDimension { counter: &self.name, dimension };
-            let value = dimension_of(dimension).ok_or(missing)?;
+            let value = key_part(n, dimension).ok_or(missing)?;
             // Encoding never shortens, so the room for ids stays bounded whatever an event brings.
             if out.len() + 1 + value.len() > ID_BYTES_MAX {
                 return Err(Rejection::IdTooLong { counter: &self.name });

@@ -5,10 +5,10 @@
 //! reported by its index and does not stop the others; only behind broken JSON inside an array nothing can be read.
 
 use super::error::EventError;
-use super::json::{check_size, describe, scan_event};
-use super::layout::Layout;
+use super::json::{check_size, describe, parse_into, scan_event};
+use super::layouts::Layouts;
 use super::scan::{ScanFault, ScanTrouble, Scanner};
-use super::{Arrival, Event};
+use super::{Arrival, Event, Layout, Line};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
 
@@ -30,12 +30,38 @@ pub enum BodyError {
     TooManyEvents,
 }
 
+impl Form {
+    #[inline(always)]
+    pub(super) fn scanner(self, text: &str) -> Scanner<'_> {
+        match self {
+            Form::Lines => Scanner::on_line(text),
+            Form::Document => Scanner::new(text),
+        }
+    }
+}
+
 /// Receives each event of a body, or what is wrong with it, and its index. Only called in order.
 pub trait Sink {
+    /// What it works out once for all events of one layout and one type.
+    type Plan;
+
+    fn plan(&mut self, layout: &Layout, event_type: &str) -> Self::Plan;
+
+    /// An event that looks like one before it.
+    fn line(&mut self, index: usize, line: &Line<'_>, plan: &Self::Plan);
+
     fn event(&mut self, index: usize, event: Result<&Event<'_>, EventError>);
 }
 
 impl<F: FnMut(usize, Result<&Event<'_>, EventError>)> Sink for F {
+    type Plan = ();
+
+    fn plan(&mut self, _: &Layout, _: &str) {}
+
+    fn line(&mut self, index: usize, line: &Line<'_>, (): &()) {
+        self(index, Ok(&line.to_event()))
+    }
+
     fn event(&mut self, index: usize, event: Result<&Event<'_>, EventError>) {
         self(index, event)
     }
@@ -43,27 +69,27 @@ impl<F: FnMut(usize, Result<&Event<'_>, EventError>)> Sink for F {
 
 /// Reads the events of one body, piece by piece.
 #[derive(Debug)]
-pub struct BodyReader {
+pub struct BodyReader<P> {
     form: Option<Form>,
     arrival: Arrival,
     /// What was received and cannot be read yet.
     held: Vec<u8>,
-    /// What the events on lines have looked like so far.
-    layout: Layout,
+    /// What the events have looked like so far.
+    layouts: Layouts<P>,
     /// Inside a line that is longer than an event may be and has been reported.
     in_long_line: bool,
     bytes: usize,
     events: usize,
 }
 
-impl BodyReader {
+impl<P> BodyReader<P> {
     /// Without a form, the body's first line decides: `[`, or an object that goes on after the line, is a document.
-    pub fn new(form: Option<Form>, arrival: impl Into<Arrival>) -> BodyReader {
+    pub fn new(form: Option<Form>, arrival: impl Into<Arrival>) -> BodyReader<P> {
         BodyReader {
             form,
             arrival: arrival.into(),
             held: Vec::new(),
-            layout: Layout::default(),
+            layouts: Layouts::default(),
             in_long_line: false,
             bytes: 0,
             events: 0,
@@ -71,7 +97,7 @@ impl BodyReader {
     }
 
     /// Reads what can be read of the body so far.
-    pub fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    pub fn feed(&mut self, piece: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         self.bytes += piece.len();
         if self.bytes > BODY_BYTES_MAX {
             return Err(BodyError::TooLarge);
@@ -87,7 +113,7 @@ impl BodyReader {
     }
 
     /// Reads what is left when the body has ended, and answers how many events it had.
-    pub fn finish(mut self, sink: &mut impl Sink) -> Result<usize, BodyError> {
+    pub fn finish(mut self, sink: &mut impl Sink<Plan = P>) -> Result<usize, BodyError> {
         let held = std::mem::take(&mut self.held);
         match self.form.unwrap_or(Form::Lines) {
             Form::Lines => self.lines(&held, sink)?,
@@ -96,7 +122,7 @@ impl BodyReader {
         Ok(self.events)
     }
 
-    fn feed_undecided(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn feed_undecided(&mut self, piece: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         if self.held.is_empty() {
             self.form = detect(piece);
             if self.form == Some(Form::Lines) {
@@ -112,7 +138,7 @@ impl BodyReader {
         Ok(())
     }
 
-    fn feed_lines(&mut self, mut piece: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn feed_lines(&mut self, mut piece: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         if self.in_long_line || !self.held.is_empty() {
             let Some(end) = memchr(b'\n', piece) else { return self.hold(piece, sink) };
             self.hold(&piece[..end], sink)?;
@@ -130,7 +156,7 @@ impl BodyReader {
     }
 
     /// Keeps the beginning of a line, as long as it may become an event.
-    fn hold(&mut self, part: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn hold(&mut self, part: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         if self.in_long_line {
             return Ok(());
         }
@@ -144,29 +170,58 @@ impl BodyReader {
     }
 
     /// Reads whole lines.
-    fn lines(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn lines(&mut self, bytes: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         if let Ok(text) = std::str::from_utf8(bytes) {
-            let mut event = Event::new("", self.arrival.log_ms);
-            return split_lines(text.as_bytes(), |start, end| self.line(&text[start..end], &mut event, sink));
+            return self.text_lines(text, sink);
         }
         // Somewhere a line is not UTF-8; the others are read all the same.
-        split_lines(bytes, |start, end| match std::str::from_utf8(&bytes[start..end]) {
-            Ok(line) => self.line(line, &mut Event::new("", self.arrival.log_ms), sink),
-            Err(error) => self.emit(Err(not_utf8(error.valid_up_to())), sink),
-        })
+        for line in bytes.split(|byte| *byte == b'\n') {
+            match std::str::from_utf8(line) {
+                Ok(line) => self.text_lines(line, sink)?,
+                Err(error) => self.emit(Err(not_utf8(error.valid_up_to())), sink)?,
+            }
+        }
+        Ok(())
     }
 
+    fn text_lines(&mut self, mut text: &str, sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
+        let mut event = Event::new("", self.arrival.log_ms);
+        while !text.is_empty() {
+            if let Some(next) = self.known_line(text, sink)? {
+                text = &text[next..];
+                continue;
+            }
+            let (line, rest) = text.split_once('\n').unwrap_or((text, ""));
+            self.line(line, &mut event, sink)?;
+            text = rest;
+        }
+        Ok(())
+    }
+
+    /// Reads the first line if it looks like one before, and answers where the next begins.
     #[inline]
-    fn line<'a>(&mut self, line: &'a str, event: &mut Event<'a>, sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn known_line(&mut self, text: &str, sink: &mut impl Sink<Plan = P>) -> Result<Option<usize>, BodyError> {
+        let Some(end) = self.layouts.read(text, Form::Lines) else { return Ok(None) };
+        let Some(next) = behind_line(text.as_bytes(), end) else { return Ok(None) };
+        Ok(self.emit_known(text, end, sink)?.then_some(next))
+    }
+
+    fn line<'a>(
+        &mut self,
+        line: &'a str,
+        event: &mut Event<'a>,
+        sink: &mut impl Sink<Plan = P>,
+    ) -> Result<(), BodyError> {
         if line.bytes().all(|byte| byte.is_ascii_whitespace()) {
             return Ok(());
         }
-        let parsed = self.layout.parse_into(line, self.arrival.log_ms, event);
+        let parsed = parse_into(line, self.arrival.log_ms, event);
+        self.learn(line, parsed.is_ok());
         event.arrive(self.arrival);
         self.emit(parsed.map(|()| &*event), sink)
     }
 
-    fn document(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn document(&mut self, bytes: &[u8], sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         let (text, broken_at) = match std::str::from_utf8(bytes) {
             Ok(text) => (text, None),
             Err(error) => (valid_prefix(bytes, error.valid_up_to()), Some(error.valid_up_to())),
@@ -187,12 +242,20 @@ impl BodyReader {
     }
 
     /// One event. `Ok(Err(…))` is JSON so broken that nothing can be read behind it.
-    fn object(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), ScanFault>, BodyError> {
+    fn object(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        sink: &mut impl Sink<Plan = P>,
+    ) -> Result<Result<(), ScanFault>, BodyError> {
         let mut event = Event::new("", self.arrival.log_ms);
         self.element(scanner, &mut event, sink)
     }
 
-    fn array(&mut self, scanner: &mut Scanner<'_>, sink: &mut impl Sink) -> Result<Result<(), ScanFault>, BodyError> {
+    fn array(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        sink: &mut impl Sink<Plan = P>,
+    ) -> Result<Result<(), ScanFault>, BodyError> {
         let mut event = Event::new("", self.arrival.log_ms);
         let mut more = scanner.first_element();
         while let Ok(true) = more {
@@ -209,10 +272,17 @@ impl BodyReader {
         &mut self,
         scanner: &mut Scanner<'a>,
         event: &mut Event<'a>,
-        sink: &mut impl Sink,
+        sink: &mut impl Sink<Plan = P>,
     ) -> Result<Result<(), ScanFault>, BodyError> {
         scanner.next_token();
+        if let Some(end) = self.layouts.read(scanner.rest_text(), Form::Document)
+            && self.emit_known(scanner.rest_text(), end, sink)?
+        {
+            scanner.skip(end);
+            return Ok(Ok(()));
+        }
         let start = scanner.at();
+        let text = scanner.rest_text();
         let parsed = scan_event(scanner, self.arrival.log_ms, event);
         if parsed.is_err() {
             scanner.rewind(start);
@@ -223,13 +293,33 @@ impl BodyReader {
         let checked = parsed
             .map_err(|fault| describe_in_body(*fault, scanner, start))
             .and_then(|()| check_size(scanner.at() - start));
+        self.learn(text, checked.is_ok());
         event.arrive(self.arrival);
         self.emit(checked.map(|()| &*event), sink)?;
         Ok(Ok(()))
     }
 
+    /// Remembers what an event looks like. The first of a body is often the only one, and then not worth it.
+    fn learn(&mut self, text: &str, is_good: bool) {
+        if is_good && self.events > 0 {
+            self.layouts.learn(text);
+        }
+    }
+
+    /// Reports the event that `text` begins with, up to `end`, and that was read by its layout; false if that cannot be done in this way.
     #[inline]
-    fn emit(&mut self, event: Result<&Event<'_>, EventError>, sink: &mut impl Sink) -> Result<(), BodyError> {
+    fn emit_known(&mut self, text: &str, end: usize, sink: &mut impl Sink<Plan = P>) -> Result<bool, BodyError> {
+        if self.events == EVENTS_PER_REQUEST_MAX {
+            return Err(BodyError::TooManyEvents);
+        }
+        let plan = |layout: &Layout, event_type: &str| sink.plan(layout, event_type);
+        let Some((line, plan)) = self.layouts.found(text, end, self.arrival, plan) else { return Ok(false) };
+        sink.line(self.events, &line, plan);
+        self.events += 1;
+        Ok(true)
+    }
+
+    fn emit(&mut self, event: Result<&Event<'_>, EventError>, sink: &mut impl Sink<Plan = P>) -> Result<(), BodyError> {
         if self.events == EVENTS_PER_REQUEST_MAX {
             return Err(BodyError::TooManyEvents);
         }
@@ -267,16 +357,23 @@ fn not_utf8(at: usize) -> EventError {
     EventError::event(format!("not UTF-8 at byte {at}; JSON is sent in UTF-8"))
 }
 
-/// Calls `line(start, end)` for each line, without its newline.
+/// Where the next line begins, if nothing but the end of the line is at `end`.
 #[inline]
-fn split_lines<E>(bytes: &[u8], mut line: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-    let mut start = 0;
-    while start < bytes.len() {
-        let end = memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |len| start + len);
-        line(start, end)?;
-        start = end + 1;
+fn behind_line(bytes: &[u8], end: usize) -> Option<usize> {
+    match bytes[end..] {
+        [] => Some(end),
+        [b'\n', ..] => Some(end + 1),
+        [b'\r', b'\n', ..] => Some(end + 2),
+        _ => behind_spaces(bytes, end),
     }
-    Ok(())
+}
+
+#[cold]
+fn behind_spaces(bytes: &[u8], end: usize) -> Option<usize> {
+    let spaces = bytes[end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
+    let line_end = end + spaces;
+    let next = bytes.get(line_end).map_or(Some(line_end), |byte| (*byte == b'\n').then_some(line_end + 1));
+    next.filter(|_| line_end <= EVENT_BYTES_MAX)
 }
 
 /// Looks at the first line that is not blank; `None` while it has not come to its end.

@@ -8,7 +8,7 @@ use crate::limits::DIMENSIONS_PER_EVENT_MAX;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_signed, take_str, take_varint};
 use std::borrow::Cow;
 
-mod has {
+pub(super) mod has {
     pub const EVENT_ID: u8 = 1;
     pub const OCCURRED_AT: u8 = 1 << 1;
     pub const SESSION: u8 = 1 << 2;

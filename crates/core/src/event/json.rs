@@ -149,11 +149,7 @@ const UNKNOWN: &str = "not a field of an event (type, eventId, occurredAt, sessi
                        put your own data under \"payload\", and what counters count by under \"dimensions\"";
 
 #[inline]
-pub(super) fn scan_field<'a>(
-    scanner: &mut Scanner<'a>,
-    field: EventField,
-    event: &mut Event<'a>,
-) -> Result<(), ScanFault> {
+fn scan_field<'a>(scanner: &mut Scanner<'a>, field: EventField, event: &mut Event<'a>) -> Result<(), ScanFault> {
     match field {
         EventField::Type => event.event_type = scan_text(scanner, "type")?,
         EventField::EventId => event.event_id = Some(scan_text(scanner, "eventId")?),
@@ -188,7 +184,7 @@ fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, ScanFault> {
     }
     let start = scanner.at();
     let text = scanner.string()?;
-    parse_rfc3339(&text).ok_or_else(|| EventError::value("occurredAt", scanner.since(start), REASON).into())
+    parse_rfc3339(text.as_bytes()).ok_or_else(|| EventError::value("occurredAt", scanner.since(start), REASON).into())
 }
 
 #[inline]
@@ -236,7 +232,7 @@ fn scan_dimensions<'a>(
 
 /// The canonical text of a dimension: strings as they are, numbers in plain form, `true` and `false`.
 #[inline]
-pub(super) fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, ScanFault> {
+fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, str>, ScanFault> {
     match scanner.next_token() {
         Some(b'"') => scanner.string(),
         Some(b'-' | b'0'..=b'9') => {

@@ -4,6 +4,7 @@
 //! unless they have escapes; their ends are found eight bytes at a time.
 
 use super::error::EventError;
+use super::special::skip_ordinary;
 use crate::limits::JSON_DEPTH_MAX;
 use std::borrow::Cow;
 
@@ -31,11 +32,19 @@ impl From<EventError> for Box<ScanTrouble> {
 pub(super) struct Scanner<'a> {
     text: &'a str,
     rest: &'a [u8],
+    /// Whether what is read ends with its line.
+    on_line: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub fn new(text: &'a str) -> Scanner<'a> {
-        Scanner { text, rest: text.as_bytes() }
+        Scanner { text, rest: text.as_bytes(), on_line: false }
+    }
+
+    /// For text that has more lines behind the one that is read.
+    #[inline(always)]
+    pub fn on_line(text: &'a str) -> Scanner<'a> {
+        Scanner { text, rest: text.as_bytes(), on_line: true }
     }
 
     /// How many bytes have been read.
@@ -52,6 +61,11 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub fn since(&self, start: usize) -> &'a str {
         &self.text[start..self.at()]
+    }
+
+    /// What has not been read, as text.
+    pub fn rest_text(&self) -> &'a str {
+        &self.text[self.at()..]
     }
 
     /// What has not been read.
@@ -111,7 +125,9 @@ impl<'a> Scanner<'a> {
 
     #[inline(never)]
     fn next_token_behind_space(&mut self) -> Option<u8> {
-        while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = self.rest {
+        while let [space @ (b' ' | b'\t' | b'\n' | b'\r'), rest @ ..] = self.rest
+            && !(self.on_line && *space == b'\n')
+        {
             self.rest = rest;
         }
         self.peek()
@@ -258,6 +274,28 @@ impl<'a> Scanner<'a> {
         Ok(value)
     }
 
+    /// Steps to the next quote, backslash or control character, and answers what stands before it.
+    #[inline(always)]
+    pub fn plain_text(&mut self) -> &'a [u8] {
+        let before = self.rest;
+        self.rest = skip_ordinary(before);
+        &before[..before.len() - self.rest.len()]
+    }
+
+    /// Reads the digits of a whole number without a sign, up to 19 of them; `None` if it is not written so.
+    #[inline(always)]
+    pub fn plain_whole(&mut self) -> Option<u64> {
+        let before = self.rest;
+        let mut value = 0u64;
+        while let [digit @ b'0'..=b'9', rest @ ..] = self.rest {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            self.rest = rest;
+        }
+        let digits = before.len() - self.rest.len();
+        let is_plain = (1..=19).contains(&digits) && (digits == 1 || before[0] != b'0');
+        is_plain.then_some(value)
+    }
+
     /// Reads a number; the scanner stands on its first character.
     #[inline(always)]
     pub fn number(&mut self) -> Result<&'a str, ScanFault> {
@@ -335,39 +373,6 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What is left from the next quote, backslash or control character on.
-#[inline(always)]
-fn skip_ordinary(mut rest: &[u8]) -> &[u8] {
-    while let Some((block, tail)) = rest.split_first_chunk::<8>() {
-        let found = special_bytes(block);
-        if found != 0 {
-            return &rest[found.trailing_zeros() as usize / 8..];
-        }
-        rest = tail;
-    }
-    skip_ordinary_tail(rest)
-}
-
-#[inline(never)]
-fn skip_ordinary_tail(rest: &[u8]) -> &[u8] {
-    let special = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-    &rest[special.unwrap_or(rest.len())..]
-}
-
-/// Sets the top bit of the lowest byte that is a quote, a backslash or below 0x20. Bytes above that one may be marked
-/// wrongly, because a subtraction borrows from them.
-#[inline(always)]
-fn special_bytes(block: &[u8; 8]) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(*block);
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let is_quote = quote.wrapping_sub(ONES) & !quote;
-    let is_backslash = backslash.wrapping_sub(ONES) & !backslash;
-    let is_control = word.wrapping_sub(ONES * 0x20) & !word;
-    (is_quote | is_backslash | is_control) & (ONES * 0x80)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,13 +392,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_next_special_byte_is_found_wherever_it_stands(bytes in proptest::collection::vec(any::<u8>(), 0..40), at in 0usize..40) {
-            let at = at.min(bytes.len());
-            let naive = (at..bytes.len()).find(|i| matches!(bytes[*i], b'"' | b'\\' | 0..0x20));
-            prop_assert_eq!(skip_ordinary(&bytes[at..]), &bytes[naive.unwrap_or(bytes.len())..]);
-        }
-
         #[test]
         fn any_text_is_json_iff_serde_json_says_so(text in r#"[\[\]{}",:\\ \n0-9eE.+\-truefalsn/b\u{1}é]{0,24}"#) {
             prop_assert_eq!(accepts(&text), oracle(&text), "{:?}", text);

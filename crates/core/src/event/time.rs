@@ -1,8 +1,8 @@
 //! RFC 3339 times, read without allocating.
 
 /// Milliseconds since 1970, or `None` if the text is no RFC 3339 time. Finer fractions are cut off.
-pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
-    let (date_time, rest) = text.as_bytes().split_first_chunk::<19>()?;
+pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
+    let (date_time, rest) = text.split_first_chunk::<19>()?;
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] =
         date_time
     else {
@@ -19,6 +19,44 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
     let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute - offset_minutes(rest)?;
     // A leap second is the last second of its minute.
     Some((minutes * 60 + second.min(59)) * 1000 + ms)
+}
+
+/// The day of the time that was read last: the next event mostly happened on the same one.
+#[derive(Debug, Default)]
+pub(super) struct LastDay {
+    /// With what stands between it and the time of the day.
+    text: [u8; 11],
+    ms: i64,
+}
+
+impl LastDay {
+    /// The time that `text` begins with and how long it is, if it is written as most are: in UTC, with milliseconds or without a
+    /// fraction.
+    #[inline(always)]
+    pub fn read(&mut self, text: &[u8]) -> Option<(i64, usize)> {
+        let (day, time) = text.split_first_chunk::<11>()?;
+        let (&[h1, h2, b':', m1, m2, b':', s1, s2], rest) = time.split_first_chunk::<8>()? else { return None };
+        let (ms, len) = match *rest {
+            [b'.', m1, m2, m3, b'Z', ..] => (two(m1, m2)? * 10 + two(b'0', m3)?, 24),
+            [b'Z', ..] => (0, 20),
+            _ => return None,
+        };
+        let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
+        if hour > 23 || minute > 59 || second > 59 || *day != self.text && !self.begin(day) {
+            return None;
+        }
+        Some((self.ms + ((hour * 60 + minute) * 60 + second) * 1000 + ms, len))
+    }
+
+    /// Makes it another day; false if it is none.
+    #[inline(never)]
+    fn begin(&mut self, day: &[u8; 11]) -> bool {
+        let mut text = *b"0000-00-00T00:00:00Z";
+        text[..11].copy_from_slice(day);
+        let Some(ms) = parse_rfc3339(&text) else { return false };
+        *self = LastDay { text: *day, ms };
+        true
+    }
 }
 
 /// Two decimal digits.
@@ -95,7 +133,7 @@ mod tests {
             ("2016-12-31T23:59:60Z", 1_483_228_799_000),
             ("0000-02-29T00:00:00Z", -62_162_121_600_000),
         ] {
-            assert_eq!(parse_rfc3339(text), Some(ms), "{text}");
+            assert_eq!(parse_rfc3339(text.as_bytes()), Some(ms), "{text}");
             assert_eq!(jiff_ms(text), Some(ms), "{text}");
         }
     }
@@ -127,7 +165,7 @@ mod tests {
             "2026-1-01T00:00:00Z",
             "２026-01-01T00:00:00Z",
         ] {
-            assert_eq!(parse_rfc3339(text), None, "{text}");
+            assert_eq!(parse_rfc3339(text.as_bytes()), None, "{text}");
         }
     }
 
@@ -138,7 +176,13 @@ mod tests {
             fraction in "(\\.[0-9]{1,9})?", offset in "Z|z|[+-][01][0-9]:[0-5][0-9]",
         ) {
             let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}{offset}");
-            prop_assert_eq!(parse_rfc3339(&text), jiff_ms(&text), "{}", text);
+            prop_assert_eq!(parse_rfc3339(text.as_bytes()), jiff_ms(&text), "{}", text);
+            let mut last_day = LastDay::default();
+            for _ in 0..2 {
+                if let Some((ms, len)) = last_day.read(format!("{text}\",").as_bytes()) {
+                    prop_assert_eq!((Some(ms), len), (parse_rfc3339(text.as_bytes()), text.len()), "{}", text);
+                }
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The event parser against serde_json: the same events accepted, with the same values, and nothing else.
 
 use super::*;
+use crate::event::layout::{Layout, Values};
+use crate::event::line::{Line, RecordHead};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -44,7 +46,7 @@ fn oracle(text: &str) -> Option<Event<'static>> {
             "type" => event.event_type = text()?,
             "eventId" => event.event_id = Some(text()?),
             "session" => event.session = Some(text()?),
-            "occurredAt" => event.occurred_at_ms = Some(parse_rfc3339(&text()?)?),
+            "occurredAt" => event.occurred_at_ms = Some(parse_rfc3339(text()?.as_bytes())?),
             "seq" => event.seq = Some(serde_json::from_str(raw).ok()?),
             "delta" if raw == "-0" => event.delta = 0,
             "delta" => {
@@ -93,6 +95,19 @@ fn depth(value: &Value) -> usize {
 fn check(text: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(parse(text, 7).ok(), oracle(text), "{}", text);
     Ok(())
+}
+
+/// What is read of `text` by the layout of another event; `None` if it has another.
+fn read_by_layout(layout_of: &str, text: &str) -> Option<Event<'static>> {
+    let layout = Layout::learn(layout_of)?;
+    let mut values = Values::default();
+    values.make_room(&layout);
+    let end = layout.read(Scanner::new(text), &mut values)?;
+    let head = RecordHead::new("", &layout, 7);
+    let line = Line::new(text, end, &layout, &values, &head);
+    let mut record = Vec::new();
+    line.to_event().encode(&mut record);
+    text[end..].trim().is_empty().then(|| Event::decode(&mut &*record.leak()).unwrap())
 }
 
 /// Text as a JSON string, with each character escaped or not as the bits say.
@@ -208,13 +223,16 @@ proptest! {
     fn a_good_event_is_accepted_with_its_values(text in good_object()) {
         prop_assert!(parse(&text, 7).is_ok(), "{}: {:?}", text, parse(&text, 7));
         check(&text)?;
+        if let Some(read) = read_by_layout(&text, &text) {
+            prop_assert_eq!(Some(read), oracle(&text), "{}", text);
+        }
     }
 
     #[test]
     fn a_changed_byte_changes_the_verdict_as_it_does_in_serde_json(
         text in good_object(), changes in vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..4),
     ) {
-        let mut bytes = text.into_bytes();
+        let mut bytes = text.clone().into_bytes();
         for (index, byte, how) in changes {
             let at = index.index(bytes.len());
             match how {
@@ -224,8 +242,11 @@ proptest! {
                 _ => {}
             }
         }
-        if let Ok(text) = std::str::from_utf8(&bytes) {
-            check(text)?;
+        if let Ok(changed) = std::str::from_utf8(&bytes) {
+            check(changed)?;
+            if let Some(read) = read_by_layout(&text, changed) {
+                prop_assert_eq!(Some(read), oracle(changed), "{} by the layout of {}", changed, text);
+            }
         }
     }
 

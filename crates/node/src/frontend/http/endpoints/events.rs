@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Uri};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
+use tally_core::counter::Plan;
 use tally_core::event::body::{BodyError, BodyReader, Form};
 use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 
@@ -63,7 +64,7 @@ pub async fn events(
 
 async fn read(
     pieces: &mut Pieces,
-    mut reader: BodyReader,
+    mut reader: BodyReader<Plan>,
     batch: &mut EventsBatch,
     promised_bytes: u64,
 ) -> Result<(), Problem> {

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tally_core::counter::{Declarations, Rejection, Stager, listed};
+use tally_core::counter::{Declarations, Plan, Rejection, Staged, Stager, listed};
 use tally_core::event::body::Sink;
-use tally_core::event::{Event, EventError};
+use tally_core::event::{Event, EventError, Layout, Line};
 use tally_core::id::CellHasher;
 use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX, UNMATCHED_TYPES_SHOWN_MAX};
 use tally_core::nearest::nearest;
@@ -303,8 +303,30 @@ impl EventsBatch {
         self.outcome.rejected.sort_by_key(|rejected| rejected.index);
     }
 
+    /// Takes an event that `stage` puts into the submission, and answers its entries; `None` if the request has too many.
+    #[inline]
+    fn take(
+        &mut self,
+        index: usize,
+        stage: impl FnOnce(&mut Stager, &mut Submission, &mut dyn FnMut(u16, Rejection<'_>)) -> Staged,
+    ) -> Option<Staged> {
+        self.outcome.events += 1;
+        // The request will be refused; what else is in it need not be kept.
+        if self.entries() > ENTRIES_PER_REQUEST_MAX {
+            return None;
+        }
+        let EventsBatch { stager, submission, origins, outcome } = self;
+        let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
+        let staged = stage(stager, submission, &mut reject);
+        let event = index as u32;
+        let ops = submission.ops[origins.len()..].iter();
+        origins.extend(ops.map(|op| EventOrigin { event, counter: op.counter, is_entry: op.kind != OpKind::Claim }));
+        Some(staged)
+    }
+
     #[cold]
     fn invalid(&mut self, index: usize, error: &EventError) {
+        self.outcome.events += 1;
         self.outcome.invalid += 1;
         if self.outcome.rejected.len() < REJECTIONS_SHOWN_MAX {
             show(&mut self.outcome.rejected, index, None, error.to_string());
@@ -313,27 +335,33 @@ impl EventsBatch {
 }
 
 impl Sink for EventsBatch {
+    type Plan = Plan;
+
+    fn plan(&mut self, layout: &Layout, event_type: &str) -> Plan {
+        self.stager.plan(layout, event_type)
+    }
+
     #[inline]
+    fn line(&mut self, index: usize, line: &Line<'_>, plan: &Plan) {
+        let staged = self.take(index, |stager, submission, rejected| {
+            let record_at = submission.line(line);
+            stager.stage_line(line, plan, record_at, submission, &mut *rejected)
+        });
+        if staged == Some(Staged::default()) {
+            self.unmatched(index, line.event_type());
+        }
+    }
+
     fn event(&mut self, index: usize, event: Result<&Event<'_>, EventError>) {
-        self.outcome.events += 1;
         let event = match event {
             Ok(event) => event,
             Err(error) => return self.invalid(index, &error),
         };
-        // The request will be refused; what else is in it need not be kept.
-        if self.entries() > ENTRIES_PER_REQUEST_MAX {
-            return;
-        }
-        let EventsBatch { stager, submission, origins, outcome } = self;
-        let record_at = submission.event(event);
-        let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
-        let staged = stager.stage(event, record_at, submission, &mut reject);
-        let is_unmatched = staged.entries + staged.rejected == 0;
-        let ops = &submission.ops[origins.len()..];
-        let is_entry = |op: &Op| op.kind != OpKind::Claim;
-        let number = index as u32;
-        origins.extend(ops.iter().map(|op| EventOrigin { event: number, counter: op.counter, is_entry: is_entry(op) }));
-        if is_unmatched {
+        let staged = self.take(index, |stager, submission, rejected| {
+            let record_at = submission.event(event);
+            stager.stage(event, record_at, submission, rejected)
+        });
+        if staged == Some(Staged::default()) {
             self.unmatched(index, &event.event_type);
         }
     }

@@ -1,0 +1,187 @@
+//! An event that was read by its layout: where its values stand in the text, and nothing copied.
+//!
+//! What it is written as in the log is what [`Event::encode`] writes of the same event, to the byte; it goes there straight
+//! from the text.
+
+use super::Event;
+use super::codec::has;
+use super::layout::{Layout, Values};
+use super::pen::{Pen, Stamped};
+use crate::record::{put_bytes, put_event_tag, put_varint};
+use std::borrow::Cow;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// It begins with the event.
+    text: &'a str,
+    end: usize,
+    layout: &'a Layout,
+    values: &'a Values,
+    head: &'a RecordHead,
+}
+
+/// What the records of all events of one layout, one type and one time of receipt begin with.
+#[derive(Debug)]
+pub(super) struct RecordHead {
+    received_at_ms: u64,
+    /// Up to the type; the flag of a delta is missing.
+    bytes: Stamped,
+}
+
+impl RecordHead {
+    pub fn new(event_type: &str, layout: &Layout, received_at_ms: u64) -> RecordHead {
+        let mut bytes = Vec::new();
+        put_event_tag(&mut bytes);
+        bytes.push(flags(layout));
+        put_varint(&mut bytes, received_at_ms);
+        put_bytes(&mut bytes, event_type.as_bytes());
+        RecordHead { received_at_ms, bytes: Stamped::new(bytes) }
+    }
+
+    pub fn received_at_ms(&self) -> u64 {
+        self.received_at_ms
+    }
+}
+
+/// Where the flags of a record stand.
+const FLAGS_AT: usize = 1;
+
+fn flags(layout: &Layout) -> u8 {
+    let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+    flag(layout.event_id.is_some(), has::EVENT_ID)
+        | flag(layout.has_time, has::OCCURRED_AT)
+        | flag(layout.session.is_some(), has::SESSION)
+        | flag(layout.has_seq, has::SEQ)
+        | flag(!layout.dimensions.is_empty(), has::DIMENSIONS)
+        | flag(layout.payload.is_some(), has::PAYLOAD)
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(
+        text: &'a str,
+        end: usize,
+        layout: &'a Layout,
+        values: &'a Values,
+        head: &'a RecordHead,
+    ) -> Line<'a> {
+        Line { text, end, layout, values, head }
+    }
+
+    /// A value, by its part of the layout.
+    #[inline(always)]
+    pub(crate) fn part(&self, part: usize) -> &'a [u8] {
+        &self.text.as_bytes()[self.values.spans[part].range()]
+    }
+
+    fn text(&self, part: usize) -> &'a str {
+        &self.text[self.values.spans[part].range()]
+    }
+
+    pub fn event_type(&self) -> &'a str {
+        self.text(self.layout.event_type)
+    }
+
+    #[inline]
+    pub(crate) fn event_id(&self) -> Option<&'a [u8]> {
+        self.layout.event_id.map(|part| self.part(part))
+    }
+
+    #[inline]
+    pub(crate) fn seq(&self) -> Option<u64> {
+        self.values.seq
+    }
+
+    #[inline]
+    pub(crate) fn delta(&self) -> i64 {
+        self.values.delta.unwrap_or(1)
+    }
+
+    #[inline]
+    pub(crate) fn received_at_ms(&self) -> u64 {
+        self.head.received_at_ms
+    }
+
+    #[inline]
+    pub(crate) fn time_ms(&self) -> i64 {
+        self.values.occurred_at_ms.unwrap_or(self.head.received_at_ms as i64)
+    }
+
+    /// [`Event::content_hash`].
+    pub(crate) fn content_hash(&self) -> u64 {
+        let own = xxh3_64_with_seed(self.part(self.layout.event_type), self.delta() as u64);
+        let dimensions = self.layout.dimensions.iter();
+        let hashes = dimensions.map(|dimension| xxh3_64_with_seed(self.part(dimension.part), dimension.name_hash));
+        hashes.fold(own, u64::wrapping_add)
+    }
+
+    /// Appends its record.
+    #[inline]
+    pub(crate) fn encode_record(&self, out: &mut Vec<u8>) {
+        // Each number is the length of a part or of its name, or one of the few that an event has.
+        let numbers = 2 * self.values.spans.len() + 8;
+        Pen::append(out, self.end, numbers, |pen| self.write(pen));
+    }
+
+    #[inline(always)]
+    fn write(&self, pen: &mut Pen<'_>) {
+        let Values { occurred_at_ms, seq, delta, .. } = *self.values;
+        pen.stamp(&self.head.bytes);
+        if let Some(part) = self.layout.event_id {
+            self.write_part(part, pen);
+        }
+        if let Some(occurred_at_ms) = occurred_at_ms {
+            pen.signed(occurred_at_ms.wrapping_sub(self.head.received_at_ms as i64));
+        }
+        if let Some(part) = self.layout.session {
+            self.write_part(part, pen);
+        }
+        if let Some(seq) = seq {
+            pen.varint(seq);
+        }
+        if let Some(delta) = delta.filter(|delta| *delta != 1) {
+            pen.set(FLAGS_AT, has::DELTA);
+            pen.signed(delta);
+        }
+        self.write_dimensions(pen);
+        if let Some(part) = self.layout.payload {
+            self.write_part(part, pen);
+        }
+    }
+
+    #[inline(always)]
+    fn write_dimensions(&self, pen: &mut Pen<'_>) {
+        let dimensions = &self.layout.dimensions;
+        if !dimensions.is_empty() {
+            pen.varint(dimensions.len() as u64);
+            for dimension in dimensions {
+                pen.stamp(&dimension.encoded_name);
+                self.write_part(dimension.part, pen);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_part(&self, part: usize, pen: &mut Pen<'_>) {
+        let span = self.values.spans[part];
+        pen.text(&self.text.as_bytes()[span.start as usize..], span.len());
+    }
+
+    /// The same as an event by itself.
+    pub fn to_event(&self) -> Event<'a> {
+        let Layout { event_id, session, payload, ref dimensions, .. } = *self.layout;
+        let borrowed = |part: usize| Cow::Borrowed(self.text(part));
+        let name = |name: &str| Cow::Owned(name.to_owned());
+        Event {
+            event_type: borrowed(self.layout.event_type),
+            event_id: event_id.map(borrowed),
+            occurred_at_ms: self.values.occurred_at_ms,
+            session: session.map(borrowed),
+            seq: self.values.seq,
+            delta: self.delta(),
+            dimensions: dimensions.iter().map(|own| (name(&own.name), borrowed(own.part))).collect(),
+            payload: payload.map(|part| self.text(part)),
+            received_at_ms: self.head.received_at_ms,
+        }
+    }
+}
