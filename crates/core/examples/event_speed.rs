@@ -22,8 +22,8 @@ fn main() {
     println!("{} bytes per event", body.len() / EVENTS);
     report("serde_json, borrowed", || serde(&body));
     let mut desk = Desk::new();
-    for what in [Stage::Read, Stage::Encode, Stage::Stage] {
-        desk.stage = what;
+    for what in [Far::Read, Far::Encode, Far::Stage] {
+        desk.far = what;
         report(what.title(), || desk.take(&body));
     }
     println!("{} bytes per event in the log", desk.submission.records.len() / EVENTS);
@@ -34,20 +34,20 @@ fn main() {
 
 /// How far events are taken.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Stage {
+enum Far {
     Read,
     Encode,
     Stage,
 }
 
-impl Stage {
+impl Far {
     fn title(self) -> &'static str {
         ["read", "read + encode", "read + encode + stage"][self as usize]
     }
 }
 
 struct Desk {
-    stage: Stage,
+    far: Far,
     stager: Stager,
     submission: Submission,
 }
@@ -56,7 +56,7 @@ impl Desk {
     fn new() -> Desk {
         let declarations = Arc::new(Declarations::parse(YAML).expect("valid"));
         let stager = Stager::new(declarations, CellHasher::new(1));
-        Desk { stage: Stage::Read, stager, submission: Submission::default() }
+        Desk { far: Far::Read, stager, submission: Submission::default() }
     }
 
     fn take(&mut self, body: &[u8]) {
@@ -88,9 +88,9 @@ impl Sink for Desk {
 
     fn line(&mut self, _: usize, line: &Line<'_>, plan: &Plan) {
         let line = black_box(line);
-        if self.stage >= Stage::Encode {
+        if self.far >= Far::Encode {
             let at = self.submission.line(line);
-            if self.stage == Stage::Stage {
+            if self.far == Far::Stage {
                 self.stager.stage_line(line, plan, at, &mut self.submission, &mut |_, _| {});
             }
         }
@@ -98,9 +98,9 @@ impl Sink for Desk {
 
     fn event(&mut self, _: usize, event: Result<&Event<'_>, EventError>) {
         let event = black_box(event.expect("valid"));
-        if self.stage >= Stage::Encode {
+        if self.far >= Far::Encode {
             let at = self.submission.event(event);
-            if self.stage == Stage::Stage {
+            if self.far == Far::Stage {
                 self.stager.stage(event, at, &mut self.submission, &mut |_, _| {});
             }
         }

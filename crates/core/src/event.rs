@@ -3,7 +3,8 @@
 //! An event enters as JSON ([`body`] splits a request into events, [`json`] reads one), is written to the log as it was
 //! received ([`Event::encode`]) and is interpreted there, under the declarations at its position
 //! ([`crate::counter::Stager`]). Its texts are borrowed from the request or from the log; only a JSON escape or a
-//! number that was not in its plain form makes a copy.
+//! number that was not in its plain form makes a copy. Of an event that looks like one before no [`Event`] is made at all: as
+//! a [`Line`] it goes straight from the text into its record and its entries.
 
 pub mod body;
 mod codec;

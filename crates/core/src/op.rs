@@ -7,7 +7,7 @@
 use crate::combined::{Additions, encode_each};
 use crate::counter::{Durability, Target};
 use crate::database::Space;
-use crate::event::{Event, Line};
+use crate::event::Event;
 use crate::fact::AnswerKey;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
@@ -446,17 +446,9 @@ impl Submission {
         at
     }
 
-    /// The same for an event that was read by its layout.
-    #[inline]
-    pub fn line(&mut self, line: &Line<'_>) -> u32 {
-        let at = self.next_record();
-        line.encode_record(&mut self.records);
-        at
-    }
-
     /// Counts the record that is about to be appended, and answers where it begins.
     #[inline]
-    fn next_record(&mut self) -> u32 {
+    pub(crate) fn next_record(&mut self) -> u32 {
         self.record_count += 1;
         u32::try_from(self.records.len()).expect("a submission is bounded far below 4 GiB")
     }

@@ -405,14 +405,8 @@ pub(crate) fn begins_with_tick(records: &[u8]) -> bool {
 /// The bytes of [`Record::Event`], for those who have an event and want to keep it.
 #[inline]
 pub(crate) fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
-    put_event_tag(out);
-    event.encode(out);
-}
-
-/// What the record of an event begins with.
-#[inline]
-pub(crate) fn put_event_tag(out: &mut Vec<u8>) {
     out.push(tag::EVENT);
+    event.encode(out);
 }
 
 /// The event of a record that begins at `at`, as bytes.

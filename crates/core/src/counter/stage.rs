@@ -150,7 +150,9 @@ impl Stager {
 pub(crate) fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEntry, staged: &mut Staged) {
     let kind = if entry.stamp.is_some() { OpKind::Entry } else { OpKind::Count };
     out.ops.push(Op { cell: entry.cell, arg: entry.arg, record, counter: listener.counter, kind });
-    out.stamps.extend(entry.stamp);
+    if let Some(stamp) = entry.stamp {
+        out.stamps.push(stamp);
+    }
     staged.entries += 1;
 }
 
@@ -231,7 +233,7 @@ impl StagingDesk {
     }
 
     /// Hashes the values of the fields of a counter's identity; an error is the field that the event does not have.
-    #[inline]
+    #[inline(always)]
     pub fn key<'d>(
         &mut self,
         kind: u8,

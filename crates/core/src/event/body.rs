@@ -199,7 +199,7 @@ impl<P> BodyReader<P> {
     }
 
     /// Reads the first line if it looks like one before, and answers where the next begins.
-    #[inline]
+    #[inline(always)]
     fn known_line(&mut self, text: &str, sink: &mut impl Sink<Plan = P>) -> Result<Option<usize>, BodyError> {
         let Some(end) = self.layouts.read(text, Form::Lines) else { return Ok(None) };
         let Some(next) = behind_line(text.as_bytes(), end) else { return Ok(None) };
@@ -306,8 +306,8 @@ impl<P> BodyReader<P> {
         }
     }
 
-    /// Reports the event that `text` begins with, up to `end`, and that was read by its layout; false if that cannot be done in this way.
-    #[inline]
+    /// Reports the event that `text` begins with, up to `end`, and that was read by its layout; false if there is no plan for it.
+    #[inline(always)]
     fn emit_known(&mut self, text: &str, end: usize, sink: &mut impl Sink<Plan = P>) -> Result<bool, BodyError> {
         if self.events == EVENTS_PER_REQUEST_MAX {
             return Err(BodyError::TooManyEvents);

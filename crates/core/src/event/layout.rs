@@ -110,7 +110,9 @@ impl Layout {
     pub(super) fn read(&self, mut scanner: Scanner<'_>, values: &mut Values) -> Option<usize> {
         let Values { spans, occurred_at_ms, seq, delta, last_day } = values;
         (*occurred_at_ms, *seq, *delta) = (None, None, None);
-        for (part, span) in self.parts.iter().zip(spans) {
+        let mut spans = spans.iter_mut();
+        for part in &self.parts {
+            let span = spans.next()?;
             part.before.take(&mut scanner)?;
             let start = scanner.at() as u32;
             match part.value {

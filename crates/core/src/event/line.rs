@@ -7,7 +7,8 @@ use super::Event;
 use super::codec::has;
 use super::layout::{Layout, Values};
 use super::pen::{Pen, Stamped};
-use crate::record::{put_bytes, put_event_tag, put_varint};
+use crate::op::Submission;
+use crate::record::{put_bytes, put_varint, tag};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -31,9 +32,7 @@ pub(super) struct RecordHead {
 
 impl RecordHead {
     pub fn new(event_type: &str, layout: &Layout, received_at_ms: u64) -> RecordHead {
-        let mut bytes = Vec::new();
-        put_event_tag(&mut bytes);
-        bytes.push(flags(layout));
+        let mut bytes = vec![tag::EVENT, flags(layout)];
         put_varint(&mut bytes, received_at_ms);
         put_bytes(&mut bytes, event_type.as_bytes());
         RecordHead { received_at_ms, bytes: Stamped::new(bytes) }
@@ -117,7 +116,7 @@ impl<'a> Line<'a> {
 
     /// Appends its record.
     #[inline]
-    pub(crate) fn encode_record(&self, out: &mut Vec<u8>) {
+    fn encode_record(&self, out: &mut Vec<u8>) {
         // Each number is the length of a part or of its name, or one of the few that an event has.
         let numbers = 2 * self.values.spans.len() + 8;
         Pen::append(out, self.end, numbers, |pen| self.write(pen));
@@ -183,5 +182,15 @@ impl<'a> Line<'a> {
             payload: payload.map(|part| self.text(part)),
             received_at_ms: self.head.received_at_ms,
         }
+    }
+}
+
+impl Submission {
+    /// [`Submission::event`] for an event that was read by its layout; [`crate::counter::Stager::stage_line`] adds its operations.
+    #[inline]
+    pub fn line(&mut self, line: &Line<'_>) -> u32 {
+        let at = self.next_record();
+        line.encode_record(&mut self.records);
+        at
     }
 }

@@ -34,18 +34,18 @@ impl LastDay {
     /// fraction.
     #[inline(always)]
     pub fn read(&mut self, text: &[u8]) -> Option<(i64, usize)> {
-        let (day, time) = text.split_first_chunk::<11>()?;
-        let (&[h1, h2, b':', m1, m2, b':', s1, s2], rest) = time.split_first_chunk::<8>()? else { return None };
+        let (day, rest) = text.split_first_chunk::<11>()?;
+        let (time, rest) = rest.split_first_chunk::<8>()?;
         let (ms, len) = match *rest {
             [b'.', m1, m2, m3, b'Z', ..] => (two(m1, m2)? * 10 + two(b'0', m3)?, 24),
             [b'Z', ..] => (0, 20),
             _ => return None,
         };
-        let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
-        if hour > 23 || minute > 59 || second > 59 || *day != self.text && !self.begin(day) {
+        let second = second_of_day(time)?;
+        if *day != self.text && !self.begin(day) {
             return None;
         }
-        Some((self.ms + ((hour * 60 + minute) * 60 + second) * 1000 + ms, len))
+        Some((self.ms + second * 1000 + ms, len))
     }
 
     /// Makes it another day; false if it is none.
@@ -57,6 +57,21 @@ impl LastDay {
         *self = LastDay { text: *day, ms };
         true
     }
+}
+
+/// The second of the day that `hh:mm:ss` is; all eight characters at a stroke.
+#[inline(always)]
+fn second_of_day(time: &[u8; 8]) -> Option<i64> {
+    // What is left of each character is its digit, and nothing of a colon.
+    let digits = u64::from_le_bytes(*time) ^ u64::from_le_bytes(*b"00:00:00");
+    let beyond_nine =
+        digits.wrapping_add(u64::from_le_bytes([0x76, 0x76, 0x7f, 0x76, 0x76, 0x7f, 0x76, 0x76])) | digits;
+    if beyond_nine & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let [hour, minute, second] = [0, 24, 48].map(|shift| i64::from((pairs >> shift) as u8));
+    (hour <= 23 && minute <= 59 && second <= 59).then(|| (hour * 60 + minute) * 60 + second)
 }
 
 /// Two decimal digits.

@@ -343,9 +343,9 @@ impl Sink for EventsBatch {
 
     #[inline]
     fn line(&mut self, index: usize, line: &Line<'_>, plan: &Plan) {
-        let staged = self.take(index, |stager, submission, rejected| {
+        let staged = self.take(index, |stager, submission, mut rejected| {
             let record_at = submission.line(line);
-            stager.stage_line(line, plan, record_at, submission, &mut *rejected)
+            stager.stage_line(line, plan, record_at, submission, &mut rejected)
         });
         if staged == Some(Staged::default()) {
             self.unmatched(index, line.event_type());
@@ -357,9 +357,9 @@ impl Sink for EventsBatch {
             Ok(event) => event,
             Err(error) => return self.invalid(index, &error),
         };
-        let staged = self.take(index, |stager, submission, rejected| {
+        let staged = self.take(index, |stager, submission, mut rejected| {
             let record_at = submission.event(event);
-            stager.stage(event, record_at, submission, rejected)
+            stager.stage(event, record_at, submission, &mut rejected)
         });
         if staged == Some(Staged::default()) {
             self.unmatched(index, &event.event_type);
