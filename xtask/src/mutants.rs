@@ -16,6 +16,8 @@ use std::process::{Command, Output};
 
 /// A test that hangs on a break has noticed it.
 const PATIENCE_SECONDS: &str = "300";
+/// A compiler on a busy machine takes its time.
+const NO_END: &str = "0";
 
 #[derive(clap::Args)]
 pub struct MutantsArgs {
@@ -98,18 +100,15 @@ fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
 
 /// Runs one test of a tree.
 fn passes(tree: &Path, suite: Suite, test: &str) -> Result<Verdict> {
-    let cargo = |args: &[&str]| -> Result<Output> {
+    let cargo = |seconds: &str, last: &str| -> Result<Output> {
         let mut command = Command::new("timeout");
-        command
-            .args(["--kill-after=5", PATIENCE_SECONDS, "cargo", "test", "--quiet"])
-            .args(suite.arguments())
-            .args(args);
+        command.args(["--kill-after=5", seconds, "cargo", "test", "--quiet"]).args(suite.arguments()).arg(last);
         command.current_dir(tree).env("CARGO_TARGET_DIR", tree.with_file_name("target"));
         command.output().context("cargo could not be started")
     };
-    let built = cargo(&["--no-run"])?;
+    let built = cargo(NO_END, "--no-run")?;
     ensure!(built.status.success(), "it does not compile:\n{}", String::from_utf8_lossy(&built.stderr));
-    let ran = cargo(&[test])?;
+    let ran = cargo(PATIENCE_SECONDS, test)?;
     let told = String::from_utf8_lossy(&ran.stdout);
     match ran.status.code() {
         Some(0) if told.contains("1 passed") => Ok(Verdict::Passed),
