@@ -62,7 +62,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "an off-by-one in what was durable" in "crates/wal/src/scan.rs":
             "if later.synced > before.offset {" => "if later.synced > before.offset + 100 {";
     }
-    Suite::Storage, "a_cut_that_does_not_fit_is_refused_and_changes_nothing" => {
+    Suite::Storage, "memory::tests::a_cut_that_does_not_fit_is_refused_and_changes_nothing" => {
         "a cut that starts from elsewhere" in "crates/storage/src/store/memory.rs":
             "if found != cut.from {" => "if false && found != cut.from {";
     }
