@@ -2,8 +2,8 @@
 
 use super::life::{TURNS_MAX, pass, turns};
 use super::{NodeWorld, ORDER};
-use crate::oracle::Ask;
 use crate::oracle::worth::Expected;
+use crate::oracle::{Ask, Boxes};
 use crate::requests::{Crowd, event_of, is_right};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -104,7 +104,17 @@ impl NodeWorld {
 
     /// Asks for several things without waiting in between.
     pub async fn ask_at_once(&mut self, engine: &Engine, hands: &Hands, count: u64) -> bool {
-        let mut under_way: Vec<UnderWay> = (0..count).map(|_| self.send(engine)).collect();
+        let under_way = (0..count).map(|_| self.send(engine)).collect();
+        self.wait_for(under_way, hands).await
+    }
+
+    /// Asks for this. Answers whether the engine goes on.
+    pub async fn ask_for(&mut self, ask: Ask, engine: &Engine, hands: &Hands) -> bool {
+        let under_way = vec![self.send_this(ask, engine)];
+        self.wait_for(under_way, hands).await
+    }
+
+    async fn wait_for(&mut self, mut under_way: Vec<UnderWay>, hands: &Hands) -> bool {
         let _ = turns(all_answered(&mut under_way), TURNS_MAX).await;
         for _ in 0..4 {
             if under_way.iter().any(|one| one.answer.is_none()) {
@@ -130,6 +140,11 @@ impl NodeWorld {
             Ask::Expire { key, .. } if !self.circumstances.ending => Ask::Add { key, delta: 1 },
             ask => ask,
         };
+        self.send_this(ask, engine)
+    }
+
+    fn send_this(&mut self, ask: Ask, engine: &Engine) -> UnderWay {
+        let now_ms = engine.clock().now_ms();
         self.sent += 1;
         let unknown = Unknown { marker: format!("marker{}", self.sent), ask, log_time_ms: now_ms };
         self.trace.note(format_args!("{} at {now_ms}: {:?}", unknown.marker, unknown.ask));
@@ -166,7 +181,13 @@ impl NodeWorld {
             self.fail(format!("log time goes back to {}", committed.log_time_ms));
         }
         self.acknowledged.push(unknown.marker.clone());
+        let before = self.judge.exceptions;
         let expected = self.stands(&unknown.marker, place(committed), &unknown.ask, committed.log_time_ms);
+        // What is late counts in the end as well: only the answer says what was decided.
+        let (told, right) = (exceptions(&committed.answers), self.judge.exceptions.since(&before));
+        if told != right {
+            self.fail(format!("{:?} was answered {:?}, and {right:?} is right", unknown.ask, committed.answers));
+        }
         let answer = committed.answers.last().copied();
         let is_wrong = expected.is_some_and(|expected| !answer.is_some_and(|answer| is_right(expected, answer)));
         if is_wrong || committed.answers.get(2) != Some(&Answer::Yes) {
@@ -213,6 +234,22 @@ impl NodeWorld {
             self.worth.change(self.sent, &change.key, change.delta, change.generation);
         }
     }
+}
+
+/// The entries of a request that were not simply counted, as it was answered.
+fn exceptions(answers: &[Answer]) -> Boxes {
+    let mut boxes = Boxes::default();
+    for answer in answers {
+        match answer {
+            Answer::Duplicate => boxes.duplicate += 1,
+            Answer::Conflict => boxes.conflict += 1,
+            Answer::Rejected => boxes.rejected += 1,
+            Answer::Ignored => boxes.ignored += 1,
+            Answer::Late => boxes.late += 1,
+            _ => {}
+        }
+    }
+    boxes
 }
 
 /// Which one in the log a request is, from 1.

@@ -28,6 +28,19 @@ impl Boxes {
         self.late += other.late;
     }
 
+    /// What came since there were those.
+    pub fn since(&self, before: &Boxes) -> Boxes {
+        Boxes {
+            received: self.received - before.received,
+            counted: self.counted - before.counted,
+            duplicate: self.duplicate - before.duplicate,
+            conflict: self.conflict - before.conflict,
+            rejected: self.rejected - before.rejected,
+            ignored: self.ignored - before.ignored,
+            late: self.late - before.late,
+        }
+    }
+
     pub fn adds_up(&self) -> bool {
         self.received == self.counted + self.duplicate + self.conflict + self.rejected + self.ignored + self.late
     }
