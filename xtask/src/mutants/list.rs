@@ -98,8 +98,8 @@ pub const MUTANTS: &[Mutant] = mutants! {
             => "        self.facts.boxes.add(op.cell, kind, 1);";
         "a claim without its count" in "crates/core/src/contract/persistent.rs":
             "if fates.verdict == Verdict::Fresh { None } else" => "if fates.verdict == Verdict::Fresh { return Some(Answer::Duplicate) } else";
-        "a count without its claim" in "crates/core/src/contract/persistent.rs":
-            "            self.facts.claims.put(stamp.key, Claim { content: stamp.number, at_ms: batch.log_time_ms });\n" => "";
+        "a count without its claim" in "crates/core/src/memory/layer.rs":
+            "        self.changes.recent.put(key, value);\n        None\n" => "        let _ = value;\n        None\n";
         "a conflict that is called a duplicate" in "crates/core/src/contract/persistent.rs":
             "if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict }" => "Verdict::Duplicate";
         "a late entry that counts as well" in "crates/core/src/fates.rs":

@@ -1,8 +1,12 @@
 //! A disk that is soon full.
+//!
+//! It is mounted by calls and not by programs: until a child has become another program it holds the locks of all directories
+//! that tests beside it have open.
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+use std::ffi::CString;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// A file system of its own, in memory.
 pub struct SmallDisk {
@@ -13,11 +17,11 @@ impl SmallDisk {
     /// `None` where nobody may mount anything.
     pub fn mount(options: &str) -> Option<SmallDisk> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path()).status();
-        match mounted {
-            Ok(status) if status.success() => Some(SmallDisk { dir }),
-            other => {
-                println!("skipped: a small file system cannot be mounted here ({other:?}); run this as root");
+        let data = CString::new(options).unwrap();
+        match mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), &*data) {
+            Ok(()) => Some(SmallDisk { dir }),
+            Err(error) => {
+                println!("skipped: a small file system cannot be mounted here ({error}); run this as root");
                 None
             }
         }
@@ -25,9 +29,7 @@ impl SmallDisk {
 
     /// Changes how much there is room for.
     pub fn resize(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let resized = Command::new("mount").args(["-o", &options]).arg(self.dir.path()).status();
-        assert!(resized.unwrap().success(), "{options}");
+        mount_remount(self.dir.path(), MountFlags::empty(), options).expect(options);
     }
 
     pub fn data(&self) -> PathBuf {
@@ -69,6 +71,6 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+        let _ = unmount(self.dir.path(), UnmountFlags::DETACH);
     }
 }
