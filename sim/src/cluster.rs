@@ -33,7 +33,6 @@ use logs::Delayed;
 use std::num::NonZeroU32;
 use tally_cluster::control::ControlRecord;
 use tally_cluster::message::{Payload, ToValues};
-use tally_cluster::route::values_partition;
 use tally_core::commit::Commit;
 use tally_core::id::CellHasher;
 use tally_storage::view::memory::{Copy as ViewCopy, MemoryView};
@@ -51,11 +50,6 @@ fn hasher() -> CellHasher {
 
 fn partitions(of: u32) -> NonZeroU32 {
     NonZeroU32::new(of).expect("there is at least one partition")
-}
-
-/// The values partition of a key.
-fn owner_of(key: &str) -> u32 {
-    values_partition(hasher().key(key.as_bytes()), partitions(VALUES))
 }
 
 pub struct World {
@@ -134,7 +128,8 @@ impl World {
 
     /// What a counter is worth, as its owner says.
     pub fn value_of(&mut self, key: &str) -> Option<i64> {
-        let process = self.values[owner_of(key) as usize].active.as_mut()?;
+        let partition = tally_cluster::route::values_partition(key.as_bytes(), partitions(VALUES));
+        let process = self.values[partition as usize].active.as_mut()?;
         process.owner.row(key.as_bytes(), &process.chain.rows).value
     }
 

@@ -233,7 +233,7 @@ fn s07_the_same_number_with_other_bytes_is_an_alarm() {
     let declarations = Control(&world.control).declarations(1).unwrap().clone();
     for id in ["e1", "e2"] {
         // Two processes take themselves for the same life of the same sender.
-        let mut collector = Collector::start(9, 1, partitions(1), partitions(1), CellHasher::new(1), []);
+        let mut collector = Collector::start(9, 1, partitions(1), partitions(1), []);
         collector.learn(1, declarations.clone(), 0);
         collector.event(&event_of(&event(&world, "sale", id)), Receipt(0));
         collector.flush(world.now_ms);

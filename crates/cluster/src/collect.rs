@@ -12,7 +12,6 @@ use std::sync::Arc;
 use tally_core::counter::{Declarations, Mode};
 use tally_core::event::Event;
 use tally_core::head::{Group, Head, RULES};
-use tally_core::id::CellHasher;
 use tally_core::op::{Answer, Submission};
 use tally_core::record::{ExpireCondition, Record};
 
@@ -76,8 +75,6 @@ pub struct Collector {
     next_seq: u64,
     fates_partitions: NonZeroU32,
     values_partitions: NonZeroU32,
-    /// The cluster's: every collector finds the same owner of a counter.
-    hasher: CellHasher,
     /// What it knows of control: batches are made under it.
     control: u64,
     declarations: Arc<Declarations>,
@@ -97,7 +94,6 @@ impl Collector {
         incarnation: u64,
         fates_partitions: NonZeroU32,
         values_partitions: NonZeroU32,
-        hasher: CellHasher,
         spool: impl IntoIterator<Item = (BatchId, Outgoing)>,
     ) -> Collector {
         let out: BTreeMap<_, _> = spool.into_iter().collect();
@@ -109,7 +105,6 @@ impl Collector {
             next_seq: 0,
             fates_partitions,
             values_partitions,
-            hasher,
             control: 0,
             declarations: Arc::default(),
             open: BTreeMap::new(),
@@ -177,7 +172,7 @@ impl Collector {
     }
 
     fn open_for(&mut self, id: &[u8]) -> &mut Open {
-        let partition = values_partition(self.hasher.key(id), self.values_partitions);
+        let partition = values_partition(id, self.values_partitions);
         self.open.entry(To::Values { partition }).or_default()
     }
 

@@ -255,7 +255,7 @@ impl FatesOwner {
         };
         let mut parts: Vec<SlotPart> = (0..self.values_partitions.get()).map(part).collect();
         for (id, change) in std::mem::take(&mut self.open) {
-            let of = values_partition(self.state.hasher().key(&id), self.values_partitions);
+            let of = values_partition(&id, self.values_partitions);
             parts[of as usize].changes.insert(id, change);
         }
         self.closed_to = to;

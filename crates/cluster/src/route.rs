@@ -4,14 +4,34 @@ use std::num::NonZeroU32;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::head::Group;
-use tally_core::id::CellKey;
 use tally_core::identity::Identity;
-use tally_core::limits::SLOTS;
 
-/// The values partition of a counter. Partitions own ranges of slots, and the keys of everything that is kept of a counter begin with its
-/// slot ([`CellKey::slot`]): so what a partition owns are ranges of its store, and can be moved.
-pub fn values_partition(cell: CellKey, partitions: NonZeroU32) -> u32 {
-    (u64::from(cell.slot()) * u64::from(partitions.get()) / SLOTS as u64) as u32
+/// Keys fall into so many slots, as in a Redis Cluster, and partitions own ranges of them.
+pub const SLOTS: u32 = 16_384;
+
+/// The slot of a key: CRC16 of it, or of what stands between the first `{` and the next `}` if that is something.
+///
+/// It is not the slot that facts begin with, which is of their hash ([`tally_core::id::CellKey::slot`]): clients of Redis compute this
+/// one, and tags let them keep keys together.
+pub fn key_slot(id: &[u8]) -> u32 {
+    let tag = id.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let len = id[open + 1..].iter().position(|byte| *byte == b'}')?;
+        (len > 0).then(|| &id[open + 1..open + 1 + len])
+    });
+    u32::from(crc16(tag.unwrap_or(id))) % SLOTS
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8)
+            .fold(crc ^ (u16::from(*byte) << 8), |crc, _| if crc & 0x8000 != 0 { crc << 1 ^ 0x1021 } else { crc << 1 })
+    })
+}
+
+/// The values partition of a counter.
+pub fn values_partition(id: &[u8], partitions: NonZeroU32) -> u32 {
+    key_slot(id) * partitions.get() / SLOTS
 }
 
 /// Where the copies of an event go: one for each group that it feeds.
@@ -36,22 +56,13 @@ pub fn routes(declarations: &Declarations, event: &Event<'_>, partitions: NonZer
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tally_core::fact::answer_key;
-    use tally_core::id::CellHasher;
 
     #[test]
-    fn a_partition_owns_a_range_of_what_is_kept_of_its_counters() {
-        let hasher = CellHasher::new(42);
-        let partitions = NonZeroU32::new(7).expect("it is not 0");
-        let mut cells: Vec<CellKey> = (0..1000).map(|n| hasher.key(format!("hits{n}").as_bytes())).collect();
-        cells.sort_unstable();
-        let owners: Vec<u32> = cells.iter().map(|cell| values_partition(*cell, partitions)).collect();
-        assert!(owners.is_sorted() && owners.first() == Some(&0) && owners.last() == Some(&6));
-        for n in 0..100 {
-            let id = format!("hits{n}");
-            let answer = answer_key(&hasher, id.as_bytes(), b"k").key;
-            let owner = values_partition(hasher.key(id.as_bytes()), partitions);
-            assert_eq!(values_partition(answer, partitions), owner, "an answer is where its counter is");
+    fn slots_are_those_of_a_redis_cluster() {
+        // As `CLUSTER KEYSLOT` says.
+        for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("{foo}.x", 12_182), ("a{}b", 0), ("", 0)] {
+            let expected = if key == "a{}b" { u32::from(crc16(b"a{}b")) % SLOTS } else { slot };
+            assert_eq!(key_slot(key.as_bytes()), expected, "{key}");
         }
     }
 

@@ -326,7 +326,7 @@ impl ValuesOwner {
 
     /// What a control record does here; `None` if it is none that changes values.
     fn slice_of(&self, record: &ControlRecord) -> Option<Slice> {
-        let is_here = |id: &[u8]| values_partition(self.state.hasher().key(id), self.partitions) == self.partition;
+        let is_here = |id: &[u8]| values_partition(id, self.partitions) == self.partition;
         match record {
             ControlRecord::Config(_) | ControlRecord::LateRun { .. } => None,
             ControlRecord::Correct { purpose, deltas } => {

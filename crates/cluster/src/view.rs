@@ -4,14 +4,14 @@
 //! bucket is changed only from the position that its writer knows it at; one that is at another, because it was lost or went back
 //! in time, is sent as a whole. One that is ahead belongs to a later owner and is left alone.
 
+use crate::route::key_slot;
 use std::collections::{BTreeMap, BTreeSet};
-use tally_core::id::{CellHasher, CellKey};
 
 /// Keys of a view fall into so many buckets for each values partition.
 pub const BUCKETS: u32 = 4;
 
-pub fn bucket_of(cell: CellKey) -> u32 {
-    u32::from(cell.slot()) % BUCKETS
+pub fn bucket_of(id: &[u8]) -> u32 {
+    key_slot(id) % BUCKETS
 }
 
 /// A row as its owner has it.
@@ -43,9 +43,8 @@ pub enum ViewAnswer {
 }
 
 /// What the owner of a values partition knows of its buckets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ViewWriter {
-    hasher: CellHasher,
     buckets: BTreeMap<u32, OwnedBucket>,
 }
 
@@ -57,14 +56,10 @@ struct OwnedBucket {
 }
 
 impl ViewWriter {
-    pub fn new(hasher: CellHasher) -> ViewWriter {
-        ViewWriter { hasher, buckets: BTreeMap::new() }
-    }
-
     /// Values of these changed.
     pub fn changed<'i>(&mut self, ids: impl IntoIterator<Item = &'i [u8]>) {
         for id in ids {
-            self.buckets.entry(bucket_of(self.hasher.key(id))).or_default().changed.insert(id.into());
+            self.buckets.entry(bucket_of(id)).or_default().changed.insert(id.into());
         }
     }
 
@@ -85,7 +80,7 @@ impl ViewWriter {
         let from = known.and_then(|bucket| bucket.at);
         let rows = match (from, known) {
             (Some(_), Some(known)) => known.changed.iter().map(|id| (id.clone(), row(id))).collect(),
-            _ => all.filter(|id| bucket_of(self.hasher.key(id)) == bucket).map(|id| (id.into(), row(id))).collect(),
+            _ => all.filter(|id| bucket_of(id) == bucket).map(|id| (id.into(), row(id))).collect(),
         };
         BucketWrite { bucket, from, to, rows }
     }

@@ -57,7 +57,7 @@ pub const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
 pub const SETTLED_MAX: usize = 256 * 1024;
 
-/// What is hashed (cells, event ids, entities) falls into so many slots. Partitions of values own ranges of those of cells.
+/// What is hashed (cells, event ids, entities) falls into so many slots, ranges of which partitions own.
 pub const SLOTS: usize = 1 << 14;
 
 /// Cells for which something was counted before their row has come from the store; beyond it entries wait for rows. One commit

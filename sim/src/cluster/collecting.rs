@@ -1,7 +1,7 @@
 //! Collectors and what happens to them: sends that fail in every way, spools, crashes, old copies of disks.
 
 use super::logs::Delayed;
-use super::{FATES, World, hasher, partitions};
+use super::{FATES, World, partitions};
 use crate::fault::Fault;
 use std::collections::BTreeMap;
 use tally_cluster::collect::{BatchId, Collector, Outgoing, To};
@@ -52,8 +52,7 @@ impl World {
         let host = &mut self.collectors[collector];
         host.incarnations += 1;
         let (sender, incarnation, spool) = (host.sender, host.incarnations, host.disk.clone());
-        let (fates, values) = (partitions(FATES), partitions(super::VALUES));
-        host.process = Some(Collector::start(sender, incarnation, fates, values, hasher(), spool));
+        host.process = Some(Collector::start(sender, incarnation, partitions(FATES), partitions(super::VALUES), spool));
         self.note(format_args!("collector {collector} starts, life {incarnation}"));
     }
 

@@ -1,7 +1,7 @@
 //! Between the world and the oracle: hears of everything that clients ask, that collectors promise and that logs hold, lets the
 //! oracle decide what that comes to, and holds what Tally makes of it against that.
 
-use super::{FATES, VALUES, owner_of};
+use super::{FATES, VALUES, partitions};
 use crate::oracle::judge::{Change, Of};
 use crate::oracle::worth::{Expected, Kind};
 use crate::oracle::{Ask, Boxes, Config, Happening, Judge, Spec, Worth};
@@ -9,6 +9,7 @@ use crate::requests::is_right;
 use std::collections::{BTreeMap, BTreeSet};
 use tally_cluster::collect::{BatchId, Outgoing, Receipt, To};
 use tally_cluster::message::SlotPart;
+use tally_cluster::route::values_partition;
 use tally_core::commit::Commit;
 use tally_core::op::Answer;
 
@@ -244,7 +245,7 @@ impl Referee {
                 Order::Config(_) | Order::LateRun { .. } => {}
                 Order::Correct(kind, deltas) => {
                     for (key, delta) in deltas {
-                        if owner_of(key) == partition {
+                        if values_partition(key.as_bytes(), partitions(VALUES)) == partition {
                             worth.correct(to, key, *kind, *delta, generation);
                         }
                     }
@@ -291,7 +292,7 @@ impl Referee {
             *delta += change.delta;
             *generation = (*generation).max(change.generation);
         }
-        right.retain(|key, _| owner_of(key) == partition);
+        right.retain(|key, _| values_partition(key.as_bytes(), partitions(VALUES)) == partition);
         let told: BTreeMap<&str, (i64, Option<u64>)> = part
             .changes
             .iter()
@@ -314,7 +315,7 @@ impl Referee {
         let changes: Vec<Change> = changes
             .filter(|(at, _)| (part.from..part.to).contains(at))
             .map(|(_, change)| change.clone())
-            .filter(|change| owner_of(&change.key) == partition)
+            .filter(|change| values_partition(change.key.as_bytes(), partitions(VALUES)) == partition)
             .collect();
         for Change { key, delta, generation, entity } in changes {
             let is_behind = self.is_behind_clear(partition, part.control, &key);

@@ -68,7 +68,7 @@ impl World {
         owner.follow();
         self.note(format_args!("values {partition} starts at {}", owner.next()));
         // What it has to publish it finds out by what it knows and the view does not.
-        let mut writer = ViewWriter::new(hasher());
+        let mut writer = ViewWriter::default();
         writer.changed(owner.ids());
         self.values[partition as usize].active = Some(ValuesProcess { owner, chain, writer });
     }

@@ -1,9 +1,9 @@
 //! The view, and what happens to it.
 
 use super::values::ValuesProcess;
-use super::{VALUES, World, hasher};
+use super::{VALUES, World};
 use crate::fault::Fault;
-use tally_cluster::view::{BUCKETS, BucketWrite, ViewAnswer, bucket_of};
+use tally_cluster::view::{BUCKETS, BucketWrite, ViewAnswer};
 use tally_core::position::Position;
 use tally_storage::view::{BucketPart, Update, View, ViewRow, ViewValue};
 
@@ -42,7 +42,7 @@ impl World {
         let standing = self.view.positions(&buckets).expect("a view in memory answers");
         for (bucket, at) in (0..).zip(standing) {
             let ValuesProcess { owner, writer, .. } = process;
-            let of_bucket = || owner.ids().find(|id| bucket_of(hasher().key(id)) == bucket).map(Box::from);
+            let of_bucket = || owner.ids().find(|id| tally_cluster::view::bucket_of(id) == bucket).map(Box::from);
             writer.seen(bucket, at.map(|at| at.offset), of_bucket);
         }
     }
@@ -105,7 +105,7 @@ impl World {
                         failure = Some(format!("the view shows {shown:?} for {key} at {at}, and {right:?} is right"));
                     }
                 }
-                let is_of_bucket = |key: &str| bucket_of(hasher().key(key.as_bytes())) == bucket;
+                let is_of_bucket = |key: &str| tally_cluster::view::bucket_of(key.as_bytes()) == bucket;
                 let live =
                     worth.now().filter(|(key, ..)| is_of_bucket(key) && worth.at(key, at.offset).0.is_some()).count();
                 if failure.is_none() && live != rows.len() {
