@@ -67,14 +67,14 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "if found != cut.from {" => "if false && found != cut.from {";
     }
     Suite::Core, "the_table_and_its_store_are_one_map" => {
-        "a lost absent" in "crates/core/src/memory/cell/table.rs":
+        "a lost absent" in "crates/core/src/memory/cell/table/residence.rs":
             "                self.unsettled.note_absent(key);\n                None" => "                None";
-        "what was counted blindly and doubled" in "crates/core/src/memory/cell/table.rs":
+        "what was counted blindly and doubled" in "crates/core/src/memory/cell/table/residence.rs":
             "let value = row.value.saturating_add(counted.unwrap_or(0));"
             => "let value = row.value.saturating_add(2 * counted.unwrap_or(0));";
-        "what was counted blindly and forgotten" in "crates/core/src/memory/cell/table.rs":
+        "what was counted blindly and forgotten" in "crates/core/src/memory/cell/table/residence.rs":
             "let value = row.value.saturating_add(counted.unwrap_or(0));" => "let value = row.value;";
-        "a settled cell that no cut takes along" in "crates/core/src/memory/cell/table.rs":
+        "a settled cell that no cut takes along" in "crates/core/src/memory/cell/table/residence.rs":
             "                self.changes.count_new();\n                self.changes.flags()" => "                flag::REFERENCED";
         "a changed cell that leaves memory" in "crates/core/src/memory/cell/cut.rs":
             "era == 0 || era != self.era && self.in_flight != Some(era)" => "era == 0 || era != self.era";

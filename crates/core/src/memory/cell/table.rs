@@ -1,7 +1,10 @@
 //! The writer's side of the cells.
 
+mod cuts;
+mod residence;
+
 use super::change::{ValueChange, ValueChanges};
-use super::cut::{Changes, Collected, RowChange};
+use super::cut::{Changes, RowChange};
 use super::expiry::Expiries;
 use super::mark::Marks;
 use super::read::{Cells, SEGMENT_BITS, SEGMENTS, segment_of};
@@ -336,78 +339,6 @@ impl Table {
         self.expiries.first()
     }
 
-    /// Takes in what the store has, be it nothing, unless memory knows better: it has the cell, or nothing is cold, since a flush
-    /// for one. What was counted blindly is settled; answers the id of a counter that turns out to be new by that.
-    pub fn load(&mut self, key: CellKey, row: Option<CellRow>) -> Option<Box<[u8]>> {
-        let CellPlace::Free(index) = self.place(key) else {
-            return None;
-        };
-        let counted = self.unsettled.take(&self.cells, key);
-        let sum = counted.as_ref().map(|(sum, _)| *sum);
-        let created = match row {
-            Some(row) if self.cells.cold() > 0 => {
-                self.load_row(index, key, row, sum);
-                None
-            }
-            _ if sum.is_some() => {
-                self.create(segment_of(key), index, key, sum.unwrap_or(0));
-                counted.map(|(_, id)| id)
-            }
-            _ => {
-                self.unsettled.note_absent(key);
-                None
-            }
-        };
-        if sum.is_some() {
-            // Behind the cell: a reader that finds neither looks again.
-            self.unsettled.settled(&self.cells, key);
-        }
-        created
-    }
-
-    fn load_row(&mut self, index: usize, key: CellKey, row: CellRow, counted: Option<i64>) {
-        let mut flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
-        if let Some(expiry) = row.expiry {
-            self.expiries.set(&self.cells, key, expiry);
-        }
-        self.marks.set(&self.cells, key, row.mark);
-        flags |= match counted {
-            Some(_) => {
-                self.changes.count_new();
-                self.changes.flags()
-            }
-            None => flag::REFERENCED,
-        };
-        // At once, so that no reader sees less than before.
-        let value = row.value.saturating_add(counted.unwrap_or(0));
-        self.insert(segment_of(key), index, key, value, flags);
-        self.cells.cold.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Nothing is staged: of what was looked up it may be forgotten that there is nothing.
-    pub fn forget_absent(&mut self) {
-        self.unsettled.forget_absent();
-    }
-
-    /// Tells how many live counters only the store knows.
-    pub fn set_cold(&mut self, cold: u64) {
-        self.cells.cold.store(cold, Ordering::Release);
-    }
-
-    /// Makes room for so many cells at once, before many are loaded, or for as many as so many bytes hold. Answers how many each
-    /// segment should get: if all fit, however many it has.
-    pub fn reserve(&mut self, cells: usize, bytes: usize) -> usize {
-        // Segments differ by a little; the smaller ones by more.
-        let wanted = cells / SEGMENTS + cells / SEGMENTS / 32;
-        let share = Segment::cells_within(bytes / SEGMENTS, wanted);
-        for segment in 0..SEGMENTS {
-            if self.used[segment] == 0 {
-                self.swap(segment, Segment::for_cells(share));
-            }
-        }
-        if share == wanted { usize::MAX } else { share }
-    }
-
     /// Forgets every counter, in memory and in the store.
     pub fn clear(&mut self) {
         if let Some(followed) = &mut self.followed {
@@ -424,107 +355,6 @@ impl Table {
         self.marks.clear_all(&self.cells);
         self.cells.pending.pin().clear();
         self.cells.live.store(0, Ordering::Release);
-    }
-
-    /// Thins out the next segment that has cells: clean ones that were not used lately leave. Answers how many left.
-    pub fn thin_out(&mut self) -> usize {
-        let from_here = (self.next_to_thin..SEGMENTS).chain(0..self.next_to_thin);
-        let Some(segment) = from_here.into_iter().find(|segment| self.used[*segment] > 0) else {
-            return 0;
-        };
-        self.next_to_thin = (segment + 1) % SEGMENTS;
-        let old = self.segments[segment].clone();
-        let may_leave = |slot: &CellSlot, low: u64| {
-            self.changes.is_clean(low)
-                && low & (flag::ABSENT | flag::REFERENCED) == 0
-                && (low & flag::EXPIRES == 0 || !self.ends_soon(slot.key()))
-        };
-        let candidates = old.occupied().filter(|slot| may_leave(slot, slot.low())).count();
-        let quota = self.used[segment].div_ceil(8).min(candidates);
-        let mut share = 0;
-        let mut leaving = Vec::with_capacity(quota);
-        let mut keep: Vec<(&CellSlot, u64)> = Vec::with_capacity(self.used[segment]);
-        for slot in old.occupied() {
-            let low = slot.low();
-            if may_leave(slot, low) {
-                // Every so-many-th, since homes follow the keys: where all left, the rest would crowd together.
-                share += quota;
-                if share >= candidates {
-                    share -= candidates;
-                    leaving.push((slot.key(), low));
-                    continue;
-                }
-            }
-            let is_gone_everywhere = low & flag::ABSENT != 0 && self.changes.is_clean(low);
-            if !is_gone_everywhere {
-                keep.push((slot, low & !flag::REFERENCED));
-            }
-        }
-        let thin = Segment::for_cells(keep.len());
-        for (slot, low) in &keep {
-            thin.adopt(slot, *low, SEGMENT_BITS);
-        }
-        let left = leaving.len();
-        // In this order: a reader that has seen the second has seen the first.
-        self.cells.cold.fetch_add(left as u64, Ordering::Release);
-        self.cells.evictions.fetch_add(left as u64, Ordering::Release);
-        self.used[segment] = keep.len();
-        drop(keep);
-        self.swap(segment, thin);
-        self.cells.live.fetch_sub(left as u64, Ordering::Release);
-        for (key, low) in leaving {
-            if low & flag::EXPIRES != 0 {
-                self.expiries.clear(&self.cells, key);
-            }
-            self.marks.clear(&self.cells, key);
-        }
-        left
-    }
-
-    /// Ends the era: what changed until now is what [`Self::collect`] will hand out.
-    pub fn begin_cut(&mut self) {
-        assert!(!self.has_unsettled(), "a cut has every cell as it is");
-        self.changes.begin(SEGMENTS);
-    }
-
-    /// The changes of the next segment; `None` once all segments are through.
-    pub fn collect(&mut self) -> Option<Collected> {
-        let (segment, mut rows) = self.changes.next_segment()?;
-        for slot in self.segments[segment].occupied() {
-            if self.changes.collects(slot) {
-                rows.push(self.row_change(slot.key(), slot));
-            }
-        }
-        rows.sort_unstable_by_key(|change| change.key);
-        Some(rows)
-    }
-
-    /// The store has the cut.
-    pub fn finish_cut(&mut self) {
-        self.changes.finish();
-    }
-
-    /// The store does not have the cut: what was in it counts as changed again.
-    pub fn abort_cut(&mut self) {
-        let again = self.changes.abort();
-        for segment in &self.segments {
-            for slot in segment.occupied() {
-                if let Some(low) = again(slot.low()) {
-                    slot.set_low(low);
-                }
-            }
-        }
-        let dirty = self.segments.iter().flat_map(|segment| segment.occupied());
-        let dirty = dirty.filter(|slot| !self.changes.is_clean(slot.low())).count();
-        self.changes.recount(dirty as u64);
-    }
-
-    pub fn is_cutting(&self) -> bool {
-        self.changes.in_flight()
-    }
-
-    pub fn is_collecting(&self) -> bool {
-        self.changes.is_collecting()
     }
 
     /// How many slots lie between each key and its home.
