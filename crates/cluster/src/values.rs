@@ -196,7 +196,7 @@ impl ValuesOwner {
             self.state.values.table.name_followed(self.state.hasher().key(id), id);
         }
         let changes = self.state.values.table.take_changes().expect("it is followed since somebody follows");
-        gathering.add(changes, &[], &[], self.state.declarations());
+        gathering.add(&changes, &[], &[], self.state.declarations());
         Some(gathering.finish())
     }
 

@@ -61,7 +61,7 @@ impl Gathering {
     }
 
     /// Adds what the operations of a batch have changed.
-    pub fn add(&mut self, changes: ValueChanges, records: &[u8], ops: &[Op], declarations: &Declarations) {
+    pub fn add(&mut self, changes: &ValueChanges, records: &[u8], ops: &[Op], declarations: &Declarations) {
         if changes.flushed {
             self.begin();
             self.flushed = true;
@@ -70,8 +70,8 @@ impl Gathering {
         for change in &changes.changes {
             self.net(change);
         }
-        for (cell, id) in changes.named {
-            self.name(cell, &id);
+        for (cell, id) in &changes.named {
+            self.name(*cell, id);
         }
         self.name_in_step(first_new, records, ops, declarations);
         for op in ops {

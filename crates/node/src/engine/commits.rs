@@ -14,4 +14,4 @@ pub use follow::{CommitReader, Commits};
 pub use log::CommitsError;
 pub use make::CommitsOptions;
 pub(super) use make::{CommitMaker, CommitQueue, Maker, queue};
-pub(super) use record::{Applied, CommitStep, Recorder};
+pub(super) use record::{Applied, Changed, CommitStep, Recorder};

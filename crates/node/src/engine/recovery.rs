@@ -1,7 +1,7 @@
 //! From what is on disk to a running engine: the store's last cut, then the log behind it.
 
 use super::checkpoint::Checkpointer;
-use super::commits::{self, CommitMaker, CommitStep, Commits, CommitsError, Maker, Recorder};
+use super::commits::{self, Changed, CommitMaker, CommitStep, Commits, CommitsError, Maker, Recorder};
 use super::endings;
 use super::lookup::{self, Found, LOOKUP_THREADS, LOOKUPS_MAX};
 use super::queue::queues;
@@ -319,7 +319,8 @@ impl<L: Log> Chain<L> {
         if let Some(changes) = effects.changes {
             let declarations = state.declarations().clone();
             let batch = Submission { records: records.to_vec(), ops: ops.to_vec(), ..Submission::default() };
-            self.maker.take(CommitStep::Changed { changes, batch, declarations })?;
+            let spare = self.maker.take(CommitStep::Changed { changed: Changed { changes, batch }, declarations })?;
+            state.values.table.reuse(spare.unwrap_or_default().changes);
         }
         self.maker.write_if_there_is_room(u64::MAX)
     }

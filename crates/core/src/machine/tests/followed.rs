@@ -113,7 +113,7 @@ proptest! {
                 prop_assert!(matches!(record, Record::Event(_) | Record::AddOnce { .. }), "{:?}", record);
             }
             let changes = state.values.table.take_changes().expect("we follow");
-            gathering.add(changes, records, ops, state.declarations());
+            gathering.add(&changes, records, ops, state.declarations());
             offset += u64::from(submission.record_count);
             if n % per_commit == 0 {
                 folded.fold(gathering.finish());

@@ -27,8 +27,17 @@ impl ValueChanges {
         !self.flushed && self.changes.is_empty()
     }
 
+    /// Forgets all of it, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        let ValueChanges { flushed, changes, named } = self;
+        *flushed = false;
+        changes.clear();
+        named.clear();
+    }
+
     /// What came before is of no interest any more.
     pub(super) fn flush(&mut self) {
-        *self = ValueChanges { flushed: true, ..ValueChanges::default() };
+        self.clear();
+        self.flushed = true;
     }
 }

@@ -90,10 +90,15 @@ impl Table {
 
     /// What has happened to values since this was asked last; `None` if nobody follows.
     pub fn take_changes(&mut self) -> Option<ValueChanges> {
-        let followed = self.followed.as_deref_mut()?;
-        // As many will come again.
-        let changes = Vec::with_capacity(followed.changes.len());
-        Some(std::mem::replace(followed, ValueChanges { changes, ..ValueChanges::default() }))
+        self.followed.as_deref_mut().map(std::mem::take)
+    }
+
+    /// Memory for changes to come, which are as many as those that were in it.
+    pub fn reuse(&mut self, mut spare: ValueChanges) {
+        if let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.is_empty()) {
+            spare.clear();
+            *followed = spare;
+        }
     }
 
     /// Says which counter a cell is, where the records of the batch do not.

@@ -2,7 +2,7 @@
 
 use super::super::shared::Shared;
 use super::log::{CommitLog, CommitReading, CommitsError, find, reading, search};
-use super::record::CommitStep;
+use super::record::{Changed, CommitStep};
 use crate::worker::{Context, Next, Retry, Spawner, Spec, Work, WorkFailure};
 use flume::{Receiver, Sender};
 use std::collections::VecDeque;
@@ -13,14 +13,13 @@ use std::time::Duration;
 use tally_core::commit::{Commit, Digest, Gathering};
 use tally_core::id::CellHasher;
 use tally_core::limits::COMMIT_SLOT_MS;
-use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_storage::log::{Log, LogError, LogHandle};
 use tokio::sync::oneshot;
 
 /// Steps that wait for whoever makes commits.
 const STEPS_MAX: usize = 16;
-/// Buffers of batches on their way back to the writer: all that may be under way, so that none is made anew.
+/// Memory of batches on its way back to the writer: all that may be under way, so that nothing is made anew.
 const SPARES_MAX: usize = STEPS_MAX;
 /// Commits that wait for their log to be synced, in bytes; beyond it no more steps are taken.
 const PENDING_BYTES_MAX: usize = 64 << 20;
@@ -54,7 +53,7 @@ pub(in crate::engine) enum Order {
 #[derive(Clone)]
 pub(in crate::engine) struct CommitQueue {
     orders: Sender<Order>,
-    spares: Receiver<Submission>,
+    spares: Receiver<Changed>,
 }
 
 impl CommitQueue {
@@ -68,8 +67,8 @@ impl CommitQueue {
         let _ = self.orders.send(Order::Step(step));
     }
 
-    /// A buffer for the next batch.
-    pub fn spare(&self) -> Submission {
+    /// Memory for the next batch.
+    pub fn spare(&self) -> Changed {
         self.spares.try_recv().unwrap_or_default()
     }
 
@@ -186,13 +185,14 @@ impl<L: Log> Maker<L> {
         self.written
     }
 
-    /// Takes a step. Answers the buffers of the batch, which are of use again.
-    pub fn take(&mut self, step: CommitStep) -> Result<Option<Submission>, CommitsError> {
+    /// Takes a step. Answers the memory of the batch, which is of use again.
+    pub fn take(&mut self, step: CommitStep) -> Result<Option<Changed>, CommitsError> {
         match step {
-            CommitStep::Changed { changes, mut batch, declarations } => {
+            CommitStep::Changed { mut changed, declarations } => {
+                let Changed { changes, batch } = &mut changed;
                 self.gathering.add(changes, &batch.records, &batch.ops, &declarations);
                 batch.clear();
-                Ok(Some(batch))
+                Ok(Some(changed))
             }
             CommitStep::Followed { at, log_time_ms } => {
                 self.keep(PendingSlot { to: at, log_time_ms, bytes: None });
@@ -305,7 +305,7 @@ fn commit_before<H: LogHandle>(handle: &H, ordinal: u64) -> Result<(Option<Commi
 }
 
 /// The queue to whoever makes commits, from both ends.
-pub(in crate::engine) fn queue(spawner: Spawner) -> (CommitQueue, Receiver<Order>, Sender<Submission>) {
+pub(in crate::engine) fn queue(spawner: Spawner) -> (CommitQueue, Receiver<Order>, Sender<Changed>) {
     // On one thread nobody can wait for the other.
     let orders_max = if spawner == Spawner::Here { usize::MAX >> 8 } else { STEPS_MAX };
     let (orders, received) = flume::bounded(orders_max);
@@ -318,7 +318,7 @@ pub(in crate::engine) struct CommitMaker<L: Log> {
     maker: Maker<L>,
     shared: Arc<Shared>,
     orders: Receiver<Order>,
-    spares: Sender<Submission>,
+    spares: Sender<Changed>,
     next: Option<Order>,
     /// When they were last made durable and last looked after, by [`crate::clock::Clock::passed`].
     synced: Duration,
@@ -337,7 +337,7 @@ impl<L: Log> CommitMaker<L> {
         maker: Maker<L>,
         shared: Arc<Shared>,
         orders: Receiver<Order>,
-        spares: Sender<Submission>,
+        spares: Sender<Changed>,
     ) -> CommitMaker<L> {
         let now = shared.clock.passed();
         CommitMaker { maker, shared, orders, spares, next: None, synced: now, tended: None, is_broken: false }
@@ -349,8 +349,9 @@ impl<L: Log> CommitMaker<L> {
         while let Some(order) = self.next.take().or_else(|| self.orders.try_recv().ok()) {
             match order {
                 Order::Step(step) => {
-                    let spare = self.maker.take(step)?;
-                    let _ = spare.map(|spare| self.spares.try_send(spare));
+                    if let Some(spare) = self.maker.take(step)? {
+                        let _ = self.spares.try_send(spare);
+                    }
                 }
                 Order::Settle(done) => settles.push(done),
             }

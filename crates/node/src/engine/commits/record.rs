@@ -15,11 +15,18 @@ use tally_core::position::Position;
 /// What is handed on.
 pub(in crate::engine) enum CommitStep {
     /// A batch of the commit that is open has changed values.
-    Changed { changes: ValueChanges, batch: Submission, declarations: Arc<Declarations> },
+    Changed { changed: Changed, declarations: Arc<Declarations> },
     /// Deltas are recorded from here on, at this time.
     Followed { at: Position, log_time_ms: u64 },
     /// The commit is over. It has deltas if every batch of it was followed.
     Closed { slot: Slot, followed: bool },
+}
+
+/// A batch and what it has changed; or their memory, which goes round: these are the largest things that a batch needs.
+#[derive(Default)]
+pub(in crate::engine) struct Changed {
+    pub changes: ValueChanges,
+    pub batch: Submission,
 }
 
 pub(in crate::engine) struct Recorder {

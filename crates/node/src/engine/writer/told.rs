@@ -1,6 +1,6 @@
 //! What is told of what was applied: to whoever makes commits, and in the log of the process.
 
-use super::super::commits::{CommitQueue, CommitStep};
+use super::super::commits::{Changed, CommitQueue, CommitStep};
 use super::super::turn::Effects;
 use super::Writer;
 use tally_core::counter::Direction;
@@ -19,8 +19,10 @@ impl<L: Log> Writer<L> {
         }
         if let Some(changes) = effects.changes {
             let declarations = self.state.declarations().clone();
-            let batch = std::mem::replace(&mut self.batch, self.steps.spare());
-            self.hand_on(CommitStep::Changed { changes, batch, declarations });
+            let spare = self.steps.spare();
+            self.state.values.table.reuse(spare.changes);
+            let batch = std::mem::replace(&mut self.batch, spare.batch);
+            self.hand_on(CommitStep::Changed { changed: Changed { changes, batch }, declarations });
         }
     }
 
