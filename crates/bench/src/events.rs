@@ -1,10 +1,11 @@
-//! `POST /v1/events` with NDJSON bodies.
+//! `POST /v1/events` with NDJSON bodies or compact batches.
 //!
-//! Every line has the same length and its fields the same places, so a body is built once per connection; for each
+//! Every line (or record) has the same length and its fields the same places, so a body is built once per connection; for each
 //! request only its numbers are overwritten. An event is a function of its request and its line: no two share their id
 //! or their session and seq, unless one repeats the other on purpose, and then they are equal.
 
 mod answer;
+mod compact;
 mod line;
 mod requests;
 mod sessions;
@@ -12,6 +13,7 @@ mod sessions;
 use crate::keys::Picker;
 use crate::lane::{Errors, Lane, LaneKind};
 use answer::{Entries, HttpAnswer, excerpt};
+use compact::CompactBody;
 
 pub use line::EventsShape;
 use line::{LineShape, Overwriter};
@@ -30,7 +32,9 @@ pub struct EventsLane {
     shape: Rc<EventsShape>,
     requests: Rc<RefCell<Requests>>,
     question: Vec<u8>,
-    head_bytes: usize,
+    /// Where the body of the question begins, and its first line.
+    body_at: usize,
+    lines_at: usize,
     line: LineShape,
     stamp: Overwriter,
     /// How many events of the question repeat an earlier one.
@@ -45,24 +49,46 @@ pub fn lanes(shape: EventsShape, lanes: usize) -> Result<Vec<EventsLane>, String
     (0..lanes).map(|number| EventsLane::new(number, shape.clone(), requests.clone())).collect()
 }
 
-impl EventsLane {
-    fn new(number: usize, shape: Rc<EventsShape>, requests: Rc<RefCell<Requests>>) -> Result<EventsLane, String> {
+/// The body of a request before its numbers are overwritten.
+struct EventsBody {
+    bytes: Vec<u8>,
+    /// Where its first line begins.
+    lines_at: usize,
+    line: LineShape,
+}
+
+impl EventsBody {
+    fn new(shape: &EventsShape) -> Result<EventsBody, String> {
+        if shape.compact {
+            let CompactBody { bytes, records_at, record } = CompactBody::new(shape);
+            return Ok(EventsBody { bytes, lines_at: records_at, line: record });
+        }
         let (mut body, mut line) = (String::new(), None);
         for n in 0..shape.events_per_request {
-            line = Some(LineShape::push(&mut body, &shape, n)?);
+            line = Some(LineShape::push(&mut body, shape, n)?);
         }
+        let line = line.ok_or("a request needs at least one event")?;
+        Ok(EventsBody { bytes: body.into_bytes(), lines_at: 0, line })
+    }
+}
+
+impl EventsLane {
+    fn new(number: usize, shape: Rc<EventsShape>, requests: Rc<RefCell<Requests>>) -> Result<EventsLane, String> {
+        let EventsBody { bytes, lines_at, line } = EventsBody::new(&shape)?;
         let token = shape.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let media_type = if shape.compact { compact::MEDIA_TYPE } else { "application/x-ndjson" };
         let head = format!(
-            "POST /v1/events HTTP/1.1\r\nHost: {}\r\n{token}Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+            "POST /v1/events HTTP/1.1\r\nHost: {}\r\n{token}Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n",
             shape.host,
-            body.len()
+            bytes.len()
         );
         Ok(EventsLane {
             number,
             requests,
-            head_bytes: head.len(),
-            question: (head + &body).into_bytes(),
-            line: line.ok_or("a request needs at least one event")?,
+            body_at: head.len(),
+            lines_at: head.len() + lines_at,
+            question: [head.as_bytes(), &bytes].concat(),
+            line,
             stamp: Overwriter::new(&shape),
             repeats: 0,
             answer: Vec::with_capacity(4096),
@@ -104,12 +130,15 @@ impl Lane for EventsLane {
         let events = self.shape.events_per_request;
         let mut question = std::mem::take(&mut self.question);
         self.repeats = 0;
-        for (n, line) in (0..).zip(question[self.head_bytes..].chunks_exact_mut(self.line.bytes)) {
+        for (n, line) in (0..).zip(question[self.lines_at..].chunks_exact_mut(self.line.bytes)) {
             let repeated = self.repeated(turn, n, picker);
             self.repeats += u64::from(repeated.is_some());
             let request = repeated.unwrap_or(turn.request);
             let (session, key) = (self.shape.sessions.of(request, n, events), picker.of(request * events + n));
             self.stamp.put(line, &self.line, request, session, key);
+        }
+        if self.shape.compact {
+            compact::seal(&mut question[self.body_at..]);
         }
         self.question = question;
         self.answer.clear();

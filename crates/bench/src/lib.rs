@@ -35,7 +35,7 @@ pub enum Questions {
     Reads,
     /// INCRs at full rate, and beside them connections that send one GET at a time.
     Mixed { readers: usize },
-    /// `POST /v1/events` with NDJSON bodies.
+    /// `POST /v1/events` with NDJSON bodies or compact batches.
     Events(Box<EventsShape>),
 }
 
@@ -148,6 +148,7 @@ impl Load {
             Questions::Events(_) => "events",
         };
         let question = match &self.questions {
+            Questions::Events(shape) if shape.compact => format!("{} events in a batch", shape.events_per_request),
             Questions::Events(shape) => format!("{} events of {} bytes", shape.events_per_request, shape.event_bytes),
             _ => format!("pipeline {}", self.pipeline),
         };

@@ -1,5 +1,5 @@
 //! How fast events are read, written for the log and staged, against serde_json: `cargo run --release -p tally-core
-//! --example event_speed`. One core, 250-byte events, the best of several rounds.
+//! --example event_speed`. One core, 250-byte events in JSON and small ones in a compact batch, the best of several rounds.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::borrow::Cow;
@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
+use tally_batch::{BatchEvent, Encoder};
 use tally_core::counter::{Declarations, Plan, Stager};
+use tally_core::event::batch;
 use tally_core::event::body::{BodyReader, Form, Sink};
-use tally_core::event::{Event, EventError, Layout, Line};
+use tally_core::event::{Event, EventError, Line, Shape};
 use tally_core::id::CellHasher;
 use tally_core::op::Submission;
 use tally_core::record::Record;
@@ -30,6 +32,14 @@ fn main() {
     assert_eq!(desk.submission.ops.len(), EVENTS);
     report("decode + stage (replay)", || desk.replay());
     assert_eq!(desk.submission.ops.len(), EVENTS);
+
+    let batch = sample_batch();
+    println!("{} bytes per event in a batch", batch.len() / EVENTS);
+    for what in [Far::Read, Far::Encode, Far::Stage] {
+        desk.far = what;
+        report(what.title(), || desk.take_batch(&batch));
+    }
+    println!("{} bytes per event in the log", desk.submission.records.len() / EVENTS);
 }
 
 /// How far events are taken.
@@ -66,6 +76,11 @@ impl Desk {
         assert_eq!(reader.finish(self), Ok(EVENTS));
     }
 
+    fn take_batch(&mut self, batch: &[u8]) {
+        self.submission.clear();
+        assert_eq!(batch::read(batch, 1_794_769_200_000.into(), self), Ok(EVENTS));
+    }
+
     fn replay(&mut self) {
         let records = std::mem::take(&mut self.submission.records);
         self.submission.ops.clear();
@@ -82,8 +97,8 @@ impl Desk {
 impl Sink for Desk {
     type Plan = Plan;
 
-    fn plan(&mut self, layout: &Layout, event_type: &str) -> Plan {
-        self.stager.plan(layout, event_type)
+    fn plan(&mut self, shape: &Shape, event_type: &str) -> Plan {
+        self.stager.plan(shape, event_type)
     }
 
     fn line(&mut self, _: usize, line: &Line<'_>, plan: &Plan) {
@@ -127,6 +142,23 @@ fn sample() -> Vec<u8> {
         );
     }
     body.into_bytes()
+}
+
+fn sample_batch() -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    for n in 0..EVENTS {
+        let (session, video) = (format!("s-{:016x}", n * 0x9e37_79b9), format!("v{:08}", n * 7919 % 10_000_000));
+        let event = BatchEvent {
+            event_type: "video.viewed",
+            occurred_at_ms: Some(1_794_769_100_000 + n as i64),
+            session: Some(&session),
+            seq: Some(n as u64 % 20),
+            dimensions: &[("video", &video)],
+            ..BatchEvent::default()
+        };
+        encoder.push(&event).expect("there is room");
+    }
+    encoder.finish().expect("there are events")
 }
 
 #[derive(serde::Deserialize)]

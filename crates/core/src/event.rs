@@ -6,6 +6,7 @@
 //! number that was not in its plain form makes a copy. Of an event that looks like one before no [`Event`] is made at all: as
 //! a [`Line`] it goes straight from the text into its record and its entries.
 
+pub mod batch;
 pub mod body;
 mod codec;
 mod error;
@@ -17,6 +18,7 @@ mod literal;
 mod number;
 mod pen;
 mod scan;
+mod shape;
 mod skeleton;
 mod special;
 mod time;
@@ -27,8 +29,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub(crate) use codec::{copy_content, raw_dimensions};
 pub use error::EventError;
 pub(crate) use error::excerpt;
-pub use layout::Layout;
 pub use line::Line;
+pub use shape::Shape;
 
 /// What a client said, and when it was received. `docs/formats/events.md` has the fields.
 #[derive(Clone, Debug, PartialEq)]

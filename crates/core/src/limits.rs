@@ -154,6 +154,9 @@ pub const HTTP_CONNECTIONS_MAX: usize = 4096;
 /// Connections to the address for machines that watch.
 pub const WATCH_CONNECTIONS_MAX: usize = 64;
 
+/// Batches of one stream of events that are under way at a time.
+pub const HTTP_BATCHES_MAX: usize = 4;
+
 /// Requests that one HTTP/2 connection may have under way.
 pub const HTTP_STREAMS_MAX: u32 = 128;
 

@@ -35,7 +35,7 @@ enum BenchOp {
     Get,
     /// INCRs at full rate, and beside them --readers connections that send one GET at a time
     Mix,
-    /// POST /v1/events with NDJSON bodies
+    /// POST /v1/events with NDJSON bodies, or with --compact batches
     Events,
 }
 
@@ -47,6 +47,7 @@ Examples:
   tally bench --op get --pipeline 1 --seconds 5        single GETs
   tally bench --op mix --readers 10  GET latency while writes run at full rate
   tally bench --op events            events over HTTP
+  tally bench --op events --compact  the same in compact batches
   tally bench --op events --type ad.shown --dimension ad --ids --duplicates 5
                                      numbered ids, of which 5 % come twice
   tally bench --keys 10000000 --preload --requests 0 --keep

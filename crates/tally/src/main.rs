@@ -9,6 +9,7 @@ mod client;
 mod completions;
 mod container;
 mod demo;
+mod encode;
 mod failure;
 mod get;
 mod inspect;
@@ -48,6 +49,7 @@ enum CliCommand {
     Check(check::CheckArgs),
     Add(add::AddArgs),
     Get(get::GetArgs),
+    Encode(encode::EncodeArgs),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
     Completions(completions::CompletionsArgs),
@@ -83,6 +85,7 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Check(args) => check::run(args, out),
         CliCommand::Add(args) => add::run(args, out),
         CliCommand::Get(args) => get::run(args, out),
+        CliCommand::Encode(args) => encode::run(args, out),
         CliCommand::Bench(args) => bench::run(args, out),
         CliCommand::Inspect(args) => inspect::run(args, out),
         CliCommand::Completions(args) => completions::run(args, out),

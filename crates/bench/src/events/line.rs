@@ -1,11 +1,12 @@
 //! One event as a line of JSON: built once with room for its numbers, which are then overwritten in place.
 
+use super::compact::overwrite_varint;
 use super::sessions::Sessions;
 use crate::keys::{Digits, KeyPattern};
 use std::ops::Range;
 
-const REQUEST_DIGITS: usize = 12;
-const SESSION_DIGITS: usize = 12;
+pub const REQUEST_DIGITS: usize = 12;
+pub const SESSION_DIGITS: usize = 12;
 const COUNTRIES: [&str; 8] = ["DE", "US", "BR", "IN", "JP", "FR", "NG", "ID"];
 const DEVICES: [&str; 4] = ["tv", "phone", "tablet", "web"];
 
@@ -22,6 +23,10 @@ pub struct EventsShape {
     pub event_bytes: usize,
     /// RFC 3339, the same for all events of the run.
     pub occurred_at: String,
+    /// The same in milliseconds since 1970.
+    pub occurred_at_ms: u64,
+    /// Whether they are sent as compact batches instead of lines.
+    pub compact: bool,
     /// Stands in ids and sessions; runs with different numbers share none.
     pub run: u64,
     pub sessions: Sessions,
@@ -33,14 +38,22 @@ pub struct EventsShape {
     pub repeats_reach_back: bool,
 }
 
-/// Where in a line the fields are that change.
+/// Where in a line, or in a record of a batch, the fields are that change.
 #[derive(Clone)]
 pub struct LineShape {
     pub bytes: usize,
-    request: Range<usize>,
-    session: Range<usize>,
-    seq: Range<usize>,
-    key: Range<usize>,
+    /// The id of the event; a record may have none.
+    pub request: Option<Range<usize>>,
+    pub session: Range<usize>,
+    pub seq: Seq,
+    pub key: Range<usize>,
+}
+
+/// How a seq is written.
+#[derive(Clone)]
+pub enum Seq {
+    Digits(Range<usize>),
+    Varint(Range<usize>),
 }
 
 impl LineShape {
@@ -63,7 +76,7 @@ impl LineShape {
         let suffix = &key.suffix;
         body.push_str(&format!(r#"{suffix}","country":"{country}","device":"{device}"}},"payload":{{"player":""#));
         push_padding(body, start, shape.event_bytes)?;
-        Ok(LineShape { bytes: shape.event_bytes, request, session, seq, key: digits })
+        Ok(LineShape { bytes: shape.event_bytes, request: Some(request), session, seq: Seq::Digits(seq), key: digits })
     }
 }
 
@@ -100,9 +113,14 @@ impl Overwriter {
     /// Makes `line` the event of `request`, in this session, with this seq and key.
     #[inline]
     pub fn put(&mut self, line: &mut [u8], at: &LineShape, request: u64, (session, seq): (u64, u64), key: u64) {
-        line[at.request.clone()].copy_from_slice(self.request.of(request));
+        if let Some(at) = &at.request {
+            line[at.clone()].copy_from_slice(self.request.of(request));
+        }
         line[at.session.clone()].copy_from_slice(self.session.of(session));
-        line[at.seq.clone()].copy_from_slice(self.seq.of(seq));
+        match &at.seq {
+            Seq::Digits(at) => line[at.clone()].copy_from_slice(self.seq.of(seq)),
+            Seq::Varint(at) => overwrite_varint(&mut line[at.clone()], seq),
+        }
         line[at.key.clone()].copy_from_slice(self.key.of(key));
     }
 }

@@ -14,6 +14,8 @@ fn shape() -> EventsShape {
         events_per_request: 50,
         event_bytes: 250,
         occurred_at: "2026-11-15T18:00:00Z".to_owned(),
+        occurred_at_ms: 1_794_765_600_000,
+        compact: false,
         run: 7,
         sessions: Sessions::Short,
         requests_before: 0,
@@ -25,7 +27,7 @@ fn shape() -> EventsShape {
 /// The events of the next question, which is answered as if all went well.
 fn ask(lane: &mut EventsLane, picker: &mut Picker) -> Vec<Value> {
     assert_eq!(lane.prepare(picker, 1), lane.shape.events_per_request);
-    let body = &lane.question()[lane.head_bytes..];
+    let body = &lane.question()[lane.body_at..];
     let lines = body.split_inclusive(|&byte| byte == b'\n');
     lines.inspect(|line| assert_eq!(line.len(), 250)).map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
@@ -121,4 +123,44 @@ fn an_answer_is_judged_by_what_was_counted() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"counted\":0}", Some("of 50 events 0 were repeats"));
     check("HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"counted\":100}", None);
     check("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy", Some("HTTP 503: busy"));
+}
+
+/// What the server reads in the next question.
+fn ask_compact(lane: &mut EventsLane, picker: &mut Picker) -> Vec<(Option<String>, String, u64, String)> {
+    lane.prepare(picker, 1);
+    let mut read = Vec::new();
+    let arrival = tally_core::event::Arrival::from(lane.shape.occurred_at_ms);
+    let mut sink = |_: usize, event: Result<&tally_core::event::Event<'_>, _>| {
+        let event = event.unwrap();
+        assert_eq!((&*event.event_type, event.occurred_at_ms), ("ad.shown", Some(1_794_765_600_000)));
+        let text = |text: &str| text.to_owned();
+        let session = event.session.as_deref().map(text).unwrap();
+        read.push((
+            event.event_id.as_deref().map(text),
+            session,
+            event.seq.unwrap(),
+            text(event.dimension("ad").unwrap()),
+        ));
+    };
+    tally_core::event::batch::read(&lane.question()[lane.body_at..], arrival, &mut sink).unwrap();
+    read
+}
+
+#[test]
+fn a_compact_batch_has_the_events_that_the_lines_have() {
+    for (sessions, ids) in [(Sessions::Short, false), (Sessions::Lasting(7), true)] {
+        let shape = EventsShape { sessions, repeats_reach_back: ids, duplicates: 20, ..shape() };
+        let picker = || Picker::new(Distribution::Uniform, 1000, 1);
+        let (mut of_lines, mut of_batches) = (picker(), picker());
+        let mut compact = lanes(EventsShape { compact: true, ..shape.clone() }, 1).unwrap();
+        let mut lines = lanes(shape, 1).unwrap();
+        for _ in 0..5 {
+            let expected = ask(&mut lines[0], &mut of_lines).into_iter().map(|event| {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                let id = ids.then(|| text(&event["eventId"]));
+                (id, text(&event["session"]), event["seq"].as_u64().unwrap(), text(&event["dimensions"]["ad"]))
+            });
+            assert_eq!(ask_compact(&mut compact[0], &mut of_batches), expected.collect::<Vec<_>>());
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! What staging asks of an event, however it was read; and what it knows in advance of events of one layout and type.
+//! What staging asks of an event, however it was read; and what it knows in advance of events of one shape and type.
 //!
 //! An [`Event`] is asked by the names of its dimensions and fields. Of a [`Line`] a plan says where they stand, which is
 //! found out once for all events that look alike; what no counter asks for is never looked at.
 
 use super::{Declarations, Field, Listener};
-use crate::event::{Event, Layout, Line};
+use crate::event::{Event, Line, Shape};
 
 /// An event as one of the counters that it feeds sees it.
 pub(crate) trait Told {
@@ -70,7 +70,7 @@ impl Told for &Event<'_> {
     }
 }
 
-/// The entries that events of one layout and type make.
+/// The entries that events of one shape and type make.
 #[derive(Debug)]
 pub struct Plan {
     entries: Vec<PlannedEntry>,
@@ -79,21 +79,21 @@ pub struct Plan {
 #[derive(Debug)]
 struct PlannedEntry {
     listener: Listener,
-    /// Which part of the layout is which part of the key; `None` if such events do not have it.
+    /// Which part of the shape is which part of the key; `None` if such events do not have it.
     key: Box<[Option<usize>]>,
     /// The same for the fields of the identity.
     identity: Box<[Option<usize>]>,
 }
 
 impl Plan {
-    pub(super) fn new(declarations: &Declarations, layout: &Layout, event_type: &str) -> Plan {
+    pub(super) fn new(declarations: &Declarations, shape: &Shape, event_type: &str) -> Plan {
         let entry = |listener: &Listener| {
             let counter = declarations.counter(listener.counter);
             let identity = counter.contract.identity().unwrap_or_default();
             PlannedEntry {
                 listener: *listener,
-                key: counter.dimensions.iter().map(|name| layout.dimension(name)).collect(),
-                identity: identity.iter().map(|field| field.part_of(layout)).collect(),
+                key: counter.dimensions.iter().map(|name| shape.dimension(name)).collect(),
+                identity: identity.iter().map(|field| field.part_of(shape)).collect(),
             }
         };
         Plan { entries: declarations.listeners(event_type).iter().map(entry).collect() }
@@ -110,12 +110,12 @@ impl Plan {
 }
 
 impl Field {
-    fn part_of(&self, layout: &Layout) -> Option<usize> {
+    fn part_of(&self, shape: &Shape) -> Option<usize> {
         match self {
-            Field::EventId => layout.event_id(),
-            Field::Session => layout.session(),
-            Field::Type => Some(layout.event_type()),
-            Field::Dimension(name) => layout.dimension(name),
+            Field::EventId => shape.event_id(),
+            Field::Session => shape.session(),
+            Field::Type => Some(shape.event_type()),
+            Field::Dimension(name) => shape.dimension(name),
             Field::Seq => None,
         }
     }

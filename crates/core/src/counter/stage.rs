@@ -6,7 +6,7 @@
 use super::plan::{Plan, Told};
 use super::{Clocks, Counter, Declarations, Field, Listener};
 use crate::contract::stage_together;
-use crate::event::{Event, Layout, Line, raw_dimensions};
+use crate::event::{Event, Line, Shape, raw_dimensions};
 use crate::fact;
 use crate::head::Group;
 use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
@@ -102,8 +102,8 @@ impl Stager {
     }
 
     /// What staging knows in advance of events of a type that look alike.
-    pub fn plan(&self, layout: &Layout, event_type: &str) -> Plan {
-        Plan::new(&self.declarations, layout, event_type)
+    pub fn plan(&self, shape: &Shape, event_type: &str) -> Plan {
+        Plan::new(&self.declarations, shape, event_type)
     }
 
     /// Pushes an operation for each counter that the event feeds; `record_at` is where the event's record begins.
@@ -121,7 +121,7 @@ impl Stager {
         desk.stage(declarations, listeners, record_at, out, rejected)
     }
 
-    /// The same for an event that was read by its layout, with the plan for that and its type.
+    /// The same for an event that looks like others, with the plan for that and its type.
     #[inline]
     pub fn stage_line(
         &mut self,

@@ -8,7 +8,7 @@ use super::error::EventError;
 use super::json::{check_size, describe, parse_into, scan_event};
 use super::layouts::Layouts;
 use super::scan::{ScanFault, ScanTrouble, Scanner};
-use super::{Arrival, Event, Layout, Line};
+use super::{Arrival, Event, Line, Shape};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
 use memchr::{memchr, memrchr};
 
@@ -42,10 +42,13 @@ impl Form {
 
 /// Receives each event of a body, or what is wrong with it, and its index. Only called in order.
 pub trait Sink {
-    /// What it works out once for all events of one layout and one type.
+    /// What it works out once for all events of one shape and one type.
     type Plan;
 
-    fn plan(&mut self, layout: &Layout, event_type: &str) -> Self::Plan;
+    fn plan(&mut self, shape: &Shape, event_type: &str) -> Self::Plan;
+
+    /// So many events are there, in so many bytes; for whoever likes to make room at once.
+    fn expect(&mut self, _events: usize, _bytes: usize) {}
 
     /// An event that looks like one before it.
     fn line(&mut self, index: usize, line: &Line<'_>, plan: &Self::Plan);
@@ -56,7 +59,7 @@ pub trait Sink {
 impl<F: FnMut(usize, Result<&Event<'_>, EventError>)> Sink for F {
     type Plan = ();
 
-    fn plan(&mut self, _: &Layout, _: &str) {}
+    fn plan(&mut self, _: &Shape, _: &str) {}
 
     fn line(&mut self, index: usize, line: &Line<'_>, (): &()) {
         self(index, Ok(&line.to_event()))
@@ -312,7 +315,7 @@ impl<P> BodyReader<P> {
         if self.events == EVENTS_PER_REQUEST_MAX {
             return Err(BodyError::TooManyEvents);
         }
-        let plan = |layout: &Layout, event_type: &str| sink.plan(layout, event_type);
+        let plan = |shape: &Shape, event_type: &str| sink.plan(shape, event_type);
         let Some((line, plan)) = self.layouts.found(text, end, self.arrival, plan) else { return Ok(false) };
         sink.line(self.events, &line, plan);
         self.events += 1;

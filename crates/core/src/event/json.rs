@@ -10,6 +10,7 @@ use super::scan::{ScanFault, ScanTrouble, Scanner};
 use super::time::parse_rfc3339;
 use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, EVENT_DELTA_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// Reads the event that `text` consists of. Afterwards `event` holds it, or, after an error, nothing of value; its room
 /// for dimensions is used again.
@@ -171,9 +172,13 @@ fn scan_text<'a>(scanner: &mut Scanner<'a>, field: &'static str) -> Result<Cow<'
     }
     let text = scanner.string()?;
     if text.is_empty() {
-        return Err(EventError::value(field, "\"\"", "is empty; give it a value or leave it out").into());
+        return Err(empty_text(field).into());
     }
     Ok(text)
+}
+
+pub(super) fn empty_text(field: &'static str) -> EventError {
+    EventError::value(field, "\"\"", "is empty; give it a value or leave it out")
 }
 
 #[inline]
@@ -190,17 +195,20 @@ fn scan_time(scanner: &mut Scanner<'_>) -> Result<i64, ScanFault> {
 #[inline]
 fn scan_whole<T>(scanner: &mut Scanner<'_>, field: &'static str, min: T, max: T) -> Result<T, ScanFault>
 where
-    T: std::str::FromStr + std::fmt::Display + PartialOrd,
+    T: std::str::FromStr + Display + PartialOrd,
 {
-    let reason = || format!("is not a whole number from {min} to {max}");
     match scanner.next_token() {
         Some(b'-' | b'0'..=b'9') => {
             let text = scanner.number()?;
             let number = text.parse().ok().filter(|number| (&min..=&max).contains(&number));
-            number.ok_or_else(|| EventError::value(field, text, reason()).into())
+            number.ok_or_else(|| not_whole(field, text, &min, &max).into())
         }
-        _ => Err(wrong_kind(scanner, field, &reason())),
+        _ => Err(wrong_kind(scanner, field, &not_whole(field, "", &min, &max).reason)),
     }
+}
+
+pub(super) fn not_whole(field: &'static str, value: &str, min: impl Display, max: impl Display) -> EventError {
+    EventError::value(field, value, format!("is not a whole number from {min} to {max}"))
 }
 
 #[inline]
@@ -251,7 +259,7 @@ fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, s
     }
 }
 
-fn dimension_field(name: &str) -> String {
+pub(super) fn dimension_field(name: &str) -> String {
     format!("dimensions.{}", excerpt(name))
 }
 

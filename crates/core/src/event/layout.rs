@@ -7,33 +7,23 @@
 
 use super::json::EventField;
 use super::literal::Literal;
-use super::pen::Stamped;
 use super::scan::Scanner;
+use super::shape::{Shape, ShapeDimension, Span, Values};
 use super::skeleton::Skeleton;
 use super::time::{LastDay, parse_rfc3339};
 use crate::limits::EVENT_DELTA_MAX;
-use crate::record::put_bytes;
 use std::borrow::Cow;
-use std::ops::Range;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// What a layout may have between its values, in bytes; it stays in memory.
 const LAYOUT_BYTES_MAX: usize = 4096;
 
 /// What the events of a layout have in common.
 #[derive(Debug, Default)]
-pub struct Layout {
+pub(super) struct Layout {
     parts: Vec<LayoutPart>,
     end: Literal,
-    pub(super) event_type: usize,
-    pub(super) event_id: Option<usize>,
-    pub(super) session: Option<usize>,
-    pub(super) payload: Option<usize>,
-    /// In the order of the line.
-    pub(super) dimensions: Vec<LayoutDimension>,
+    pub shape: Shape,
     skeleton: Skeleton,
-    pub(super) has_time: bool,
-    pub(super) has_seq: bool,
 }
 
 /// What stands before a value, and what kind of value it is.
@@ -57,57 +47,16 @@ enum LayoutValue {
     Payload,
 }
 
-#[derive(Debug)]
-pub(super) struct LayoutDimension {
-    pub name: Box<str>,
-    /// As it stands in a record, behind its length.
-    pub encoded_name: Stamped,
-    pub name_hash: u64,
-    /// The part that is its value.
-    pub part: usize,
-}
-
-/// The values of one event, found by its layout.
-#[derive(Debug, Default)]
-pub(super) struct Values {
-    /// Where each part of the layout stands; there is room for the parts of any layout that is known.
-    pub spans: Vec<Span>,
-    pub occurred_at_ms: Option<i64>,
-    pub seq: Option<u64>,
-    pub delta: Option<i64>,
-    last_day: LastDay,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
-    pub start: u32,
-    pub end: u32,
-}
-
-impl Span {
-    #[inline(always)]
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    #[inline(always)]
-    pub fn len(self) -> usize {
-        self.range().len()
-    }
-}
-
-impl Values {
-    pub fn make_room(&mut self, layout: &Layout) {
-        let parts = layout.parts.len().max(self.spans.len());
-        self.spans.resize(parts, Span::default());
-    }
-}
-
 impl Layout {
+    /// How many values its events have.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Finds the values of the event that the text begins with, and answers where it ends; `None` if it has another layout, or a
     /// value is not written in the usual way.
     #[inline]
-    pub(super) fn read(&self, mut scanner: Scanner<'_>, values: &mut Values) -> Option<usize> {
+    pub fn read(&self, mut scanner: Scanner<'_>, values: &mut Values) -> Option<usize> {
         let Values { spans, occurred_at_ms, seq, delta, last_day } = values;
         (*occurred_at_ms, *seq, *delta) = (None, None, None);
         let mut spans = spans.iter_mut();
@@ -135,27 +84,10 @@ impl Layout {
     /// The layout of the event that `text` begins with and that was read without a fault; `None` if it is written in a way that is
     /// not worth learning.
     #[cold]
-    pub(super) fn learn(text: &str) -> Option<Layout> {
+    pub fn learn(text: &str) -> Option<Layout> {
         let mut learner = Learner { text, scanner: Scanner::new(text), learnt: 0, layout: Layout::default(), bytes: 0 };
         learner.fields()?;
         Some(learner.layout)
-    }
-
-    /// Which part of it is the value of a dimension.
-    pub(crate) fn dimension(&self, name: &str) -> Option<usize> {
-        self.dimensions.iter().find(|dimension| &*dimension.name == name).map(|dimension| dimension.part)
-    }
-
-    pub(crate) fn event_type(&self) -> usize {
-        self.event_type
-    }
-
-    pub(crate) fn event_id(&self) -> Option<usize> {
-        self.event_id
-    }
-
-    pub(crate) fn session(&self) -> Option<usize> {
-        self.session
     }
 }
 
@@ -237,14 +169,14 @@ impl<'a> Learner<'a> {
     fn field(&mut self, field: EventField) -> Option<()> {
         let Some(value) = LayoutValue::of_field(field) else { return self.dimensions() };
         let part = self.value(value)?;
-        let layout = &mut self.layout;
+        let shape = &mut self.layout.shape;
         match field {
-            EventField::Type => layout.event_type = part,
-            EventField::EventId => layout.event_id = Some(part),
-            EventField::Session => layout.session = Some(part),
-            EventField::Payload => layout.payload = Some(part),
-            EventField::OccurredAt => layout.has_time = true,
-            EventField::Seq => layout.has_seq = true,
+            EventField::Type => shape.event_type = part,
+            EventField::EventId => shape.event_id = Some(part),
+            EventField::Session => shape.session = Some(part),
+            EventField::Payload => shape.payload = Some(part),
+            EventField::OccurredAt => shape.has_time = true,
+            EventField::Seq => shape.has_seq = true,
             EventField::Delta | EventField::Dimensions => {}
         }
         Some(())
@@ -256,11 +188,7 @@ impl<'a> Learner<'a> {
             let name = self.plain_key()?;
             let value = LayoutValue::of_dimension(self.scanner.next_token()?);
             let part = self.value(value)?;
-            let mut encoded_name = Vec::new();
-            put_bytes(&mut encoded_name, name.as_bytes());
-            let encoded_name = Stamped::new(encoded_name);
-            let name_hash = xxh3_64_with_seed(name.as_bytes(), 0);
-            self.layout.dimensions.push(LayoutDimension { name: name.into(), encoded_name, name_hash, part });
+            self.layout.shape.dimensions.push(ShapeDimension::new(name, part));
             more = self.scanner.next_member().ok()?;
         }
         Some(())

@@ -1,9 +1,10 @@
 //! The layouts that a reader of events has seen last, and for each what is worked out once for all events of a type.
 
 use super::body::Form;
-use super::layout::{Layout, Values};
+use super::layout::Layout;
 use super::line::{Line, RecordHead};
 use super::scan::Scanner;
+use super::shape::{Shape, Values};
 use super::{Arrival, received_at_ms};
 use crate::limits::{EVENT_BYTES_MAX, NAME_BYTES_MAX};
 use hashbrown::HashMap;
@@ -83,21 +84,22 @@ impl<P> Layouts<P> {
         text: &'a str,
         end: usize,
         arrival: Arrival,
-        plan: impl FnOnce(&Layout, &str) -> P,
+        plan: impl FnOnce(&Shape, &str) -> P,
     ) -> Option<(Line<'a>, &'a P)> {
         let KnownLayout { layout, was_useful, types } = &mut self.known[self.last];
         *was_useful = true;
-        let event_type = &text.as_bytes()[self.values.spans[layout.event_type].range()];
+        let shape = &layout.shape;
+        let event_type = &text.as_bytes()[self.values.spans[shape.event_type].range()];
         let received_at_ms = received_at_ms(arrival, self.values.occurred_at_ms);
         let planned = types.find(event_type, |event_type| PlannedType {
             event_type: event_type.into(),
-            head: RecordHead::new(event_type, layout, received_at_ms),
-            plan: plan(layout, event_type),
+            head: RecordHead::new(event_type, shape, received_at_ms),
+            plan: plan(shape, event_type),
         })?;
         if planned.head.received_at_ms() != received_at_ms {
-            planned.head = RecordHead::new(&planned.event_type, layout, received_at_ms);
+            planned.head = RecordHead::new(&planned.event_type, shape, received_at_ms);
         }
-        Some((Line::new(text, end, layout, &self.values, &planned.head), &planned.plan))
+        Some((Line::new(text.as_bytes(), end, shape, &self.values, &planned.head), &planned.plan))
     }
 
     /// Takes over the layout of the event that `text` begins with and that was read in full without a fault.
@@ -108,7 +110,7 @@ impl<P> Layouts<P> {
             return;
         }
         let Some(layout) = Layout::learn(text) else { return };
-        self.values.make_room(&layout);
+        self.values.make_room(layout.parts());
         let known = KnownLayout { layout, was_useful: false, types: Types::default() };
         if self.known.len() < LAYOUTS_MAX {
             self.last = self.known.len();

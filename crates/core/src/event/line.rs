@@ -1,12 +1,12 @@
-//! An event that was read by its layout: where its values stand in the text, and nothing copied.
+//! An event that looks like others: where its values stand in what was received, and nothing copied.
 //!
 //! What it is written as in the log is what [`Event::encode`] writes of the same event, to the byte; it goes there straight
 //! from the text.
 
 use super::Event;
 use super::codec::has;
-use super::layout::{Layout, Values};
 use super::pen::{Pen, Stamped};
+use super::shape::{Shape, Values};
 use crate::op::Submission;
 use crate::record::{put_bytes, put_varint, tag};
 use std::borrow::Cow;
@@ -14,15 +14,16 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 #[derive(Debug)]
 pub struct Line<'a> {
-    /// It begins with the event.
-    text: &'a str,
-    end: usize,
-    layout: &'a Layout,
+    /// What its parts stand in, each of which is UTF-8.
+    bytes: &'a [u8],
+    /// All its texts have no more than so many bytes.
+    text_bytes: usize,
+    shape: &'a Shape,
     values: &'a Values,
     head: &'a RecordHead,
 }
 
-/// What the records of all events of one layout, one type and one time of receipt begin with.
+/// What the records of all events of one shape, one type and one time of receipt begin with.
 #[derive(Debug)]
 pub(super) struct RecordHead {
     received_at_ms: u64,
@@ -31,8 +32,8 @@ pub(super) struct RecordHead {
 }
 
 impl RecordHead {
-    pub fn new(event_type: &str, layout: &Layout, received_at_ms: u64) -> RecordHead {
-        let mut bytes = vec![tag::EVENT, flags(layout)];
+    pub fn new(event_type: &str, shape: &Shape, received_at_ms: u64) -> RecordHead {
+        let mut bytes = vec![tag::EVENT, flags(shape)];
         put_varint(&mut bytes, received_at_ms);
         put_bytes(&mut bytes, event_type.as_bytes());
         RecordHead { received_at_ms, bytes: Stamped::new(bytes) }
@@ -46,44 +47,44 @@ impl RecordHead {
 /// Where the flags of a record stand.
 const FLAGS_AT: usize = 1;
 
-fn flags(layout: &Layout) -> u8 {
+fn flags(shape: &Shape) -> u8 {
     let flag = |present: bool, flag: u8| if present { flag } else { 0 };
-    flag(layout.event_id.is_some(), has::EVENT_ID)
-        | flag(layout.has_time, has::OCCURRED_AT)
-        | flag(layout.session.is_some(), has::SESSION)
-        | flag(layout.has_seq, has::SEQ)
-        | flag(!layout.dimensions.is_empty(), has::DIMENSIONS)
-        | flag(layout.payload.is_some(), has::PAYLOAD)
+    flag(shape.event_id.is_some(), has::EVENT_ID)
+        | flag(shape.has_time, has::OCCURRED_AT)
+        | flag(shape.session.is_some(), has::SESSION)
+        | flag(shape.has_seq, has::SEQ)
+        | flag(!shape.dimensions.is_empty(), has::DIMENSIONS)
+        | flag(shape.payload.is_some(), has::PAYLOAD)
 }
 
 impl<'a> Line<'a> {
     pub(super) fn new(
-        text: &'a str,
-        end: usize,
-        layout: &'a Layout,
+        bytes: &'a [u8],
+        text_bytes: usize,
+        shape: &'a Shape,
         values: &'a Values,
         head: &'a RecordHead,
     ) -> Line<'a> {
-        Line { text, end, layout, values, head }
+        Line { bytes, text_bytes, shape, values, head }
     }
 
-    /// A value, by its part of the layout.
+    /// A value, by its part of the shape.
     #[inline(always)]
     pub(crate) fn part(&self, part: usize) -> &'a [u8] {
-        &self.text.as_bytes()[self.values.spans[part].range()]
+        &self.bytes[self.values.spans[part].range()]
     }
 
     fn text(&self, part: usize) -> &'a str {
-        &self.text[self.values.spans[part].range()]
+        std::str::from_utf8(self.part(part)).expect("a part is UTF-8")
     }
 
     pub fn event_type(&self) -> &'a str {
-        self.text(self.layout.event_type)
+        self.text(self.shape.event_type)
     }
 
     #[inline]
     pub(crate) fn event_id(&self) -> Option<&'a [u8]> {
-        self.layout.event_id.map(|part| self.part(part))
+        self.shape.event_id.map(|part| self.part(part))
     }
 
     #[inline]
@@ -108,8 +109,8 @@ impl<'a> Line<'a> {
 
     /// [`Event::content_hash`].
     pub(crate) fn content_hash(&self) -> u64 {
-        let own = xxh3_64_with_seed(self.part(self.layout.event_type), self.delta() as u64);
-        let dimensions = self.layout.dimensions.iter();
+        let own = xxh3_64_with_seed(self.part(self.shape.event_type), self.delta() as u64);
+        let dimensions = self.shape.dimensions.iter();
         let hashes = dimensions.map(|dimension| xxh3_64_with_seed(self.part(dimension.part), dimension.name_hash));
         hashes.fold(own, u64::wrapping_add)
     }
@@ -119,20 +120,20 @@ impl<'a> Line<'a> {
     fn encode_record(&self, out: &mut Vec<u8>) {
         // Each number is the length of a part or of its name, or one of the few that an event has.
         let numbers = 2 * self.values.spans.len() + 8;
-        Pen::append(out, self.end, numbers, |pen| self.write(pen));
+        Pen::append(out, self.text_bytes, numbers, |pen| self.write(pen));
     }
 
     #[inline(always)]
     fn write(&self, pen: &mut Pen<'_>) {
         let Values { occurred_at_ms, seq, delta, .. } = *self.values;
         pen.stamp(&self.head.bytes);
-        if let Some(part) = self.layout.event_id {
+        if let Some(part) = self.shape.event_id {
             self.write_part(part, pen);
         }
         if let Some(occurred_at_ms) = occurred_at_ms {
             pen.signed(occurred_at_ms.wrapping_sub(self.head.received_at_ms as i64));
         }
-        if let Some(part) = self.layout.session {
+        if let Some(part) = self.shape.session {
             self.write_part(part, pen);
         }
         if let Some(seq) = seq {
@@ -143,14 +144,14 @@ impl<'a> Line<'a> {
             pen.signed(delta);
         }
         self.write_dimensions(pen);
-        if let Some(part) = self.layout.payload {
+        if let Some(part) = self.shape.payload {
             self.write_part(part, pen);
         }
     }
 
     #[inline(always)]
     fn write_dimensions(&self, pen: &mut Pen<'_>) {
-        let dimensions = &self.layout.dimensions;
+        let dimensions = &self.shape.dimensions;
         if !dimensions.is_empty() {
             pen.varint(dimensions.len() as u64);
             for dimension in dimensions {
@@ -163,16 +164,16 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn write_part(&self, part: usize, pen: &mut Pen<'_>) {
         let span = self.values.spans[part];
-        pen.text(&self.text.as_bytes()[span.start as usize..], span.len());
+        pen.text(&self.bytes[span.start as usize..], span.len());
     }
 
     /// The same as an event by itself.
     pub fn to_event(&self) -> Event<'a> {
-        let Layout { event_id, session, payload, ref dimensions, .. } = *self.layout;
+        let Shape { event_id, session, payload, ref dimensions, .. } = *self.shape;
         let borrowed = |part: usize| Cow::Borrowed(self.text(part));
         let name = |name: &str| Cow::Owned(name.to_owned());
         Event {
-            event_type: borrowed(self.layout.event_type),
+            event_type: borrowed(self.shape.event_type),
             event_id: event_id.map(borrowed),
             occurred_at_ms: self.values.occurred_at_ms,
             session: session.map(borrowed),
@@ -186,7 +187,7 @@ impl<'a> Line<'a> {
 }
 
 impl Submission {
-    /// [`Submission::event`] for an event that was read by its layout; [`crate::counter::Stager::stage_line`] adds its operations.
+    /// [`Submission::event`] for an event that looks like others; [`crate::counter::Stager::stage_line`] adds its operations.
     #[inline]
     pub fn line(&mut self, line: &Line<'_>) -> u32 {
         let at = self.next_record();

@@ -2,7 +2,7 @@
 
 use super::body::{BodyReader, Form, Sink};
 use super::json::parse;
-use super::{Arrival, Event, EventError, Layout, Line};
+use super::{Arrival, Event, EventError, Line, Shape};
 use crate::counter::{Declarations, Plan, Rejection, Stager};
 use crate::id::CellHasher;
 use crate::op::Submission;
@@ -48,8 +48,8 @@ impl Desk {
 impl Sink for Desk {
     type Plan = Plan;
 
-    fn plan(&mut self, layout: &Layout, event_type: &str) -> Plan {
-        self.stager.plan(layout, event_type)
+    fn plan(&mut self, shape: &Shape, event_type: &str) -> Plan {
+        self.stager.plan(shape, event_type)
     }
 
     fn line(&mut self, _: usize, line: &Line<'_>, plan: &Plan) {

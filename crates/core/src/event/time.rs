@@ -1,5 +1,9 @@
 //! RFC 3339 times, read without allocating.
 
+/// The first and the last time that can be written, in milliseconds since 1970: the years 0 to 9999, wherever on earth.
+pub(super) const EARLIEST_MS: i64 = -62_167_305_540_000;
+pub(super) const LATEST_MS: i64 = 253_402_387_139_999;
+
 /// Milliseconds since 1970, or `None` if the text is no RFC 3339 time. Finer fractions are cut off.
 pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
@@ -134,6 +138,12 @@ mod tests {
     fn jiff_ms(text: &str) -> Option<i64> {
         let time: jiff::Timestamp = text.parse().ok()?;
         Some(i64::try_from(time.as_nanosecond().div_euclid(1_000_000)).unwrap())
+    }
+
+    #[test]
+    fn the_bounds_are_the_first_and_the_last_time_that_can_be_written() {
+        assert_eq!(parse_rfc3339(b"0000-01-01T00:00:00+23:59"), Some(EARLIEST_MS));
+        assert_eq!(parse_rfc3339(b"9999-12-31T23:59:59.999-23:59"), Some(LATEST_MS));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
+mod batch;
+mod batch_stream;
 mod bounds;
 mod browser;
 mod commits;

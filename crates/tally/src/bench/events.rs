@@ -13,7 +13,11 @@ pub struct EventsArgs {
     /// Events per request
     #[arg(long, default_value_t = 1000, value_name = "N", help_heading = "Events (--op events)")]
     events_per_request: u64,
-    /// Length of one event with its line end
+    /// Send compact batches (application/vnd.tally.batch) instead of NDJSON: of each event its time, session, seq and key, and its
+    /// id with --ids
+    #[arg(long, help_heading = "Events (--op events)")]
+    compact: bool,
+    /// Length of one event with its line end (NDJSON)
     #[arg(long, default_value_t = 250, value_name = "BYTES", help_heading = "Events (--op events)")]
     event_bytes: usize,
     /// Their type
@@ -85,6 +89,8 @@ impl EventsArgs {
             events_per_request: self.events_per_request,
             event_bytes: self.event_bytes,
             occurred_at: humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string(),
+            occurred_at_ms: time.as_secs() * 1000,
+            compact: self.compact,
             // Without --ids, no two runs within a day share an id or a session.
             run: if self.ids { seed } else { time.as_secs() % 100_000 },
             sessions: self.sessions.map_or(Sessions::Short, Sessions::Lasting),

@@ -1,8 +1,9 @@
 //! The event parser against serde_json: the same events accepted, with the same values, and nothing else.
 
 use super::*;
-use crate::event::layout::{Layout, Values};
+use crate::event::layout::Layout;
 use crate::event::line::{Line, RecordHead};
+use crate::event::shape::Values;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -101,10 +102,10 @@ fn check(text: &str) -> Result<(), TestCaseError> {
 fn read_by_layout(layout_of: &str, text: &str) -> Option<Event<'static>> {
     let layout = Layout::learn(layout_of)?;
     let mut values = Values::default();
-    values.make_room(&layout);
+    values.make_room(layout.parts());
     let end = layout.read(Scanner::new(text), &mut values)?;
-    let head = RecordHead::new("", &layout, 7);
-    let line = Line::new(text, end, &layout, &values, &head);
+    let head = RecordHead::new("", &layout.shape, 7);
+    let line = Line::new(text.as_bytes(), end, &layout.shape, &values, &head);
     let mut record = Vec::new();
     line.to_event().encode(&mut record);
     text[end..].trim().is_empty().then(|| Event::decode(&mut &*record.leak()).unwrap())

@@ -18,7 +18,7 @@ use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MA
 use crate::counters::{RETRY_AFTER, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::{Pieces, content_length};
-use crate::frontend::http::transport::guard::is_lines;
+use crate::frontend::http::transport::guard::{is_batch, is_lines};
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::metrics::Metrics;
@@ -26,14 +26,16 @@ use crate::seldom::Seldom;
 use batch::{EventsBatch, Outcome};
 
 mod batch;
+mod compact;
+pub mod stream;
 
 /// How often a line in the log says that events feed no counter.
 const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts events
 ///
-/// The body is one event, an array of events or one event per line (NDJSON), plain or with a `Content-Encoding` of
-/// `gzip` or `zstd`. The answer comes when what was counted is durable. It is given in entries, one for each counter that
+/// The body is one event, an array of events, one event per line (NDJSON) or a compact batch (`application/vnd.tally.batch`), plain
+/// or with a `Content-Encoding` of `gzip` or `zstd`. The answer comes when what was counted is durable. It is given in entries, one for each counter that
 /// an event feeds: `received = counted + duplicate + conflict + rejectedCount + ignored + late`. A bad event is reported
 /// and does not stop the good ones; it makes no entries and is counted in `invalid`.
 #[utoipa::path(post, path = "/v1/events", tag = "events",
@@ -48,9 +50,14 @@ pub async fn events(
     let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = EventsBatch::new(api.counters.declarations(), api.counters.hasher());
-    let promised_bytes = content_length(&headers).unwrap_or(0);
-    let reader = BodyReader::new(form(&headers), api.host.clock.arrival());
-    if let Err(problem) = read(&mut pieces, reader, &mut batch, promised_bytes).await {
+    let arrival = api.host.clock.arrival();
+    let read = if is_batch(&headers) {
+        compact::read(&mut pieces, arrival, &mut batch).await
+    } else {
+        let reader = BodyReader::new(form(&headers), arrival);
+        read(&mut pieces, reader, &mut batch, content_length(&headers).unwrap_or(0)).await
+    };
+    if let Err(problem) = read {
         return Err(pieces.refuse(problem).await);
     }
     if is_strict && let Some(faults) = batch.faults() {
@@ -59,7 +66,7 @@ pub async fn events(
     }
     let outcome = commit(&api, batch, is_strict).await?;
     observe(&api.host.metrics, &outcome);
-    respond(outcome)
+    judge(outcome).map(Json)
 }
 
 async fn read(
@@ -128,7 +135,8 @@ fn no_events() -> Problem {
     Problem::new(ProblemKind::InvalidBody, "the body has no events; send one such as {\"type\":\"video.viewed\"}")
 }
 
-fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
+/// What is answered: that nothing came of it may be a problem.
+fn judge(outcome: Outcome) -> Result<Outcome, Problem> {
     if outcome.events == 0 {
         return Err(no_events());
     }
@@ -138,7 +146,7 @@ fn respond(outcome: Outcome) -> Result<Json<Outcome>, Problem> {
         return Err(Problem::new(ProblemKind::RepeatsFull, first).retry_after(RETRY_AFTER.as_secs()));
     }
     if outcome.invalid < outcome.events {
-        return Ok(Json(outcome));
+        return Ok(outcome);
     }
     let first = outcome.rejected.first().map_or("", |rejected| rejected.reason.as_str());
     Err(Problem::new(

@@ -53,6 +53,7 @@ fn description(access: &Access) -> Value {
 fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
     OpenApiRouter::<Api>::with_openapi(Description::openapi())
         .routes(routes!(events::events))
+        .routes(routes!(events::stream::stream_events))
         .routes(routes!(counters::get, counters::delete))
         .routes(routes!(counters::increment))
         .routes(routes!(counters::decrement))

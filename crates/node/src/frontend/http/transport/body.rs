@@ -70,6 +70,20 @@ impl Pieces {
         })
     }
 
+    /// A body that may go on without an end, in parts of which each is bounded like a body: [`Pieces::renew`] begins one. Between
+    /// them it may rest for as long as a connection may.
+    pub fn endless(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
+        let pieces = Pieces::new(api, headers, body, limit)?;
+        Ok(Pieces { too_large: false, idle_timeout: api.options.idle_timeout, ..pieces })
+    }
+
+    /// Begins the next part.
+    pub fn renew(&mut self) {
+        self.left = self.limit;
+        self.begun = Stopwatch::start();
+        self.charge.release();
+    }
+
     /// The next piece, or `None` at the end of the body. A piece may be empty.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.too_large {

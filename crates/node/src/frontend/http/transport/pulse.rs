@@ -110,6 +110,12 @@ impl Pulse {
         Working(Arc::clone(self))
     }
 
+    /// Keeps a request that is being worked on so when its answer has begun, because its body goes on.
+    pub fn go_on(self: &Arc<Pulse>) -> Working {
+        self.working.fetch_add(1, Ordering::Relaxed);
+        Working(Arc::clone(self))
+    }
+
     /// Books bytes that arrived while no request was worked on.
     fn read_head(&self, bytes: &[u8]) -> Result<(), Full> {
         if bytes.contains(&b'\n') {

@@ -294,6 +294,7 @@ async fn converse(
     let service = TowerToHyperService::new(shared.router);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(Arc::clone(&pulse));
         let working = pulse.work();
         let (place, budget) = (Arc::clone(&place), Arc::clone(&shared.budget));
         let charge = head_charge(&request, &budget);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tally_core::counter::{Declarations, Plan, Rejection, Staged, Stager, listed};
 use tally_core::event::body::Sink;
-use tally_core::event::{Event, EventError, Layout, Line};
+use tally_core::event::{Event, EventError, Line, Shape};
 use tally_core::id::CellHasher;
 use tally_core::limits::{ENTRIES_PER_REQUEST_MAX, REJECTIONS_SHOWN_MAX, UNMATCHED_TYPES_SHOWN_MAX};
 use tally_core::nearest::nearest;
@@ -22,6 +22,9 @@ use crate::frontend::http::words::problem::quoted;
 /// bytes. A promise alone is no reason to make any.
 const EXPECTED_TIMES_MAX: usize = 16;
 const EXPECTED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What an event mostly has more in the log than in a batch.
+const NAMES_BYTES: usize = 32;
 
 /// What became of the events of a request.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -337,8 +340,16 @@ impl EventsBatch {
 impl Sink for EventsBatch {
     type Plan = Plan;
 
-    fn plan(&mut self, layout: &Layout, event_type: &str) -> Plan {
-        self.stager.plan(layout, event_type)
+    fn plan(&mut self, shape: &Shape, event_type: &str) -> Plan {
+        self.stager.plan(shape, event_type)
+    }
+
+    fn expect(&mut self, events: usize, bytes: usize) {
+        // In the log the type and the names of dimensions stand again in each event.
+        self.submission.records.reserve(bytes + events * NAMES_BYTES);
+        self.submission.ops.reserve(events);
+        self.submission.stamps.reserve(events);
+        self.origins.reserve(events);
     }
 
     #[inline]

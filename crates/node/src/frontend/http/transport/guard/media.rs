@@ -1,16 +1,19 @@
 //! What kind of body a request may have.
 //!
 //! A form of any page can send `text/plain`, `multipart/form-data`, `application/x-www-form-urlencoded`, or nothing at all. It
-//! cannot send a type that says JSON without the browser asking first.
+//! cannot send a type that says JSON, or a batch of events, without the browser asking first.
 
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 
+use tally_batch::MEDIA_TYPE as BATCH;
+
 use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 const EVENTS: &str = "/v1/events";
+const EVENTS_STREAM: &str = "/v1/events/stream";
 
 const JSON: &str = "application/json";
 
@@ -23,22 +26,38 @@ pub fn check(request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     let headers = request.headers();
-    let takes_lines = request.uri().path() == EVENTS;
-    if essence(headers).is_some_and(|essence| essence == JSON) || (takes_lines && is_lines(headers)) {
+    if request.uri().path() == EVENTS_STREAM {
+        return if is_batch(headers) { Ok(()) } else { Err(refuse(headers, BATCH)) };
+    }
+    let takes_events = request.uri().path() == EVENTS;
+    let is_events = || takes_events && (is_lines(headers) || is_batch(headers));
+    if essence(headers).is_some_and(|essence| essence == JSON) || is_events() {
         return Ok(());
     }
+    let wanted = match takes_events {
+        true => {
+            "application/json, application/x-ndjson for one event per line, or application/vnd.tally.batch for a compact batch \
+             (curl: -H 'content-type: application/json')"
+        }
+        false => "application/json (curl: -H 'content-type: application/json')",
+    };
+    Err(refuse(headers, wanted))
+}
+
+fn refuse(headers: &HeaderMap, wanted: &str) -> Problem {
     let found = headers.get(CONTENT_TYPE).map(|found| quoted(found.to_str().unwrap_or("not text")));
-    let or_lines = if takes_lines { ", or application/x-ndjson for one event per line" } else { "" };
-    let detail = format!(
-        "Content-Type is {}; send application/json{or_lines} (curl: -H 'content-type: application/json')",
-        found.as_deref().unwrap_or("missing")
-    );
-    Err(Problem::new(ProblemKind::UnsupportedMediaType, detail).with("value", found))
+    let detail = format!("Content-Type is {}; send {wanted}", found.as_deref().unwrap_or("missing"));
+    Problem::new(ProblemKind::UnsupportedMediaType, detail).with("value", found)
 }
 
 /// Whether the sender says that each line is a document of its own.
 pub fn is_lines(headers: &HeaderMap) -> bool {
     essence(headers).is_some_and(|essence| LINES.contains(&essence.as_str()))
+}
+
+/// Whether the sender says that it is a compact batch of events.
+pub fn is_batch(headers: &HeaderMap) -> bool {
+    essence(headers).is_some_and(|essence| essence == BATCH)
 }
 
 /// The type without its parameters.
@@ -68,6 +87,7 @@ mod tests {
             (Some("Application/JSON; charset=utf-8"), None, None),
             (Some("application/x-ndjson"), refused, None),
             (Some("application/jsonl;charset=utf-8"), refused, None),
+            (Some("application/vnd.tally.batch"), refused, None),
             (Some("text/plain"), refused, refused),
             (Some("application/x-www-form-urlencoded"), refused, refused),
             (Some("multipart/form-data; boundary=application/json"), refused, refused),
