@@ -81,7 +81,9 @@ impl NodeWorld {
             ..EngineOptions::default()
         };
         let declarations = Declarations::parse(&Config::First.yaml()).expect("the oracle's texts are sound");
-        let restored = engine::restore(&*self.store, hasher(), options.table_bytes)?;
+        // Where memory is small nothing is in it at first, and a replay has to look everything up.
+        let restored_bytes = if self.table_bytes == TABLE_BYTES { TABLE_BYTES } else { 0 };
+        let restored = engine::restore(&*self.store, hasher(), restored_bytes)?;
         let store: Arc<dyn Store> = self.store.clone();
         let open_log = |from| {
             let log = log_on(&self.log, from, false)?;

@@ -136,9 +136,6 @@ impl<L: Log> Maker<L> {
         if last.to.offset > log_end {
             return Ok(None);
         }
-        if last.to.offset < cut.offset {
-            return Err(CommitsError::Missing { end: last.to, checkpoint: cut });
-        }
         let followed = followed || last.deltas.is_some();
         let (end, digest, published) = match find(&handle, cut.offset)? {
             // All of them are before the cut.

@@ -1,5 +1,6 @@
 //! Counters that do not fit into memory: what a start makes of them.
 
+use super::super::lookup::Found;
 use super::alone::{shown, simulated};
 use super::ground::Ground;
 use super::*;
@@ -70,6 +71,24 @@ fn after_a_restart_what_is_in_memory_is_of_all_over_each_segment() {
     assert!((COUNTERS / 8..COUNTERS * 7 / 8).contains(&all), "{all} of them fit");
     // Where only the first were taken, they would all want the same slots.
     assert!(parts.iter().all(|part| *part >= all / PARTS / 2), "{parts:?}");
+}
+
+#[test]
+fn what_the_store_said_before_a_cut_is_asked_again() {
+    let ground = Ground::new(options().table_bytes);
+    ground.live(async |engine| {
+        engine.submit(numbered(&engine, "x", 10_000)).await.unwrap();
+        engine.stop().await.unwrap();
+    });
+    let (thread, _) = ground.open();
+    let submission = numbered(&thread.engine(), "x", 10_000);
+    let missing = thread.writer.missing(&submission, &Found::default());
+    assert!(!missing.is_empty(), "some do not fit");
+    let cuts = thread.shared.cuts.load(Ordering::Acquire);
+    let found = Found::in_store(&*ground.store, cuts, missing.clone()).unwrap();
+    assert_eq!(thread.writer.missing(&submission, &found), []);
+    thread.shared.cuts.fetch_add(1, Ordering::Release);
+    assert_eq!(thread.writer.missing(&submission, &found), missing);
 }
 
 /// Pages of which each was hit once.
