@@ -182,7 +182,22 @@ pub const HTTP_WINDOW_BYTES: u32 = 256 * 1024;
 pub const HTTP_ANSWER_BYTES: usize = 64 * 1024;
 
 /// What is done of a body before other requests of the same thread have a turn, in bytes.
-pub const HTTP_POLL_BYTES_MAX: usize = 256 * 1024;
+pub const HTTP_SLICE_BYTES: usize = 64 * 1024;
+
+/// Bodies up to this size wait for nobody's turn, in bytes.
+pub const HTTP_AT_ONCE_BYTES: usize = 16 * 1024;
+
+/// Large bodies that are read or wait for their commit, in bytes, and how long others wait for that: enough that the writer never
+/// waits for them. At most half of what clients have.
+pub const LARGE_BYTES_UNDER_WAY_MAX: usize = 64 * 1024 * 1024;
+pub const LARGE_WAIT_MS_MAX: u64 = 5_000;
+
+/// How long the sender of a large body may pause before others are read in its place, in milliseconds.
+pub const LARGE_PAUSE_MS_MAX: u64 = 250;
+
+/// What a large body is taken for whose sender does not say how large it is, in bytes; and how many times its size if it is compressed.
+pub const LARGE_BYTES_UNKNOWN: usize = 1024 * 1024;
+pub const LARGE_TIMES_COMPRESSED: usize = 8;
 
 /// Files of the store that are kept open.
 pub const STORE_FILES_MAX: usize = 256;
@@ -280,8 +295,10 @@ pub const CLOCK_TOLD_MS: u64 = 60 * 1000;
 /// An idempotency key, in bytes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 
-/// Log and operation bytes that one stream gets into a commit while others wait.
-pub const STREAM_SHARE_BYTES: usize = 4 * 1024 * 1024;
+/// Log and operation bytes that other threads get into one commit, at least and at most: in between it is what a short commit
+/// holds. A submission that is larger by itself is taken all the same.
+pub const COMMIT_SHARE_BYTES_MIN: usize = 256 * 1024;
+pub const COMMIT_SHARE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Counters that one correction changes.
 pub const CORRECTION_DELTAS_MAX: usize = 100_000;

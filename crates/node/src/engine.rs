@@ -21,6 +21,7 @@ mod question;
 mod queue;
 mod recovery;
 mod settle;
+mod share;
 mod shared;
 mod snapshot;
 mod steps;

@@ -12,6 +12,7 @@ use super::local::LocalEngine;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
 use super::settle::Settler;
+use super::share::Share;
 use super::shared::{Done, Message, Reply, Shared};
 use super::sweep::Sweeper;
 use super::tick::Ticker;
@@ -20,7 +21,7 @@ use super::{Engine, EngineOptions, Refusal, Trouble, Wanted};
 use crate::worker::{Spawner, Wake};
 use flume::Sender;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tally_core::fates::RunLimits;
@@ -58,6 +59,9 @@ pub(super) struct Desk<L: Log> {
     pub writer: RefCell<Writer<L>>,
     pub shared: Arc<Shared>,
     waiting: Waiting,
+    /// How much of what waits goes into a commit, and how much of it is in the next one.
+    share: RefCell<Share>,
+    share_staged_bytes: Cell<usize>,
     commit_due: Notify,
     pub cut_due: Wake,
     /// So many late entries wait that their run comes early.
@@ -82,6 +86,8 @@ impl<L: Log + 'static> EngineThread<L> {
             writer: RefCell::new(self.writer),
             shared: self.shared,
             waiting: self.waiting,
+            share: RefCell::new(Share::new()),
+            share_staged_bytes: Cell::new(0),
             commit_due: Notify::new(),
             cut_due: Wake::default(),
             late_due: Wake::default(),
@@ -131,9 +137,12 @@ impl<L: Log + 'static> Desk<L> {
         }
     }
 
-    /// Stages a share of each stream.
+    /// Stages a share of what waits in the queues.
     fn stage_shares(self: &Rc<Self>) {
-        self.shared.queues.take_shares(&self.waiting, |queued| self.stage_queued(queued));
+        let commit_bytes = self.share.borrow().bytes();
+        let queues = &self.shared.queues;
+        let bytes = queues.take_shares(&self.waiting, commit_bytes, |queued| self.stage_queued(queued));
+        self.share_staged_bytes.update(|before| before + bytes);
     }
 
     pub(super) fn commit(&self) {
@@ -143,7 +152,9 @@ impl<L: Log + 'static> Desk<L> {
             let begun_us = lag.now_us();
             lag.committing(begun_us);
             writer.commit(self.shared.clock.now_ms());
-            commit_seconds.observe(lag.since(begun_us), 1);
+            let took = lag.since(begun_us);
+            commit_seconds.observe(took, 1);
+            self.share.borrow_mut().committed(self.share_staged_bytes.take(), took, writer.sync_took());
         }
         self.shared.metrics.lag.committed();
         if writer.is_cut_due() {

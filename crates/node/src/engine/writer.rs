@@ -15,6 +15,7 @@ use super::watch::{Terms, Watch, WatchVerdict, Watched, Watches};
 use super::{Committed, Refusal, Trouble};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tally_core::counter::{Declarations, Durability};
 use tally_core::head::{Group, HEAD_BYTES_MAX, Head, RULES, log_time_ms};
 use tally_core::id::CellKey;
@@ -60,6 +61,7 @@ pub(super) struct Writer<L: Log> {
     unsynced: bool,
     /// And somebody was promised that it will be soon.
     sync_promised: bool,
+    sync_took: Duration,
     /// Where the store stands.
     stored: Option<Position>,
     log_bytes_since_cut: u64,
@@ -115,6 +117,7 @@ impl<L: Log> Writer<L> {
             steps,
             unsynced: false,
             sync_promised: false,
+            sync_took: Duration::ZERO,
             stored,
             log_bytes_since_cut: 0,
             disk_is_full: false,
@@ -334,10 +337,16 @@ impl<L: Log> Writer<L> {
         let begun = self.shared.clock.passed();
         self.log.sync().map_err(|error| self.refusal(error))?;
         let took = self.shared.clock.passed() - begun;
+        self.sync_took += took;
         self.shared.metrics.sync_seconds.observe(took.as_secs_f64());
         self.unsynced = false;
         self.sync_promised = false;
         Ok(())
+    }
+
+    /// How long syncs took since the last time this was asked.
+    pub fn sync_took(&mut self) -> Duration {
+        std::mem::take(&mut self.sync_took)
     }
 
     /// Whether somebody was promised a sync that is still to come.

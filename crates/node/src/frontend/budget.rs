@@ -4,12 +4,25 @@
 //! Whoever holds something for a client has a [`Charge`], which grows and shrinks with it and is given back when it is
 //! dropped. What does not fit is refused or cut off; nobody waits with half a request in memory. The last quarter is for
 //! those who hold little, so that a few large requests do not keep the many small ones out.
+//!
+//! Large requests wait before they are read: only so many are under way as keep the writer busy ([`Budget::admit`]). The others stay
+//! in their sockets, and whoever has waited longest is next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tally_core::limits::{LARGE_BYTES_UNDER_WAY_MAX, LARGE_WAIT_MS_MAX};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// What may use the last quarter of the budget, in bytes.
 const SMALL_BYTES: usize = 256 * 1024;
+
+/// Large requests are admitted in units of this many bytes.
+const ADMISSION_UNIT_BYTES: usize = 1024;
+
+/// So many times what may be under way may wait for it; more would wait for too long, and is told so at once.
+const WAITING_TIMES_MAX: usize = 16;
 
 /// A growing charge takes room in steps of this many bytes, so that it seldom touches what others touch too.
 const STEP_BYTES: usize = 8 * 1024;
@@ -18,7 +31,15 @@ const STEP_BYTES: usize = 8 * 1024;
 pub struct Budget {
     bytes: usize,
     held_bytes: AtomicUsize,
+    /// Units that large requests may still take.
+    large: Arc<Semaphore>,
+    large_units: usize,
+    waiting_units: AtomicUsize,
 }
+
+/// Leave for a large request to be read and committed, until it is dropped.
+#[derive(Debug)]
+pub struct Admission(#[expect(dead_code, reason = "it is given back by being dropped")] OwnedSemaphorePermit);
 
 /// There is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +50,32 @@ pub struct Full {
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Budget> {
-        Arc::new(Budget { bytes, held_bytes: AtomicUsize::new(0) })
+        let large_units = LARGE_BYTES_UNDER_WAY_MAX.min(bytes / 2) / ADMISSION_UNIT_BYTES;
+        Arc::new(Budget {
+            bytes,
+            held_bytes: AtomicUsize::new(0),
+            large: Arc::new(Semaphore::new(large_units)),
+            large_units,
+            waiting_units: AtomicUsize::new(0),
+        })
+    }
+
+    /// Waits until a large request may be read that will take about so many bytes. It takes nothing of the budget: that is charged as
+    /// it arrives.
+    pub async fn admit(&self, expected_bytes: usize) -> Result<Admission, Full> {
+        let units = expected_bytes.div_ceil(ADMISSION_UNIT_BYTES).min(self.large_units);
+        let admitted = match Arc::clone(&self.large).try_acquire_many_owned(units as u32) {
+            Ok(permit) => Some(permit),
+            Err(_) => self.wait_for_admission(units).await,
+        };
+        admitted.map(Admission).ok_or(Full { beyond_bytes: None })
+    }
+
+    async fn wait_for_admission(&self, units: usize) -> Option<OwnedSemaphorePermit> {
+        let _waiting = WaitingUnits::begin(&self.waiting_units, units, WAITING_TIMES_MAX * self.large_units)?;
+        let admitted = Arc::clone(&self.large).acquire_many_owned(units as u32);
+        // It is never closed.
+        timeout(Duration::from_millis(LARGE_WAIT_MS_MAX), admitted).await.ok()?.ok()
     }
 
     pub fn bytes(&self) -> usize {
@@ -57,6 +103,26 @@ impl Budget {
     fn give(&self, bytes: usize) {
         let before = self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes given back of {before}");
+    }
+}
+
+/// Stands for somebody who waits; he may stop waiting at any time.
+struct WaitingUnits<'a> {
+    of: &'a AtomicUsize,
+    units: usize,
+}
+
+impl<'a> WaitingUnits<'a> {
+    fn begin(of: &'a AtomicUsize, units: usize, max: usize) -> Option<WaitingUnits<'a>> {
+        let before = of.fetch_add(units, Ordering::Relaxed);
+        let waiting = WaitingUnits { of, units };
+        (before + units <= max).then_some(waiting)
+    }
+}
+
+impl Drop for WaitingUnits<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.units, Ordering::Relaxed);
     }
 }
 
@@ -110,8 +176,15 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::task::Poll;
 
     const MIB: usize = 1 << 20;
+
+    async fn waits<F: Future>(mut future: Pin<&mut F>) -> bool {
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+    }
 
     #[test]
     fn holders_share_one_bound_and_give_back_what_they_took() {
@@ -125,6 +198,38 @@ mod tests {
         second.set(3 * MIB).unwrap();
         drop((first, second));
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn large_requests_are_admitted_in_the_order_in_which_they_came() {
+        let budget = Budget::new(8 * MIB);
+        let first = budget.admit(3 * MIB).await.unwrap();
+        let (mut second, mut third) = (Box::pin(budget.admit(2 * MIB)), Box::pin(budget.admit(1)));
+        assert!(waits(second.as_mut()).await);
+        assert!(waits(third.as_mut()).await, "there is room, but somebody waits longer");
+        drop(first);
+        let second = second.await.unwrap();
+        let third = third.await.unwrap();
+        assert_eq!(budget.held_bytes(), 0, "nothing has arrived");
+        drop((second, third));
+        budget.admit(100 * MIB).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_would_wait_too_long_is_told_at_once() {
+        let budget = Budget::new(8 * MIB);
+        let all = budget.admit(4 * MIB).await.unwrap();
+        let mut waiting: Vec<_> = (0..WAITING_TIMES_MAX).map(|_| Box::pin(budget.admit(4 * MIB))).collect();
+        for one in &mut waiting {
+            assert!(waits(one.as_mut()).await);
+        }
+        assert_eq!(budget.admit(4 * MIB).await.unwrap_err(), Full { beyond_bytes: None });
+        drop(waiting.pop());
+        let mut next = Box::pin(budget.admit(4 * MIB));
+        assert!(waits(next.as_mut()).await);
+        drop(all);
+        drop(waiting);
+        next.await.unwrap();
     }
 
     #[test]

@@ -4,7 +4,11 @@
 //! more than an honest body of the largest size. What is held for a body, windows of decompressors included, is charged to
 //! the budget of all clients as it arrives; what a sender only promises takes nothing.
 
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,23 +16,34 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use tally_core::limits::{HTTP_DRAIN_BYTES_MAX, HTTP_POLL_BYTES_MAX};
-use tokio::task::yield_now;
+use hyper::body::Frame;
+use tally_core::limits::{
+    BODY_BYTES_MAX, HTTP_AT_ONCE_BYTES, HTTP_DRAIN_BYTES_MAX, HTTP_SLICE_BYTES, LARGE_BYTES_UNKNOWN,
+    LARGE_PAUSE_MS_MAX, LARGE_TIMES_COMPRESSED,
+};
 use tokio::time::timeout;
 
 use crate::clock::Stopwatch;
-use crate::frontend::budget::Charge;
+use crate::frontend::budget::{Admission, Budget, Charge};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use decode::{DecodeFault, Decoder, decoder};
+use turn::Turn;
 
 mod decode;
+mod turn;
+
+const LARGE_PAUSE_MAX: Duration = Duration::from_millis(LARGE_PAUSE_MS_MAX);
+
+type BodyFrame = Result<Frame<Bytes>, axum::Error>;
 
 /// Pieces of a body, decoded, in order.
 pub struct Pieces {
     body: Body,
     /// The sender says that there is more than may be.
     too_large: bool,
+    /// It is in parts, and read for as long as its sender likes.
+    is_endless: bool,
     /// The sender waits for leave to send; it need not be read to be told.
     expects_leave: bool,
     decoder: Option<Decoder>,
@@ -37,8 +52,16 @@ pub struct Pieces {
     encoded: Bytes,
     limit: usize,
     left: usize,
-    /// Handed out since other requests had a turn.
-    since_turn_bytes: usize,
+    /// What is decoded and not handed out yet.
+    decoded: Bytes,
+    handed_out_bytes: usize,
+    /// What it is expected to take in memory.
+    expected_bytes: usize,
+    /// Of a large body, whether it may be read.
+    admission: AdmissionState,
+    /// Held while a large body is worked on.
+    turn: Option<Turn>,
+    budget: Arc<Budget>,
     idle_timeout: Duration,
     /// How long it may pause once it was refused.
     linger: Duration,
@@ -48,20 +71,34 @@ pub struct Pieces {
     pub charge: Charge,
 }
 
+#[derive(Debug)]
+enum AdmissionState {
+    NotAsked,
+    Held(#[expect(dead_code, reason = "it is given back by being dropped")] Admission),
+    /// Its sender was too slow, and others are read in its place; what comes is still taken.
+    GivenUp,
+}
+
 impl Pieces {
     /// `limit` is on the decoded body, in bytes.
     pub fn new(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
         let decoder = decoder(headers)?;
         Ok(Pieces {
+            expected_bytes: expected_bytes(headers, decoder.is_some()),
+            admission: AdmissionState::NotAsked,
             body,
             too_large: decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64),
+            is_endless: false,
             expects_leave: headers.contains_key(EXPECT),
             decoder,
             decoder_charge: Charge::new(&api.budget),
             encoded: Bytes::new(),
             limit,
             left: limit,
-            since_turn_bytes: 0,
+            decoded: Bytes::new(),
+            handed_out_bytes: 0,
+            turn: None,
+            budget: Arc::clone(&api.budget),
             idle_timeout: api.options.body_idle_timeout,
             linger: api.options.linger,
             total_timeout: api.options.body_timeout,
@@ -74,29 +111,67 @@ impl Pieces {
     /// them it may rest for as long as a connection may.
     pub fn endless(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
         let pieces = Pieces::new(api, headers, body, limit)?;
-        Ok(Pieces { too_large: false, idle_timeout: api.options.idle_timeout, ..pieces })
+        Ok(Pieces {
+            too_large: false,
+            idle_timeout: api.options.idle_timeout,
+            is_endless: true,
+            admission: AdmissionState::GivenUp,
+            ..pieces
+        })
     }
 
     /// Begins the next part.
     pub fn renew(&mut self) {
         self.left = self.limit;
+        self.handed_out_bytes = 0;
         self.begun = Stopwatch::start();
         self.charge.release();
     }
 
-    /// The next piece, or `None` at the end of the body. A piece may be empty.
+    /// The next piece, or `None` at the end of the body. A piece may be empty. Small bodies have it at once; large ones
+    /// are worked on one after the other on each thread, and others have their turn between two pieces.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.too_large {
             return Err(too_large(self.limit));
         }
-        if self.since_turn_bytes >= HTTP_POLL_BYTES_MAX {
-            self.since_turn_bytes = 0;
-            yield_now().await;
+        if self.decoded.is_empty() {
+            let Some(piece) = self.next_piece().await? else {
+                self.turn = None;
+                return Ok(None);
+            };
+            self.left = self.left.checked_sub(piece.len()).ok_or_else(|| too_large(self.limit))?;
+            self.decoded = piece;
         }
-        let Some(piece) = self.next_piece().await? else { return Ok(None) };
-        self.left = self.left.checked_sub(piece.len()).ok_or_else(|| too_large(self.limit))?;
-        self.since_turn_bytes += piece.len();
-        Ok(Some(piece))
+        let at_once = HTTP_AT_ONCE_BYTES.saturating_sub(self.handed_out_bytes);
+        let slice_bytes = if self.decoded.len() <= at_once {
+            self.decoded.len()
+        } else {
+            self.be_admitted().await?;
+            self.take_turn().await;
+            self.decoded.len().min(HTTP_SLICE_BYTES)
+        };
+        self.handed_out_bytes += slice_bytes;
+        Ok(Some(self.decoded.split_to(slice_bytes)))
+    }
+
+    /// Waits until a piece of a large body may be worked on.
+    async fn take_turn(&mut self) {
+        match &self.turn {
+            Some(turn) => turn.go_on().await,
+            // Nobody knows when its reader asks for more.
+            None if self.is_endless => drop(Turn::take().await),
+            None => self.turn = Some(Turn::take().await),
+        }
+    }
+
+    /// A large body is read only while it is one of those under way.
+    async fn be_admitted(&mut self) -> Result<(), Problem> {
+        if let AdmissionState::NotAsked = self.admission {
+            // What has come so far is there while it waits.
+            self.charge.grow_to(self.decoded.len())?;
+            self.admission = AdmissionState::Held(self.budget.admit(self.expected_bytes).await?);
+        }
+        Ok(())
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
@@ -143,6 +218,9 @@ impl Pieces {
     /// used again. Whoever is late has had his time; his connection ends (see [`super::linger`]).
     pub async fn refuse(mut self, problem: Problem) -> Problem {
         // Its room is free at once.
+        self.turn = None;
+        self.decoded = Bytes::new();
+        self.admission = AdmissionState::GivenUp;
         self.charge.release();
         self.decoder = None;
         self.decoder_charge.release();
@@ -161,8 +239,11 @@ impl Pieces {
     async fn frame(&mut self) -> Result<Option<Bytes>, Problem> {
         let left = self.total_timeout.saturating_sub(self.begun.elapsed());
         loop {
-            let next = timeout(left.min(self.idle_timeout), self.body.frame()).await;
-            match next.map_err(|_| self.too_slow())? {
+            let next = match ready(self.body.frame()).await {
+                Poll::Ready(next) => next,
+                Poll::Pending => self.wait_for_frame(left).await?,
+            };
+            match next {
                 None => return Ok(None),
                 // Trailers say nothing here.
                 Some(Ok(frame)) => match frame.into_data() {
@@ -175,6 +256,19 @@ impl Pieces {
                 }
             }
         }
+    }
+
+    /// Waits for a sender; nobody else does so for long.
+    async fn wait_for_frame(&mut self, left: Duration) -> Result<Option<BodyFrame>, Problem> {
+        self.turn = None;
+        let patience = left.min(self.idle_timeout);
+        if let Ok(next) = timeout(patience.min(LARGE_PAUSE_MAX), self.body.frame()).await {
+            return Ok(next);
+        }
+        if let AdmissionState::Held(_) = self.admission {
+            self.admission = AdmissionState::GivenUp;
+        }
+        timeout(patience.saturating_sub(LARGE_PAUSE_MAX), self.body.frame()).await.map_err(|_| self.too_slow())
     }
 
     fn too_slow(&self) -> Problem {
@@ -194,6 +288,19 @@ impl Pieces {
             }
         }
     }
+}
+
+/// What a future says that is asked once.
+async fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// What a body is expected to take in memory, by what its sender says of it.
+fn expected_bytes(headers: &HeaderMap, is_compressed: bool) -> usize {
+    let times = if is_compressed { LARGE_TIMES_COMPRESSED } else { 1 };
+    let promised = content_length(headers).map(|bytes| bytes.min(BODY_BYTES_MAX as u64) as usize);
+    promised.map_or(LARGE_BYTES_UNKNOWN, |bytes| bytes * times)
 }
 
 /// How many bytes the sender promises.

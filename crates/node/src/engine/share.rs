@@ -1,0 +1,75 @@
+//! How much of what waits goes into one commit: so much that the commit is short, since whatever comes next waits for its end.
+//!
+//! A commit takes [`AIM_US`], or three times what its sync takes where that is slow: otherwise most of the time would go into syncs of
+//! next to nothing. Past the page cache a sync does not depend on how much was written.
+
+use std::time::Duration;
+use tally_core::limits::{COMMIT_SHARE_BYTES_MAX, COMMIT_SHARE_BYTES_MIN};
+
+/// How long a commit should take, in microseconds.
+const AIM_US: u64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Share {
+    bytes: usize,
+    /// About how long a sync takes, in microseconds.
+    sync_us: u64,
+}
+
+impl Share {
+    pub fn new() -> Share {
+        Share { bytes: COMMIT_SHARE_BYTES_MIN, sync_us: 0 }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Learns from a commit of so many bytes, how long it took, and how long its sync took of that.
+    pub fn committed(&mut self, bytes: usize, took: Duration, sync_took: Duration) {
+        self.sync_us = (7 * self.sync_us + sync_took.as_micros() as u64) / 8;
+        if took.as_micros() as u64 > AIM_US.max(3 * self.sync_us) {
+            self.bytes = (self.bytes - self.bytes / 8).max(COMMIT_SHARE_BYTES_MIN);
+        } else if 2 * bytes >= self.bytes {
+            // A smaller one says nothing of larger ones.
+            self.bytes = (self.bytes + self.bytes / 8).min(COMMIT_SHARE_BYTES_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share after many full commits on a disk whose sync takes so long, and where each MiB takes so long.
+    fn settled(sync_us: u64, mib_us: u64) -> usize {
+        let mut share = Share::new();
+        for _ in 0..1000 {
+            let (bytes, sync_took) = (share.bytes(), Duration::from_micros(sync_us));
+            share.committed(bytes, sync_took + Duration::from_micros(mib_us * bytes as u64 / (1 << 20)), sync_took);
+        }
+        share.bytes()
+    }
+
+    #[test]
+    fn the_share_is_what_a_short_commit_holds_and_has_bounds() {
+        let about = |bytes: usize, expected: usize| assert!(bytes.abs_diff(expected) <= expected / 4, "{bytes}");
+        about(settled(200, 800), 1 << 20);
+        about(settled(200, 1_600), 1 << 19);
+        assert_eq!(settled(10, 10), COMMIT_SHARE_BYTES_MAX);
+        assert_eq!(settled(10, 100_000), COMMIT_SHARE_BYTES_MIN);
+    }
+
+    #[test]
+    fn where_every_sync_is_slow_commits_are_larger() {
+        assert!(settled(2_000, 2_000) > 1 << 20);
+        assert_eq!(settled(10_000, 2_000), COMMIT_SHARE_BYTES_MAX);
+    }
+
+    #[test]
+    fn small_commits_say_nothing_of_large_ones() {
+        let mut share = Share::new();
+        (0..1000).for_each(|_| share.committed(100, Duration::from_micros(10), Duration::ZERO));
+        assert_eq!(share.bytes(), COMMIT_SHARE_BYTES_MIN);
+    }
+}
