@@ -36,6 +36,7 @@ counters:
 ";
 
 const VIEWS: [&str; 6] = ["--op", "events", "--connections", "8", "--sessions", "1000000"];
+const FLOOD: [&str; 6] = ["--op", "events", "--connections", "64", "--sessions", "1000000"];
 const IMPRESSIONS: [&str; 9] =
     ["--op", "events", "--type", "ad.shown", "--dimension", "ad", "--keys", "100000", "--ids"];
 const REGISTRY_IDS: u64 = 100_000_000;
@@ -139,7 +140,7 @@ pub fn measure_streams(peers: &Peers, generator: &Generator, results: &mut Resul
     let (mut beside, mut within, mut floods) = (Vec::new(), Vec::new(), Vec::new());
     for repetition in 1..=generator.repetitions {
         for (load, reports) in [(&impressions, &mut beside), (&views, &mut within)] {
-            let flood = generator.flood(&server, &VIEWS)?;
+            let flood = generator.flood(&server, &FLOOD)?;
             // The flood shall be at its full rate first.
             thread::sleep(Duration::from_secs(1));
             // The ids of another seed than any before.
@@ -151,6 +152,8 @@ pub fn measure_streams(peers: &Peers, generator: &Generator, results: &mut Resul
     let text = |figure: Figure| {
         format!("p50 {:.2} ms, p99 {:.2} ms", figure.latency.p50 / 1000.0, figure.latency.p99 / 1000.0)
     };
+    let what = "p99 of 10 impressions beside a flood of views from 64 connections";
+    results.requirements.push(Requirement::at_most(what, 10.0, beside.latency.p99 / 1000.0, "ms"));
     results.notes.push(format!(
         "{}: alone {}; beside a flood of {:.0} k views a second {} ({:.1}× and {:.1}× of alone); views that go into the flood itself {}.",
         Row::Streams.title(),
