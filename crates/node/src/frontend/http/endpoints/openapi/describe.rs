@@ -11,8 +11,9 @@ use tally_core::limits::{
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 27] = [
+const OPERATIONS: [(&str, &str, &str); 28] = [
     ("post", "/v1/events", "sendEvents"),
+    ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
     ("get", "/v1/workers", "listWorkers"),
