@@ -1,7 +1,7 @@
 //! `tally encode`, and that a server takes what it writes.
 
 use crate::support::{stderr, tally};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 use tally_core::event::batch::{header, read};
 use tally_core::event::{Event, EventError};
@@ -15,7 +15,11 @@ fn encode(lines: &str, args: &[&str]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let written = child.stdin.take().unwrap().write_all(lines.as_bytes());
+    // It does not read on behind a line that is no event.
+    if let Err(error) = written {
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
     child.wait_with_output().unwrap()
 }
 
