@@ -32,8 +32,8 @@ const UNITS: [&str; 14] = [
     "unit/other",
 ];
 
-/// Files whose tests look at the clock, some of them for a tenth of a second, some at two clocks that differ by a millisecond. On a machine that is busy they may come too late, so they get
-/// more than one chance: as a whole, since their tests build on each other.
+/// Files whose tests look at the clock, some of them for a tenth of a second, some at that of the test and that of the server. On a machine
+/// that is busy they may come too late, so they get more than one chance: as a whole, since their tests build on each other.
 const TIMED: [&str; 3] = ["unit/type/string", "unit/expire", "unit/multi"];
 const CHANCES: usize = 3;
 

@@ -7,16 +7,16 @@ pub const ID_BYTES_MAX: usize = 4096;
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 
 /// Events in one HTTP request.
-pub const EVENTS_PER_REQUEST_MAX: usize = 100_000;
+pub const EVENTS_PER_REQUEST_MAX: usize = tally_batch::EVENTS_MAX;
 
 /// Body of one HTTP request after decompression, in bytes.
-pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const BODY_BYTES_MAX: usize = tally_batch::BATCH_BYTES_MAX;
 
 /// Nesting of a JSON document.
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// Dimensions in one event.
-pub const DIMENSIONS_PER_EVENT_MAX: usize = 64;
+pub const DIMENSIONS_PER_EVENT_MAX: usize = tally_batch::DIMENSIONS_MAX;
 
 /// A number given as a dimension, in characters of its plain decimal form: enough for every 64-bit float as it is commonly written.
 pub const NUMBER_BYTES_MAX: usize = 512;
