@@ -16,7 +16,6 @@ mod layouts;
 mod line;
 mod literal;
 mod number;
-mod pen;
 mod scan;
 mod shape;
 mod skeleton;

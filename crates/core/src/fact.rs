@@ -5,6 +5,7 @@
 
 use crate::id::{CellHasher, CellKey};
 use crate::op::Stamp;
+use crate::pen::{Paper as _, Part, Scratch};
 use crate::record::put_bytes;
 
 /// An event id.
@@ -57,10 +58,16 @@ pub fn part(buffer: &mut Vec<u8>, part: &[u8]) {
     put_bytes(buffer, part);
 }
 
-pub fn claim_key(hasher: &CellHasher, event_id: &[u8], buffer: &mut Vec<u8>) -> CellKey {
-    begin(buffer, CLAIM);
-    part(buffer, event_id);
-    hasher.key(buffer)
+pub fn claim_key(hasher: &CellHasher, event_id: &[u8]) -> CellKey {
+    claim_key_in(hasher, Part::exactly(event_id), &mut Scratch::default())
+}
+
+/// The same with room that is there already.
+pub(crate) fn claim_key_in(hasher: &CellHasher, event_id: Part<'_>, scratch: &mut Scratch) -> CellKey {
+    let mut pen = scratch.pen(event_id.len(), 2);
+    pen.byte(CLAIM);
+    pen.text(event_id);
+    hasher.key(pen.bytes())
 }
 
 /// The key of what was answered to an idempotency key.
@@ -99,9 +106,9 @@ mod tests {
     #[test]
     fn keys_are_pinned_and_no_two_lists_of_parts_share_one() {
         let hasher = CellHasher::new(42);
-        assert_eq!(claim_key(&hasher, b"e1", &mut Vec::new()).as_u128(), CLAIM_E1);
+        assert_eq!(claim_key(&hasher, b"e1").as_u128(), CLAIM_E1);
         assert_ne!(answer_key(&hasher, b"ab", b"c"), answer_key(&hasher, b"a", b"bc"));
-        assert_ne!(answer_key(&hasher, b"", b"e1").key, claim_key(&hasher, b"e1", &mut Vec::new()));
+        assert_ne!(answer_key(&hasher, b"", b"e1").key, claim_key(&hasher, b"e1"));
         assert_eq!(answer_key(&hasher, b"c", b"k").key.as_u128(), ANSWER_K_OF_C);
     }
 

@@ -4,6 +4,7 @@
 //! `%` are written `%3A` and `%25`, and nothing else is encoded in the canonical form, so that each key has exactly one
 //! id and no two keys share one.
 
+use crate::pen::{Paper, Part};
 use std::borrow::Cow;
 use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -108,16 +109,26 @@ pub fn name_of(id: &[u8]) -> &[u8] {
 }
 
 /// Appends a part of a key in its canonical form.
-#[inline]
 pub fn encode_part(value: &[u8], out: &mut Vec<u8>) {
-    if !has_separator(value) {
-        return out.extend_from_slice(value);
+    write_part(Part::exactly(value), out);
+}
+
+/// The same on any paper.
+#[inline(always)]
+pub(crate) fn write_part(value: Part<'_>, out: &mut impl Paper) {
+    match has_separator(value.bytes()) {
+        false => out.put(value),
+        true => write_encoded(value.bytes(), out),
     }
+}
+
+#[cold]
+fn write_encoded(value: &[u8], out: &mut impl Paper) {
     for &byte in value {
         match byte {
-            b':' => out.extend_from_slice(b"%3A"),
-            b'%' => out.extend_from_slice(b"%25"),
-            other => out.push(other),
+            b':' => out.put(Part::exactly(b"%3A")),
+            b'%' => out.put(Part::exactly(b"%25")),
+            other => out.byte(other),
         }
     }
 }
@@ -130,12 +141,13 @@ fn has_separator(value: &[u8]) -> bool {
         let zeroed = word ^ (ONES * u64::from(byte));
         zeroed.wrapping_sub(ONES) & !zeroed & (ONES * 0x80)
     };
-    let (words, rest) = value.as_chunks();
-    let found = words
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .fold(0, |found, word| found | has(word, b':') | has(word, b'%'));
-    found != 0 || rest.iter().any(|byte| matches!(byte, b':' | b'%'))
+    let either = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        has(word, b':') | has(word, b'%')
+    };
+    // The last eight overlap those before them.
+    let Some(last) = value.last_chunk() else { return value.iter().any(|byte| matches!(byte, b':' | b'%')) };
+    value.as_chunks().0.iter().fold(either(last), |found, word| found | either(word)) != 0
 }
 
 /// The value of a part of a key: every `%XX` decoded. An error is where a `%` has no two hexadecimal digits behind it.

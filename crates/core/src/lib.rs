@@ -21,6 +21,7 @@ pub mod measure;
 pub mod memory;
 pub mod nearest;
 pub mod op;
+mod pen;
 pub mod position;
 pub mod record;
 pub mod values;

@@ -5,6 +5,8 @@ pub const ID_BYTES_MAX: usize = 4096;
 
 /// Longest text of one event in JSON, in bytes.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// What a thread keeps of how events have looked, for as many requests as are read beside each other.
+pub const LAYOUTS_KEPT_MAX: usize = 4;
 
 /// Events in one HTTP request.
 pub const EVENTS_PER_REQUEST_MAX: usize = tally_batch::EVENTS_MAX;

@@ -113,7 +113,7 @@ impl Promise for Display {
     }
 
     /// The session, or whatever `dedup.by` names, and the number there.
-    #[inline]
+    #[inline(always)]
     fn identify<'d>(
         &'d self,
         counter: &'d Counter,
@@ -122,7 +122,7 @@ impl Promise for Display {
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
         let Some(dedup) = &self.dedup else { return Ok(None) };
         let number = if dedup.seq { event.seq() } else { Some(0) };
-        let key = desk.key(fact::GROUP, &counter.name, &dedup.by, event);
+        let key = desk.key(fact::GROUP, counter, &dedup.by, event);
         match (key, number) {
             (Ok(key), Some(number)) => Ok(Some((key, number))),
             _ if !dedup.required => Ok(None),

@@ -5,7 +5,7 @@ use super::{Promise, Terms};
 use crate::counter::declare::Fields;
 use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, SettingGroup, Value, Word, optional, word};
-use crate::counter::stage::{Staged, StagingDesk, push, reject};
+use crate::counter::stage::{Staged, StagingDesk, reject};
 use crate::counter::{ConfigError, Counter, Declarations, Durability, Field, Listener, Rejection};
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
@@ -79,7 +79,7 @@ impl Promise for Persistent {
         _: &mut StagingDesk,
         event: &impl Told,
     ) -> Result<Option<(CellKey, u64)>, Rejection<'d>> {
-        let id = event.event_id().filter(|id| !id.is_empty());
+        let id = event.event_id().filter(|id| id.len() > 0);
         id.ok_or(Rejection::MissingField { counter: &counter.name, field: "eventId" })?;
         Ok(Some((CellKey::NONE, 0)))
     }
@@ -141,8 +141,8 @@ pub(crate) fn stage_together<'l, T: Told>(
     out.stamps.push(desk.claim(&event));
     let mut faulty = None;
     for (listener, event) in all.clone() {
-        match desk.entry(declarations, listener, &event) {
-            Ok(entry) => push(out, listener, record, entry, staged),
+        match desk.entry(declarations, listener, &event, record, out) {
+            Ok(()) => staged.entries += 1,
             Err(rejection) => faulty = Some(rejection.counter()),
         }
     }
@@ -156,7 +156,8 @@ pub(crate) fn stage_together<'l, T: Told>(
     for (listener, event) in all {
         let counter = declarations.counter(listener.counter);
         let together = Rejection::Together { counter: &counter.name, other };
-        let rejection = desk.entry(declarations, listener, &event).err().unwrap_or(together);
+        let rejection = desk.entry(declarations, listener, &event, record, &mut Submission::default()).err();
+        let rejection = rejection.unwrap_or(together);
         reject(out, listener, record, rejection, rejected, staged);
     }
 }

@@ -109,7 +109,7 @@ macro_rules! contracts {
                 }
             }
 
-            #[inline]
+            #[inline(always)]
             pub(crate) fn identify<'d>(
                 &'d self,
                 counter: &'d Counter,

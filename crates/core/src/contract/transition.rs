@@ -81,7 +81,7 @@ impl Promise for Transition {
         if self.entity.is_empty() {
             return Ok(None);
         }
-        let key = desk.key(fact::ENTITY, &counter.name, &self.entity, event);
+        let key = desk.key(fact::ENTITY, counter, &self.entity, event);
         key.map(|key| Some((key, 0))).map_err(|field| Rejection::MissingField { counter: &counter.name, field })
     }
 

@@ -9,9 +9,10 @@ use crate::contract::stage_together;
 use crate::event::{Event, Line, Shape, raw_dimensions};
 use crate::fact;
 use crate::head::Group;
-use crate::id::{CellHasher, CellKey, SEPARATOR, encode_part};
+use crate::id::{CellHasher, CellKey, SEPARATOR, write_part};
 use crate::limits::ID_BYTES_MAX;
 use crate::op::{Op, OpKind, Stamp, Submission};
+use crate::pen::{Paper, Part, Scratch};
 use std::sync::Arc;
 
 /// Why an event does not count for one of the counters it feeds. The other counters count it all the same, unless they
@@ -71,7 +72,7 @@ pub struct Staged {
     pub rejected: u32,
 }
 
-/// Stages events under one version of the declarations, with room for ids that is used again and again.
+/// Stages events under one version of the declarations, with room that is used again and again.
 #[derive(Clone, Debug)]
 pub struct Stager {
     declarations: Arc<Declarations>,
@@ -82,19 +83,12 @@ pub struct Stager {
 #[derive(Clone, Debug)]
 pub(crate) struct StagingDesk {
     hasher: CellHasher,
-    id: Vec<u8>,
-    key: Vec<u8>,
-}
-
-pub(crate) struct StagedEntry {
-    cell: CellKey,
-    arg: i64,
-    stamp: Option<Stamp>,
+    scratch: Scratch,
 }
 
 impl Stager {
     pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> Stager {
-        Stager { declarations, desk: StagingDesk { hasher, id: Vec::with_capacity(ID_BYTES_MAX), key: Vec::new() } }
+        Stager { declarations, desk: StagingDesk { hasher, scratch: Scratch::default() } }
     }
 
     pub fn declarations(&self) -> &Arc<Declarations> {
@@ -147,15 +141,6 @@ impl Stager {
     }
 }
 
-pub(crate) fn push(out: &mut Submission, listener: &Listener, record: u32, entry: StagedEntry, staged: &mut Staged) {
-    let kind = if entry.stamp.is_some() { OpKind::Entry } else { OpKind::Count };
-    out.ops.push(Op { cell: entry.cell, arg: entry.arg, record, counter: listener.counter, kind });
-    if let Some(stamp) = entry.stamp {
-        out.stamps.push(stamp);
-    }
-    staged.entries += 1;
-}
-
 #[cold]
 pub(crate) fn reject(
     out: &mut Submission,
@@ -190,8 +175,8 @@ impl StagingDesk {
                 together = true;
                 continue;
             }
-            match self.entry(declarations, listener, &event) {
-                Ok(entry) => push(out, listener, record_at, entry, &mut staged),
+            match self.entry(declarations, listener, &event, record_at, out) {
+                Ok(()) => staged.entries += 1,
                 Err(rejection) => reject(out, listener, record_at, rejection, rejected, &mut staged),
             }
         }
@@ -201,35 +186,41 @@ impl StagingDesk {
         staged
     }
 
-    /// The change an entry makes, and what tells it from others. Its id is left in `id`.
-    #[inline]
+    /// Pushes the change an entry makes, and what tells it from others; nothing if it is rejected.
+    #[inline(always)]
     pub fn entry<'d>(
         &mut self,
         declarations: &'d Declarations,
         listener: &Listener,
         event: &impl Told,
-    ) -> Result<StagedEntry, Rejection<'d>> {
+        record: u32,
+        out: &mut Submission,
+    ) -> Result<(), Rejection<'d>> {
         let counter = declarations.counter(listener.counter);
-        counter.entry_id(|n, name| event.key_part(n, name), &mut self.id)?;
+        let cell = self.cell(counter, event)?;
         check_clock(counter, declarations.clocks(), event)?;
         let delta = event.delta();
         let arg = listener.op.apply(delta).ok_or(Rejection::DeltaTooLarge { counter: &counter.name, delta })?;
         if !counter.contract.takes_any_delta() && arg.unsigned_abs() != 1 {
             return Err(Rejection::NotOne { counter: &counter.name, mode: counter.mode().name(), delta });
         }
-        let stamp = self.stamp(counter, event)?;
-        Ok(StagedEntry { cell: self.hasher.key(&self.id), arg, stamp })
+        let asked = counter.contract.identify(counter, self, event)?;
+        let kind = if asked.is_some() || counter.lateness.is_some() { OpKind::Entry } else { OpKind::Count };
+        if kind == OpKind::Entry {
+            let (key, number) = asked.unwrap_or((CellKey::NONE, 0));
+            out.stamps.push(stamp(key, number, event));
+        }
+        out.ops.push(Op { cell, arg, record, counter: listener.counter, kind });
+        Ok(())
     }
 
-    #[inline]
-    fn stamp<'d>(&mut self, counter: &'d Counter, event: &impl Told) -> Result<Option<Stamp>, Rejection<'d>> {
-        let asked = counter.contract.identify(counter, self, event)?;
-        let (key, number) = match asked {
-            Some(asked) => asked,
-            None if counter.lateness.is_some() => (CellKey::NONE, 0),
-            None => return Ok(None),
-        };
-        Ok(Some(stamp(key, number, event)))
+    #[inline(always)]
+    fn cell<'d>(&mut self, counter: &'d Counter, event: &impl Told) -> Result<CellKey, Rejection<'d>> {
+        let name = event.name(counter);
+        // In an id a byte of a value takes up to three.
+        let mut pen = self.scratch.pen(name.len() + 3 * event.text_bytes(), counter.dimensions.len());
+        counter.write_id(name, |n, dimension| event.key_part(n, dimension), &mut pen)?;
+        Ok(self.hasher.key(pen.bytes()))
     }
 
     /// Hashes the values of the fields of a counter's identity; an error is the field that the event does not have.
@@ -237,22 +228,29 @@ impl StagingDesk {
     pub fn key<'d>(
         &mut self,
         kind: u8,
-        name: &str,
+        counter: &Counter,
         fields: &'d [Field],
         event: &impl Told,
     ) -> Result<CellKey, &'d str> {
-        fact::begin(&mut self.key, kind);
-        fact::part(&mut self.key, name.as_bytes());
-        for (n, field) in fields.iter().enumerate() {
-            let value = event.identity_part(n, field).ok_or_else(|| field.name())?;
-            fact::part(&mut self.key, value);
+        if let Some(key) = event.known_identity() {
+            return Ok(key);
         }
-        Ok(self.hasher.key(&self.key))
+        let name = event.name(counter);
+        // A field may be named more than once.
+        let mut pen = self.scratch.pen(name.len() + fields.len() * event.text_bytes(), fields.len() + 2);
+        pen.byte(kind);
+        pen.text(name);
+        for (n, field) in fields.iter().enumerate() {
+            pen.text(event.identity_part(n, field).ok_or_else(|| field.name())?);
+        }
+        let key = self.hasher.key(pen.bytes());
+        event.learn_identity(key);
+        Ok(key)
     }
 
     pub fn claim(&mut self, event: &impl Told) -> Stamp {
-        let id = event.event_id().unwrap_or_default();
-        stamp(fact::claim_key(&self.hasher, id, &mut self.key), event.content_hash(), event)
+        let id = event.event_id().unwrap_or(Part::exactly(b""));
+        stamp(fact::claim_key_in(&self.hasher, id, &mut self.scratch), event.content_hash(), event)
     }
 }
 
@@ -288,26 +286,35 @@ impl Declarations {
 }
 
 impl Counter {
-    /// Writes the canonical id of the cell that an event with these dimensions counts for.
-    #[inline]
     fn entry_id<'e>(
         &self,
         key_part: impl Fn(usize, &str) -> Option<&'e [u8]>,
         out: &mut Vec<u8>,
     ) -> Result<(), Rejection<'_>> {
         out.clear();
-        out.extend_from_slice(self.name.as_bytes());
+        self.write_id(Part::exactly(self.name.as_bytes()), |n, name| key_part(n, name).map(Part::exactly), out)
+    }
+
+    /// Writes the canonical id of the cell that an event with these dimensions counts for.
+    #[inline(always)]
+    fn write_id<'e>(
+        &self,
+        name: Part<'_>,
+        key_part: impl Fn(usize, &str) -> Option<Part<'e>>,
+        out: &mut impl Paper,
+    ) -> Result<(), Rejection<'_>> {
+        out.put(name);
         for (n, dimension) in self.dimensions.iter().enumerate() {
             let missing = Rejection::MissingDimension { counter: &self.name, dimension };
             let value = key_part(n, dimension).ok_or(missing)?;
             // Encoding never shortens, so the room for ids stays bounded whatever an event brings.
-            if out.len() + 1 + value.len() > ID_BYTES_MAX {
+            if out.written() + 1 + value.len() > ID_BYTES_MAX {
                 return Err(Rejection::IdTooLong { counter: &self.name });
             }
-            out.push(SEPARATOR);
-            encode_part(value, out);
+            out.byte(SEPARATOR);
+            write_part(value, out);
         }
-        if out.len() > ID_BYTES_MAX {
+        if out.written() > ID_BYTES_MAX {
             return Err(Rejection::IdTooLong { counter: &self.name });
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use super::error::EventError;
 use super::json::{check_size, describe, parse_into, scan_event};
-use super::layouts::Layouts;
+pub use super::layouts::Layouts;
 use super::scan::{ScanFault, ScanTrouble, Scanner};
 use super::{Arrival, Event, Line, Shape};
 use crate::limits::{BODY_BYTES_MAX, EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
@@ -88,11 +88,16 @@ pub struct BodyReader<P> {
 impl<P> BodyReader<P> {
     /// Without a form, the body's first line decides: `[`, or an object that goes on after the line, is a document.
     pub fn new(form: Option<Form>, arrival: impl Into<Arrival>) -> BodyReader<P> {
+        BodyReader::knowing(Layouts::default(), form, arrival)
+    }
+
+    /// The same with what events before this body have looked like, under the same declarations.
+    pub fn knowing(layouts: Layouts<P>, form: Option<Form>, arrival: impl Into<Arrival>) -> BodyReader<P> {
         BodyReader {
             form,
             arrival: arrival.into(),
             held: Vec::new(),
-            layouts: Layouts::default(),
+            layouts,
             in_long_line: false,
             bytes: 0,
             events: 0,
@@ -115,8 +120,13 @@ impl<P> BodyReader<P> {
         }
     }
 
+    /// What its events have looked like.
+    pub fn into_layouts(self) -> Layouts<P> {
+        self.layouts
+    }
+
     /// Reads what is left when the body has ended, and answers how many events it had.
-    pub fn finish(mut self, sink: &mut impl Sink<Plan = P>) -> Result<usize, BodyError> {
+    pub fn finish(&mut self, sink: &mut impl Sink<Plan = P>) -> Result<usize, BodyError> {
         let held = std::mem::take(&mut self.held);
         match self.form.unwrap_or(Form::Lines) {
             Form::Lines => self.lines(&held, sink)?,
@@ -302,9 +312,9 @@ impl<P> BodyReader<P> {
         Ok(Ok(()))
     }
 
-    /// Remembers what an event looks like. The first of a body is often the only one, and then not worth it.
+    /// Remembers what an event looks like.
     fn learn(&mut self, text: &str, is_good: bool) {
-        if is_good && self.events > 0 {
+        if is_good {
             self.layouts.learn(text);
         }
     }

@@ -19,7 +19,7 @@ const TYPES_MAX: usize = 64;
 const PAUSE: u32 = 32;
 
 #[derive(Debug)]
-pub(super) struct Layouts<P> {
+pub struct Layouts<P> {
     known: Vec<KnownLayout<P>>,
     /// The one that was found last.
     last: usize,
@@ -64,7 +64,7 @@ impl<P> Default for Layouts<P> {
 impl<P> Layouts<P> {
     /// Reads the event that `text` begins with, if it has a layout that is known, and answers where it ends. [`Self::found`] has it.
     #[inline]
-    pub fn read(&mut self, text: &str, form: Form) -> Option<usize> {
+    pub(super) fn read(&mut self, text: &str, form: Form) -> Option<usize> {
         let Layouts { known, last, values, was_read, .. } = self;
         *was_read = false;
         let end = known.get(*last)?.layout.read(form.scanner(text), values).or_else(|| {
@@ -79,7 +79,7 @@ impl<P> Layouts<P> {
 
     /// The event that was read from `text`, and the plan for its type; `None` if no counter can listen to such a type.
     #[inline]
-    pub fn found<'a>(
+    pub(super) fn found<'a>(
         &'a mut self,
         text: &'a str,
         end: usize,
@@ -104,7 +104,7 @@ impl<P> Layouts<P> {
 
     /// Takes over the layout of the event that `text` begins with and that was read in full without a fault.
     #[cold]
-    pub fn learn(&mut self, text: &str) {
+    pub(super) fn learn(&mut self, text: &str) {
         if self.was_read || self.pause > 0 {
             self.pause = self.pause.saturating_sub(1);
             return;

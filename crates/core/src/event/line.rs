@@ -5,9 +5,10 @@
 
 use super::Event;
 use super::codec::has;
-use super::pen::{Pen, Stamped};
 use super::shape::{Shape, Values};
+use crate::limits::EVENT_BYTES_MAX;
 use crate::op::Submission;
+use crate::pen::{Paper as _, Part, Pen, Stamped};
 use crate::record::{put_bytes, put_varint, tag};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -44,6 +45,10 @@ impl RecordHead {
     }
 }
 
+/// The most that the length of a text takes, as a varint: an event has at most 256 KiB.
+const LENGTH_BYTES_MAX: usize = 3;
+const _: () = assert!(EVENT_BYTES_MAX < 1 << (7 * LENGTH_BYTES_MAX));
+
 /// Where the flags of a record stand.
 const FLAGS_AT: usize = 1;
 
@@ -70,12 +75,18 @@ impl<'a> Line<'a> {
 
     /// A value, by its part of the shape.
     #[inline(always)]
-    pub(crate) fn part(&self, part: usize) -> &'a [u8] {
-        &self.bytes[self.values.spans[part].range()]
+    pub(crate) fn part(&self, part: usize) -> Part<'a> {
+        let span = self.values.spans[part];
+        Part::first(&self.bytes[span.start as usize..], span.len())
+    }
+
+    #[inline(always)]
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     fn text(&self, part: usize) -> &'a str {
-        std::str::from_utf8(self.part(part)).expect("a part is UTF-8")
+        std::str::from_utf8(self.part(part).bytes()).expect("a part is UTF-8")
     }
 
     pub fn event_type(&self) -> &'a str {
@@ -83,7 +94,7 @@ impl<'a> Line<'a> {
     }
 
     #[inline]
-    pub(crate) fn event_id(&self) -> Option<&'a [u8]> {
+    pub(crate) fn event_id(&self) -> Option<Part<'a>> {
         self.shape.event_id.map(|part| self.part(part))
     }
 
@@ -109,9 +120,10 @@ impl<'a> Line<'a> {
 
     /// [`Event::content_hash`].
     pub(crate) fn content_hash(&self) -> u64 {
-        let own = xxh3_64_with_seed(self.part(self.shape.event_type), self.delta() as u64);
+        let own = xxh3_64_with_seed(self.part(self.shape.event_type).bytes(), self.delta() as u64);
         let dimensions = self.shape.dimensions.iter();
-        let hashes = dimensions.map(|dimension| xxh3_64_with_seed(self.part(dimension.part), dimension.name_hash));
+        let hashes =
+            dimensions.map(|dimension| xxh3_64_with_seed(self.part(dimension.part).bytes(), dimension.name_hash));
         hashes.fold(own, u64::wrapping_add)
     }
 
@@ -119,22 +131,22 @@ impl<'a> Line<'a> {
     #[inline]
     fn encode_record(&self, out: &mut Vec<u8>) {
         // Each number is the length of a part or of its name, or one of the few that an event has.
-        let numbers = 2 * self.values.spans.len() + 8;
-        Pen::append(out, self.text_bytes, numbers, |pen| self.write(pen));
+        let lengths = 2 * self.values.spans.len() * LENGTH_BYTES_MAX;
+        Pen::append(out, self.text_bytes + lengths, 8, |pen| self.write(pen));
     }
 
     #[inline(always)]
     fn write(&self, pen: &mut Pen<'_>) {
         let Values { occurred_at_ms, seq, delta, .. } = *self.values;
-        pen.stamp(&self.head.bytes);
+        pen.put(self.head.bytes.part());
         if let Some(part) = self.shape.event_id {
-            self.write_part(part, pen);
+            pen.text(self.part(part));
         }
         if let Some(occurred_at_ms) = occurred_at_ms {
             pen.signed(occurred_at_ms.wrapping_sub(self.head.received_at_ms as i64));
         }
         if let Some(part) = self.shape.session {
-            self.write_part(part, pen);
+            pen.text(self.part(part));
         }
         if let Some(seq) = seq {
             pen.varint(seq);
@@ -145,7 +157,7 @@ impl<'a> Line<'a> {
         }
         self.write_dimensions(pen);
         if let Some(part) = self.shape.payload {
-            self.write_part(part, pen);
+            pen.text(self.part(part));
         }
     }
 
@@ -155,16 +167,10 @@ impl<'a> Line<'a> {
         if !dimensions.is_empty() {
             pen.varint(dimensions.len() as u64);
             for dimension in dimensions {
-                pen.stamp(&dimension.encoded_name);
-                self.write_part(dimension.part, pen);
+                pen.put(dimension.encoded_name.part());
+                pen.text(self.part(dimension.part));
             }
         }
-    }
-
-    #[inline(always)]
-    fn write_part(&self, part: usize, pen: &mut Pen<'_>) {
-        let span = self.values.spans[part];
-        pen.text(&self.bytes[span.start as usize..], span.len());
     }
 
     /// The same as an event by itself.

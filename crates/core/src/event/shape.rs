@@ -4,8 +4,8 @@
 //! A [`super::layout::Layout`] finds the parts in JSON, a [`super::batch`] in its records. What is made of an event from there on
 //! (its record, its entries) is the same.
 
-use super::pen::Stamped;
 use super::time::LastDay;
+use crate::pen::Stamped;
 use crate::record::put_bytes;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

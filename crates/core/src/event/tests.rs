@@ -1,6 +1,6 @@
 //! Reading by layouts against reading in full: the same records, entries and errors, whatever comes after what.
 
-use super::body::{BodyReader, Form, Sink};
+use super::body::{BodyReader, Form, Layouts, Sink};
 use super::json::parse;
 use super::{Arrival, Event, EventError, Line, Shape};
 use crate::counter::{Declarations, Plan, Rejection, Stager};
@@ -75,10 +75,18 @@ const RECEIVED_MS: u64 = 1_794_765_600_000;
 
 /// What a reader makes of the events of a body, and how many of them it read by their layout.
 fn read(form: Form, body: &str) -> (Vec<String>, usize) {
-    let mut desk = Desk::new();
-    let mut reader = BodyReader::new(Some(form), RECEIVED_MS);
-    reader.feed(body.as_bytes(), &mut desk).unwrap();
-    reader.finish(&mut desk).unwrap();
+    read_bodies(form, &[body])
+}
+
+/// The same of several bodies, each read with what those before it have taught.
+fn read_bodies(form: Form, bodies: &[&str]) -> (Vec<String>, usize) {
+    let (mut desk, mut layouts) = (Desk::new(), Layouts::default());
+    for body in bodies {
+        let mut reader = BodyReader::knowing(layouts, Some(form), RECEIVED_MS);
+        reader.feed(body.as_bytes(), &mut desk).unwrap();
+        reader.finish(&mut desk).unwrap();
+        layouts = reader.into_layouts();
+    }
     (desk.told, desk.known)
 }
 
@@ -196,6 +204,12 @@ proptest! {
     }
 
     #[test]
+    fn what_bodies_before_have_taught_changes_nothing(lines in events()) {
+        let bodies: Vec<&str> = lines.iter().map(String::as_str).collect();
+        prop_assert_eq!(read_bodies(Form::Lines, &bodies).0, read_in_full(bodies.iter().copied()), "{:#?}", lines);
+    }
+
+    #[test]
     fn a_layout_changes_nothing_of_what_an_array_comes_to(lines in events()) {
         let good: Vec<_> = lines.iter().map(String::as_str).filter(|line| parse(line, 0).is_ok()).collect();
         let (told, _) = read(Form::Document, &format!("[{}]", good.join(",\n")));
@@ -218,18 +232,26 @@ fn viewed(event_type: &str, n: usize) -> String {
 }
 
 #[test]
-fn from_the_third_on_like_events_are_read_by_their_layout() {
-    check(&(0..9).map(|n| viewed("a", n)).collect::<Vec<_>>(), 7);
-    check(&(0..9).map(|n| viewed("a", n) + ["", " ", "\t\r"][n % 3]).collect::<Vec<_>>(), 7);
-    check(&(0..9).map(|n| viewed(["a", "c", "d"][n % 3], n * 1000)).collect::<Vec<_>>(), 7);
+fn from_the_second_on_like_events_are_read_by_their_layout() {
+    check(&(0..9).map(|n| viewed("a", n)).collect::<Vec<_>>(), 8);
+    check(&(0..9).map(|n| viewed("a", n) + ["", " ", "\t\r"][n % 3]).collect::<Vec<_>>(), 8);
+    check(&(0..9).map(|n| viewed(["a", "c", "d"][n % 3], n * 1000)).collect::<Vec<_>>(), 8);
     let other = |n: usize| format!(r#"{{"type":"b","delta":{n}}}"#);
-    check(&(0..10).map(|n| if n % 2 == 0 { viewed("a", n) } else { other(n) }).collect::<Vec<_>>(), 7);
+    check(&(0..10).map(|n| if n % 2 == 0 { viewed("a", n) } else { other(n) }).collect::<Vec<_>>(), 8);
+}
+
+#[test]
+fn events_that_come_one_by_one_are_read_by_their_layout_as_well() {
+    let bodies: Vec<_> = (0..9).map(|n| viewed("a", n)).collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    assert_eq!(read_bodies(Form::Lines, &bodies).1, 8);
+    assert_eq!(read_bodies(Form::Document, &bodies).1, 8);
 }
 
 #[test]
 fn an_event_of_any_type_is_read_by_its_layout_unless_nobody_can_listen_to_it() {
     let of_type = |n: usize| viewed(&format!("type-{}", n % 80), n);
-    check(&(0..202).map(of_type).collect::<Vec<_>>(), 200);
+    check(&(0..202).map(of_type).collect::<Vec<_>>(), 201);
     let long = "x".repeat(300);
     check(&(0..5).map(|n| viewed(&long, n)).collect::<Vec<_>>(), 0);
 }
@@ -238,7 +260,7 @@ fn an_event_of_any_type_is_read_by_its_layout_unless_nobody_can_listen_to_it() {
 fn payload_that_goes_on_behind_its_line_is_not_read_there() {
     let good = r#"{"type":"a","payload":[1]}"#.to_owned();
     let lines = [good.clone(), good.clone(), r#"{"type":"a","payload":["#.to_owned(), "1]}".to_owned(), good];
-    check(&lines, 1);
+    check(&lines, 2);
 }
 
 #[test]
@@ -249,7 +271,7 @@ fn an_event_that_is_too_long_is_refused_by_layout_as_well() {
     };
     let max = crate::limits::EVENT_BYTES_MAX;
     let lines = [viewed("a", 1), viewed("a", 2), sized(max - 2), sized(max - 1), sized(max), sized(max + 1)];
-    check(&lines, 1);
+    check(&lines, 2);
     let (told, _) = read(Form::Document, &format!("[{}]", lines.join(",")));
     assert_eq!(told, read_in_full(lines.iter().map(String::as_str)));
 }

@@ -58,8 +58,7 @@ impl Engine {
         let total = self.ask(Audited).await?;
         let (repeats, next) = self.repeats(wanted).await?;
         let hasher = self.hasher();
-        let key =
-            |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, row.event_id.as_bytes(), &mut Vec::new()));
+        let key = |row: &Duplicate| (row.first_seen_ms, fact::claim_key(&hasher, row.event_id.as_bytes()));
         let firsts = self.firsts(repeats.iter().map(key).collect()).await?;
         let row = |repeat: Duplicate| AuditedRepeat { first: firsts.get(&key(&repeat)).cloned(), repeat };
         Ok(AuditPage { total, rows: repeats.into_iter().map(row).collect(), next })
@@ -67,7 +66,7 @@ impl Engine {
 
     /// A page is gathered in turns, since few of the rows may be those that are asked for.
     async fn repeats(&self, wanted: &AuditQuestion) -> Result<(Vec<Duplicate>, Option<DuplicatePlace>), Refusal> {
-        let hashed = |event_id: &String| fact::claim_key(&self.hasher(), event_id.as_bytes(), &mut Vec::new());
+        let hashed = |event_id: &String| fact::claim_key(&self.hasher(), event_id.as_bytes());
         let event_id = wanted.event_id.as_ref().map(hashed);
         let (mut found, mut before) = (Vec::new(), wanted.before);
         for _ in 0..AUDIT_ROWS_LOOKED_AT_MAX / AUDIT_TURN_ROWS {

@@ -9,6 +9,7 @@ mod options;
 mod transport;
 mod words;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,9 +32,11 @@ use words::problem::{self, Problem, ProblemKind};
 /// How metrics call it.
 const PROTOCOL: &str = "http";
 
-/// What every handler works with.
+/// What every handler works with: one pointer, since each request has copies of it.
 #[derive(Clone)]
-struct Api {
+struct Api(Arc<ApiParts>);
+
+struct ApiParts {
     counters: Arc<dyn Counters>,
     host: Host,
     options: Arc<HttpOptions>,
@@ -60,7 +63,24 @@ impl Api {
         let walks = Arc::new(Semaphore::new(HTTP_WALKS_MAX));
         let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
         let turn = Arc::new(Semaphore::new(1));
-        Api { counters, host, options: Arc::new(options), budget, walks, subscribers, turn, stopping }
+        Api(Arc::new(ApiParts {
+            counters,
+            host,
+            options: Arc::new(options),
+            budget,
+            walks,
+            subscribers,
+            turn,
+            stopping,
+        }))
+    }
+}
+
+impl Deref for Api {
+    type Target = ApiParts;
+
+    fn deref(&self) -> &ApiParts {
+        &self.0
     }
 }
 

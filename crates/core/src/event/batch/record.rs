@@ -111,7 +111,7 @@ impl<'a> RecordReader<'a> {
         let number = self.cursor.varint()?;
         let span = if number & 1 == 0 {
             let span = self.cursor.span(number >> 1)?;
-            noticed.unusual |= !self.cursor.bytes()[span.range()].is_ascii();
+            noticed.unusual |= !is_ascii(&self.cursor.bytes()[span.range()]);
             span
         } else {
             *texts.get((number >> 1) as usize).ok_or(Broken::NoText)?
@@ -119,6 +119,15 @@ impl<'a> RecordReader<'a> {
         noticed.text_bytes += span.len();
         Ok(span)
     }
+}
+
+/// Whether a text is ASCII, and so UTF-8. Eight bytes at a time, since most are too short for more; the last eight overlap those
+/// before them.
+#[inline(always)]
+fn is_ascii(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk() else { return text.is_ascii() };
+    let words = text.as_chunks().0.iter().chain([last]);
+    words.fold(0, |all, word| all | u64::from_ne_bytes(*word)) & 0x8080_8080_8080_8080 == 0
 }
 
 /// Says what is wrong with the values of an event, if anything is; the rules and the words are those for JSON. Of the client's own

@@ -29,6 +29,9 @@ const LOAD_PERCENT_MAX: usize = 85;
 const SIZE_STEPS: usize = 8;
 const BYTES_MIN: usize = 48 * SIZE_STEPS;
 
+/// At least so many slots ahead another line of the cache begins.
+const SLOTS_PER_LINE: usize = 64usize.div_ceil(size_of::<CellSlot>());
+
 /// Slots for so many cells, and some more.
 fn capacity_for(cells: usize) -> usize {
     cells * 100 / LOAD_PERCENT_MAX + cells / 32 + 1
@@ -182,7 +185,10 @@ impl Segment {
     /// Brings the home slot of a key into the cache, so that the walk that follows soon does not wait for it.
     #[inline]
     pub fn prefetch(&self, key: CellKey, segment_bits: u32) {
-        prefetch(&self.slots[self.home(key, segment_bits)]);
+        let home = self.home(key, segment_bits);
+        prefetch(&self.slots[home]);
+        // At the load that a segment has, every other walk goes on in the next line of the cache.
+        prefetch(&self.slots[(home + SLOTS_PER_LINE).min(self.slots.len() - 1)]);
     }
 
     #[cfg(test)]

@@ -4,10 +4,11 @@
 //! allocated per event. A request is one commit: all of its good events are in it, or, if the request is refused or
 //! breaks off, none. A request beyond the limits is refused whole (413), never split.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use batch::{EventsBatch, Outcome};
 
 mod batch;
 mod compact;
+mod known;
 pub mod stream;
 
 /// How often a line in the log says that events feed no counter.
@@ -41,12 +43,7 @@ const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 #[utoipa::path(post, path = "/v1/events", tag = "events",
     params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read or feeds no counter, or an entry would be rejected or be a conflict, nothing is counted, and the answer is a 422 that names them. Repeats are no fault, so the request can be sent again")),
     responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
-pub async fn events(
-    State(api): State<Api>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = EventsBatch::new(api.counters.declarations(), api.counters.hasher());
@@ -54,8 +51,10 @@ pub async fn events(
     let read = if is_batch(&headers) {
         compact::read(&mut pieces, arrival, &mut batch).await
     } else {
-        let reader = BodyReader::new(form(&headers), arrival);
-        read(&mut pieces, reader, &mut batch, content_length(&headers).unwrap_or(0)).await
+        let mut reader = BodyReader::knowing(known::take(batch.declarations()), form(&headers), arrival);
+        let read = read(&mut pieces, &mut reader, &mut batch, content_length(&headers).unwrap_or(0)).await;
+        known::keep(batch.declarations(), reader.into_layouts());
+        read
     };
     if let Err(problem) = read {
         return Err(pieces.refuse(problem).await);
@@ -66,12 +65,13 @@ pub async fn events(
     }
     let outcome = commit(&api, batch, is_strict).await?;
     observe(&api.host.metrics, &outcome);
-    judge(outcome).map(Json)
+    let body = judge(outcome)?.to_json();
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 async fn read(
     pieces: &mut Pieces,
-    mut reader: BodyReader<Plan>,
+    reader: &mut BodyReader<Plan>,
     batch: &mut EventsBatch,
     promised_bytes: u64,
 ) -> Result<(), Problem> {
@@ -210,7 +210,6 @@ fn observe_unmatched(metrics: &Metrics, outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::header::CONTENT_TYPE;
 
     #[test]
     fn ndjson_is_known_by_its_type() {

@@ -18,18 +18,18 @@ use serde::Serialize;
 use tally_core::counter::Target;
 use tally_core::database::Space;
 use tally_core::limits::WATCHED_AT_FIRST_MAX;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::commits::{event_stream, heartbeat, place, problem, put_json};
 use crate::clock::Stopwatch;
 use crate::counters::{CommitReader, CommitsError, Counters, Reading, Refusal};
 use crate::frontend::budget::Charge;
-use crate::frontend::http::Api;
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use crate::frontend::http::{Api, ApiParts};
 
 /// The least time between two words about a counter.
 const EVERY: Duration = Duration::from_millis(250);
@@ -98,12 +98,14 @@ const PAGE: usize = 1000;
 fn open(api: Api, watched: LiveWatch) -> Result<Response, Problem> {
     let place = place(&api)?;
     let charge = Charge::new(&api.budget);
-    let watcher = Watcher { api, watched, charge, looked: None, is_over: false, _place: place };
+    let stopping = api.stopping.clone();
+    let watcher = Watcher { api, stopping, watched, charge, looked: None, is_over: false, _place: place };
     Ok(event_stream(Body::from_stream(watcher.events())))
 }
 
 struct Watcher {
     api: Api,
+    stopping: watch::Receiver<bool>,
     watched: LiveWatch,
     /// For what was handed out last: it is taken when more is asked for.
     charge: Charge,
@@ -144,7 +146,7 @@ impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
         self.charge.release();
         loop {
-            if self.is_over || *self.api.stopping.borrow() {
+            if self.is_over || *self.stopping.borrow() {
                 return None;
             }
             self.pause().await;
@@ -176,14 +178,14 @@ impl Watcher {
         let left = self.looked.as_ref().map_or(Duration::ZERO, |looked| EVERY.saturating_sub(looked.elapsed()));
         tokio::select! {
             () = sleep(left) => {}
-            _ = self.api.stopping.wait_for(|stop| *stop) => {}
+            _ = self.stopping.wait_for(|stop| *stop) => {}
         }
         self.looked = Some(Stopwatch::start());
     }
 
     /// Waits until there may be something to tell; not for ever.
     async fn wait(&mut self, seen: u64) -> bool {
-        let Api { counters, options, stopping, .. } = &mut self.api;
+        let (ApiParts { counters, options, .. }, stopping) = (&*self.api, &mut self.stopping);
         let reached = match &self.watched {
             LiveWatch::One(_) => None,
             LiveWatch::Many(many) => Some(many.reached),

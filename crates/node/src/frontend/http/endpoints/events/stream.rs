@@ -24,11 +24,11 @@ use super::batch::{EventsBatch, Outcome};
 use super::compact::BatchSplitter;
 use super::{check, commit, judge, not_all, observe};
 use crate::frontend::budget::Charge;
-use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::transport::pulse::{Pulse, Working};
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use crate::frontend::http::{Api, ApiParts};
 
 /// What is read until a batch is whole: it, whose own bound its header is held against, and what came along behind it.
 const READ_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
@@ -167,7 +167,7 @@ impl BatchStream {
 
     /// Reads a batch; a problem comes with whether nothing can be read behind it.
     fn begin(&self, bytes: &[u8]) -> Result<(EventsBatch, Charge), (Problem, bool)> {
-        let Api { counters, host, budget, .. } = &self.api;
+        let ApiParts { counters, host, budget, .. } = &*self.api;
         let mut events = EventsBatch::new(counters.declarations(), counters.hasher());
         batch::read(bytes, host.clock.arrival(), &mut events).map_err(|error| (error.into(), true))?;
         let mut charge = Charge::new(budget);

@@ -31,7 +31,7 @@ pub fn check(request: &Request) -> Result<(), Problem> {
     }
     let takes_events = request.uri().path() == EVENTS;
     let is_events = || takes_events && (is_lines(headers) || is_batch(headers));
-    if essence(headers).is_some_and(|essence| essence == JSON) || is_events() {
+    if is(headers, JSON) || is_events() {
         return Ok(());
     }
     let wanted = match takes_events {
@@ -52,18 +52,19 @@ fn refuse(headers: &HeaderMap, wanted: &str) -> Problem {
 
 /// Whether the sender says that each line is a document of its own.
 pub fn is_lines(headers: &HeaderMap) -> bool {
-    essence(headers).is_some_and(|essence| LINES.contains(&essence.as_str()))
+    LINES.iter().any(|lines| is(headers, lines))
 }
 
 /// Whether the sender says that it is a compact batch of events.
 pub fn is_batch(headers: &HeaderMap) -> bool {
-    essence(headers).is_some_and(|essence| essence == BATCH)
+    is(headers, BATCH)
 }
 
-/// The type without its parameters.
-fn essence(headers: &HeaderMap) -> Option<String> {
-    let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+/// Whether the type, without its parameters, is this one.
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
+    let Some(found) = headers.get(CONTENT_TYPE) else { return false };
+    let essence = found.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 #[cfg(test)]
