@@ -2,12 +2,17 @@
 //!
 //! The generator shares the machine with the server it measures, so the loop allocates nothing, reads the clock once
 //! per answer, and makes one read and one write per question unless the kernel takes less.
+//!
+//! Without a pace a connection asks again as soon as it is answered. With one, questions are due at moments that no answer
+//! moves, and a latency counts from there: a server that stands still is charged for everybody who had to wait for it.
 
 use crate::keys::Picker;
 use crate::lane::{Errors, Lane, LaneKind};
+use crate::pace::Pace;
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -47,6 +52,7 @@ struct Conversation<L> {
     lane: L,
     sent_bytes: usize,
     operations: u64,
+    /// When the question was due.
     asked_at: Instant,
 }
 
@@ -56,14 +62,15 @@ enum Progress {
     Answered,
 }
 
-/// Runs `lanes`, a connection each (which says `AUTH` first if there is a password), until `limit`; calls `progress` now and then with operations done and time
-/// passed, which may break the run off: then what was asked is still answered.
+/// Runs `lanes`, a connection each (which says `AUTH` first if there is a password), until `limit`, at `rate` operations per second if it
+/// is given; calls `progress` now and then with operations done and time passed, which may break the run off: then what was asked is still answered.
 pub fn run<L: Lane>(
     server: SocketAddr,
     password: Option<&str>,
     lanes: Vec<L>,
     picker: Picker,
     limit: Limit,
+    rate: Option<u64>,
     progress: impl FnMut(u64, Duration) -> ControlFlow<()>,
 ) -> io::Result<Measured> {
     let poll = Poll::new()?;
@@ -73,7 +80,9 @@ pub fn run<L: Lane>(
         poll.registry().register(&mut socket, Token(n), Interest::READABLE | Interest::WRITABLE)?;
         connections.push(Conversation { socket, lane, sent_bytes: 0, operations: 0, asked_at: Instant::now() });
     }
-    Driver::new(connections, picker, limit).run(poll, progress)
+    // Behind those of the connections.
+    let pace = rate.map(|rate| Pace::new(rate, poll.registry(), Token(connections.len()))).transpose()?;
+    Driver::new(connections, picker, limit, pace).run(poll, progress)
 }
 
 fn connect(server: SocketAddr, password: Option<&str>) -> io::Result<TcpStream> {
@@ -102,6 +111,9 @@ struct Driver<L> {
     connections: Vec<Conversation<L>>,
     picker: Picker,
     limit: Limit,
+    pace: Option<Pace>,
+    /// Connections that wait for a question to be due.
+    idle: VecDeque<usize>,
     started: Instant,
     /// Connections with a question under way.
     busy: usize,
@@ -113,7 +125,7 @@ struct Driver<L> {
 }
 
 impl<L: Lane> Driver<L> {
-    fn new(connections: Vec<Conversation<L>>, picker: Picker, limit: Limit) -> Driver<L> {
+    fn new(connections: Vec<Conversation<L>>, picker: Picker, limit: Limit, pace: Option<Pace>) -> Driver<L> {
         let histogram =
             || Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds of the histogram are constants");
         let groups = LaneKind::ALL.map(|group| LaneResult { group, operations: 0, latency_ns: histogram() });
@@ -121,6 +133,8 @@ impl<L: Lane> Driver<L> {
             connections,
             picker,
             limit,
+            pace,
+            idle: VecDeque::new(),
             started: Instant::now(),
             busy: 0,
             asked: 0,
@@ -136,24 +150,30 @@ impl<L: Lane> Driver<L> {
         mut poll: Poll,
         mut progress: impl FnMut(u64, Duration) -> ControlFlow<()>,
     ) -> io::Result<Measured> {
-        let mut events = Events::with_capacity(self.connections.len().max(1));
+        let mut events = Events::with_capacity(self.connections.len() + 1);
         self.started = Instant::now();
-        for n in 0..self.connections.len() {
-            self.ask(n, self.started);
+        if let Some(pace) = &mut self.pace {
+            pace.start(self.started);
         }
+        for n in 0..self.connections.len() {
+            self.next(n, self.started);
+        }
+        self.ask_due(self.started)?;
         let (mut ticked, mut ticked_done, mut progressed) = (self.started, 0, self.started);
         let mut last = self.started;
-        while self.busy > 0 {
+        while self.busy > 0 || !self.idle.is_empty() {
             match poll.poll(&mut events, Some(TICK)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
             }
-            for event in &events {
+            let connections = self.connections.len();
+            for event in events.iter().filter(|event| event.token().0 < connections) {
                 last = self.serve(event.token().0, last);
             }
             let now = Instant::now();
+            self.ask_due(now)?;
             if now - ticked >= TICK {
-                if self.done > ticked_done {
+                if self.done > ticked_done || self.busy == 0 {
                     progressed = now;
                 } else if now - progressed > SILENCE_MAX {
                     return Err(io::Error::new(ErrorKind::TimedOut, format!("no answer for {SILENCE_MAX:?}")));
@@ -175,7 +195,7 @@ impl<L: Lane> Driver<L> {
             Ok(Progress::Answered) => {
                 let now = Instant::now();
                 self.record(n, now);
-                self.ask(n, now);
+                self.next(n, now);
                 now
             }
             Err(error) => {
@@ -205,21 +225,54 @@ impl<L: Lane> Driver<L> {
         self.busy -= 1;
     }
 
-    /// Sends the next question of connection `n`, if the run has not ended.
-    fn ask(&mut self, n: usize, now: Instant) {
-        let left = self.limit.operations.saturating_sub(self.asked);
-        if left == 0 || now - self.started >= self.limit.time {
-            return;
+    /// Connection `n` may ask again: at once, or when something is due.
+    fn next(&mut self, n: usize, now: Instant) {
+        match self.pace {
+            Some(_) => self.idle.push_back(n),
+            None if !self.is_over(now) => drop(self.ask(n, now)),
+            None => {}
         }
+    }
+
+    /// Sends what is due on connections that wait, the one that has rested longest first, and waits for the next moment.
+    fn ask_due(&mut self, now: Instant) -> io::Result<()> {
+        if self.is_over(now) {
+            self.idle.clear();
+        }
+        while let Some(due) = self.pace.as_ref().map(Pace::due).filter(|due| *due <= now)
+            && let Some(n) = self.idle.pop_front()
+        {
+            let operations = self.ask(n, due);
+            self.pace.as_mut().expect("it was there a moment ago").asked(operations);
+            if self.is_over(now) {
+                self.idle.clear();
+            }
+        }
+        match &mut self.pace {
+            // With nobody at rest, the next answer is what is waited for.
+            Some(pace) if !self.idle.is_empty() => pace.wake_when_due(now),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.asked >= self.limit.operations || now - self.started >= self.limit.time
+    }
+
+    /// Sends the next question of connection `n`, which was due at a moment; answers how many operations it has.
+    fn ask(&mut self, n: usize, due: Instant) -> u64 {
+        let left = self.limit.operations - self.asked;
         let connection = &mut self.connections[n];
-        connection.operations = connection.lane.prepare(&mut self.picker, left);
+        let operations = connection.lane.prepare(&mut self.picker, left);
+        connection.operations = operations;
         connection.sent_bytes = 0;
-        connection.asked_at = now;
-        self.asked += connection.operations;
+        connection.asked_at = due;
+        self.asked += operations;
         self.busy += 1;
         if let Err(error) = connection.send() {
             self.close(n, error);
         }
+        operations
     }
 
     fn close(&mut self, n: usize, error: io::Error) {

@@ -8,6 +8,7 @@ mod driver;
 mod events;
 mod keys;
 mod lane;
+mod pace;
 mod process;
 mod report;
 mod resp;
@@ -53,6 +54,8 @@ pub struct Load {
     pub distribution: Distribution,
     pub seed: u64,
     pub limit: Limit,
+    /// Operations per second of all connections together; as many as there can be if it is not given.
+    pub rate: Option<u64>,
     /// The server's process, if it is on this machine and its CPU and memory are wanted.
     pub server_pid: Option<u32>,
 }
@@ -85,6 +88,11 @@ impl Load {
         }
     }
 
+    /// How many operations per second a phase makes, if that is bounded.
+    fn rate(&self, phase: Phase) -> Option<u64> {
+        self.rate.filter(|_| phase == Phase::Load)
+    }
+
     /// Runs one phase. `progress` is called now and then with the operations done and the time passed, and may break it off.
     pub fn run(
         &self,
@@ -104,7 +112,7 @@ impl Load {
 
     fn preload(&self, progress: impl FnMut(u64, Duration) -> ControlFlow<()>) -> Result<Measured, LoadError> {
         let lanes = self.resp_lanes(LaneKind::Increments, self.connections, self.pipeline);
-        self.drive(lanes, Picker::in_order(self.keys), self.limit(Phase::Preload), progress)
+        self.drive(lanes, Picker::in_order(self.keys), Phase::Preload, progress)
     }
 
     fn measure(&self, progress: impl FnMut(u64, Duration) -> ControlFlow<()>) -> Result<Measured, LoadError> {
@@ -120,10 +128,10 @@ impl Load {
             }
             Questions::Events(shape) => {
                 let lanes = events::lanes((**shape).clone(), self.connections).map_err(LoadError::Events)?;
-                return self.drive(lanes, picker, self.limit, progress);
+                return self.drive(lanes, picker, Phase::Load, progress);
             }
         };
-        self.drive(lanes, picker, self.limit, progress)
+        self.drive(lanes, picker, Phase::Load, progress)
     }
 
     fn resp_lanes(&self, kind: LaneKind, connections: usize, pipeline: usize) -> Vec<RespLane> {
@@ -134,10 +142,11 @@ impl Load {
         &self,
         lanes: Vec<L>,
         picker: Picker,
-        limit: Limit,
+        phase: Phase,
         progress: impl FnMut(u64, Duration) -> ControlFlow<()>,
     ) -> Result<Measured, LoadError> {
-        Ok(driver::run(self.server, self.password.as_deref(), lanes, picker, limit, progress)?)
+        let (limit, rate) = (self.limit(phase), self.rate(phase));
+        Ok(driver::run(self.server, self.password.as_deref(), lanes, picker, limit, rate, progress)?)
     }
 
     fn describe(&self, phase: Phase) -> String {
@@ -162,6 +171,7 @@ impl Load {
         } else {
             format!("{} operations", limit.operations)
         };
-        format!("{name}: {op}, {} connections, {question}, {} keys {keys}, {end}", self.connections, self.keys)
+        let pace = self.rate(phase).map(|rate| format!(", {rate} /s")).unwrap_or_default();
+        format!("{name}: {op}, {} connections, {question}{pace}, {} keys {keys}, {end}", self.connections, self.keys)
     }
 }

@@ -23,6 +23,7 @@ use tally_bench::{Distribution, KEYS_MAX, KeyPattern, Limit, Load, LoadError, Ph
 const RESP_SERVER: &str = "127.0.0.1:7379";
 const HTTP_SERVER: &str = "127.0.0.1:7070";
 const CONNECTIONS_MAX: usize = 10_000;
+const RATE_MAX: u64 = 1_000_000_000;
 /// Names that nobody else gives to a counter: those of the default are deleted after a run.
 const RESP_KEY_PATTERN: &str = "bench:%08d";
 
@@ -46,6 +47,7 @@ Examples:
   tally bench                        INCR over a million keys, for 10 seconds
   tally bench --op get --pipeline 1 --seconds 5        single GETs
   tally bench --op mix --readers 10  GET latency while writes run at full rate
+  tally bench --pipeline 1 --rate 2000   how long single INCRs take while others write
   tally bench --op events            events over HTTP
   tally bench --op events --compact  the same in compact batches
   tally bench --op events --type ad.shown --dimension ad --ids --duplicates 5
@@ -70,6 +72,10 @@ pub struct BenchArgs {
     /// Additional connections that send one GET at a time (--op mix)
     #[arg(long, default_value_t = 10, value_name = "N", help_heading = "Load")]
     readers: usize,
+    /// Operations per second of all connections together, at even distances; latencies count from when a question was
+    /// due, also if it had to wait for a free connection [default: as many as the server answers]
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    rate: Option<u64>,
 
     #[command(flatten)]
     events: EventsArgs,
@@ -218,6 +224,7 @@ impl BenchArgs {
             distribution: self.dist,
             seed: self.seed,
             limit: self.limit(),
+            rate: self.rate,
             server_pid: self.server_pid,
         })
     }
@@ -268,6 +275,7 @@ fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
     bounded("keys", args.keys, KEYS_MAX.min(key.capacity()))?;
     bounded("connections", args.connections as u64, CONNECTIONS_MAX as u64)?;
     bounded("pipeline", args.pipeline as u64, 100_000)?;
+    args.rate.map_or(Ok(()), |rate| bounded("rate", rate, RATE_MAX))?;
     args.events.check()?;
     if args.op == BenchOp::Events && args.preload {
         return Err(Failure::new("--preload cannot be used with --op events")

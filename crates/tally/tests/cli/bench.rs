@@ -25,6 +25,19 @@ fn a_run_of_the_load_generator_counts_what_it_says() {
 }
 
 #[test]
+fn a_paced_run_takes_the_time_that_its_rate_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    let paced = ["--requests", "100", "--rate", "250", "--pipeline", "1", "--connections", "3"];
+    let output = tally(&[&["bench", "--json", "--server", &server.resp][..], &paced].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["groups"][0]["operations"], 100);
+    // The last of a hundred is due after 99 distances of 4 ms.
+    assert!(report["seconds"].as_f64().unwrap() >= 0.396, "{report}");
+}
+
+#[test]
 fn a_run_whose_answers_are_errors_fails() {
     let dir = tempfile::tempdir().unwrap();
     let server = Served::on(dir.path());
