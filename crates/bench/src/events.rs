@@ -10,9 +10,10 @@ mod line;
 mod requests;
 mod sessions;
 
+use crate::http::{HttpAnswer, excerpt};
 use crate::keys::Picker;
 use crate::lane::{Errors, Lane, LaneKind};
-use answer::{Entries, HttpAnswer, excerpt};
+use answer::Entries;
 use compact::CompactBody;
 
 pub use line::EventsShape;

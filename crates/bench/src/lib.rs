@@ -6,10 +6,12 @@
 
 mod driver;
 mod events;
+mod http;
 mod keys;
 mod lane;
 mod pace;
 mod process;
+mod reads;
 mod report;
 mod resp;
 
@@ -21,6 +23,7 @@ pub use report::Report;
 use driver::Measured;
 use keys::Picker;
 use lane::{Lane, LaneKind};
+use reads::HttpReadLane;
 use resp::RespLane;
 use std::io;
 use std::net::SocketAddr;
@@ -36,6 +39,8 @@ pub enum Questions {
     Reads,
     /// INCRs at full rate, and beside them connections that send one GET at a time.
     Mixed { readers: usize },
+    /// `GET /v1/counters/{id}`, one at a time, with what the server asks for.
+    HttpReads { token: Option<String> },
     /// `POST /v1/events` with NDJSON bodies or compact batches.
     Events(Box<EventsShape>),
 }
@@ -126,6 +131,11 @@ impl Load {
                 lanes.extend(self.resp_lanes(LaneKind::Reads, *readers, 1));
                 lanes
             }
+            Questions::HttpReads { token } => {
+                let lane = || HttpReadLane::new(&self.server.to_string(), token.as_deref(), &self.key);
+                let lanes = std::iter::repeat_with(lane).take(self.connections).collect();
+                return self.drive(lanes, picker, Phase::Load, progress);
+            }
             Questions::Events(shape) => {
                 let lanes = events::lanes((**shape).clone(), self.connections).map_err(LoadError::Events)?;
                 return self.drive(lanes, picker, Phase::Load, progress);
@@ -154,11 +164,13 @@ impl Load {
             Questions::Increments => "incr",
             Questions::Reads => "get",
             Questions::Mixed { .. } => "mix",
+            Questions::HttpReads { .. } => "http-get",
             Questions::Events(_) => "events",
         };
         let question = match &self.questions {
             Questions::Events(shape) if shape.compact => format!("{} events in a batch", shape.events_per_request),
             Questions::Events(shape) => format!("{} events of {} bytes", shape.events_per_request, shape.event_bytes),
+            Questions::HttpReads { .. } => "one at a time".to_owned(),
             _ => format!("pipeline {}", self.pipeline),
         };
         let (name, keys) = match phase {

@@ -36,8 +36,16 @@ enum BenchOp {
     Get,
     /// INCRs at full rate, and beside them --readers connections that send one GET at a time
     Mix,
+    /// GET /v1/counters/{id} over HTTP, one at a time
+    HttpGet,
     /// POST /v1/events with NDJSON bodies, or with --compact batches
     Events,
+}
+
+impl BenchOp {
+    fn is_http(self) -> bool {
+        matches!(self, BenchOp::HttpGet | BenchOp::Events)
+    }
 }
 
 /// Measure a running server, or anything that speaks the Redis protocol
@@ -47,7 +55,8 @@ Examples:
   tally bench                        INCR over a million keys, for 10 seconds
   tally bench --op get --pipeline 1 --seconds 5        single GETs
   tally bench --op mix --readers 10  GET latency while writes run at full rate
-  tally bench --pipeline 1 --rate 2000   how long single INCRs take while others write
+  tally bench --op http-get --connections 1            reads over HTTP
+  tally bench --pipeline 1 --rate 2000                 single INCRs at a pace
   tally bench --op events            events over HTTP
   tally bench --op events --compact  the same in compact batches
   tally bench --op events --type ad.shown --dimension ad --ids --duplicates 5
@@ -106,10 +115,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S", help_heading = "End")]
     seconds: Option<f64>,
 
-    /// Where the server is [default: 127.0.0.1:7379; 127.0.0.1:7070 for events]
+    /// Where the server is [default: 127.0.0.1:7379; 127.0.0.1:7070 over HTTP]
     #[arg(long, value_name = "ADDR", help_heading = "Server and report")]
     server: Option<String>,
-    /// The first line of this file is the token that the server asks for (--op events)
+    /// The first line of this file is the token that the server asks for over HTTP
     #[arg(long, value_name = "FILE", help_heading = "Server and report")]
     http_token_file: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Server and report")]
@@ -163,7 +172,7 @@ impl Bench {
     fn cleans_up(&self) -> bool {
         let BenchArgs { op, preload, keep, key_pattern, .. } = &self.args;
         let writes = *preload || matches!(op, BenchOp::Incr | BenchOp::Mix);
-        writes && !keep && key_pattern.is_none() && *op != BenchOp::Events
+        writes && !keep && key_pattern.is_none() && !op.is_http()
     }
 
     /// Runs a phase and prints what it measured.
@@ -202,10 +211,8 @@ fn failure(error: LoadError, server: SocketAddr) -> Failure {
 
 impl BenchArgs {
     fn load(&self) -> Result<Load> {
-        let (server, pattern) = match self.op {
-            BenchOp::Events => (HTTP_SERVER, events::DEFAULT_KEY_PATTERN),
-            _ => (RESP_SERVER, RESP_KEY_PATTERN),
-        };
+        let server = if self.op.is_http() { HTTP_SERVER } else { RESP_SERVER };
+        let pattern = if self.op == BenchOp::Events { events::DEFAULT_KEY_PATTERN } else { RESP_KEY_PATTERN };
         let server = resolve(self.server.as_deref().unwrap_or(server))?;
         let key = match &self.key_pattern {
             Some(pattern) => pattern.clone(),
@@ -216,7 +223,7 @@ impl BenchArgs {
             questions: self.questions(server, &key)?,
             server,
             // HTTP has no password; one may be in the environment for the sake of others.
-            password: if self.op == BenchOp::Events { None } else { self.secret.password()? },
+            password: if self.op.is_http() { None } else { self.secret.password()? },
             connections: self.connections,
             pipeline: self.pipeline,
             key,
@@ -239,15 +246,22 @@ impl BenchArgs {
     }
 
     fn questions(&self, server: SocketAddr, key: &KeyPattern) -> Result<Questions> {
+        let token = || self.http_token_file.as_deref().map(first_line).transpose();
         Ok(match self.op {
             BenchOp::Incr => Questions::Increments,
             BenchOp::Get => Questions::Reads,
             BenchOp::Mix => Questions::Mixed { readers: self.readers },
+            BenchOp::HttpGet => Questions::HttpReads { token: token()? },
             BenchOp::Events => {
-                let token = self.http_token_file.as_deref().map(first_line).transpose()?;
                 #[allow(clippy::disallowed_methods, reason = "events of a load happen when it begins")]
                 let now = SystemTime::now();
-                Questions::Events(Box::new(self.events.shape(server.to_string(), token, key.clone(), self.seed, now)))
+                Questions::Events(Box::new(self.events.shape(
+                    server.to_string(),
+                    token()?,
+                    key.clone(),
+                    self.seed,
+                    now,
+                )))
             }
         })
     }
@@ -277,9 +291,9 @@ fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
     bounded("pipeline", args.pipeline as u64, 100_000)?;
     args.rate.map_or(Ok(()), |rate| bounded("rate", rate, RATE_MAX))?;
     args.events.check()?;
-    if args.op == BenchOp::Events && args.preload {
-        return Err(Failure::new("--preload cannot be used with --op events")
-            .why("it increments counters by name, and events feed declared ones")
+    if args.op.is_http() && args.preload {
+        return Err(Failure::new("--preload cannot be used over HTTP")
+            .why("it increments counters by name over the Redis protocol")
             .remedy("Leave it out."));
     }
     match args.seconds {

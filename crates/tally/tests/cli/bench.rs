@@ -38,6 +38,20 @@ fn a_paced_run_takes_the_time_that_its_rate_says() {
 }
 
 #[test]
+fn reads_over_http_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::on(dir.path());
+    let http = server.banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let run = |args: &[&str]| tally(&[&["bench", "--json", "--op", "http-get", "--server", http], args].concat());
+    let output = run(&["--requests", "300", "--connections", "3", "--keys", "100"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    assert_eq!((&report["groups"][0]["name"], &report["groups"][0]["operations"]), (&"GET".into(), &300.into()));
+    let output = run(&["--requests", "1", "--preload"]);
+    assert!(stderr(&output).contains("--preload cannot be used over HTTP"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_run_whose_answers_are_errors_fails() {
     let dir = tempfile::tempdir().unwrap();
     let server = Served::on(dir.path());
