@@ -1,16 +1,20 @@
-//! `cargo xtask bench`: Tally, a real Redis and a real PostgreSQL under the same load, one after the other.
+//! `cargo xtask bench`: Tally, a real Redis, a real PostgreSQL and programs without any logic under the same load, one after the other.
 //!
 //! The flow: rows are measured (`load` runs the generator, `peer` and `postgres` the servers), judged against what is required of them
 //! (`requirement`), and written as one page (`page`) with the machine they were measured on.
 
+mod beside;
 mod contracts;
+mod http;
 mod instructions;
 mod load;
 mod machine;
+mod memory;
 mod page;
 mod peer;
 mod postgres;
 mod requirement;
+mod resp;
 mod rows;
 
 use crate::install;
@@ -34,10 +38,24 @@ pub enum Row {
     Hot,
     /// GETs while INCRs run at full rate
     Mix,
-    /// POST /v1/events
+    /// INCR over 10 million keys beside one million
+    Grown,
+    /// Single INCRs at a pace while cuts run
+    Pauses,
+    /// POST /v1/events, 1,000 at a time
     Events,
+    /// POST /v1/events, 10 at a time
+    Ten,
+    /// POST /v1/events, one at a time
+    One,
+    /// Compact batches over a million keys
+    Compact,
+    /// Compact batches over 10 million keys
+    CompactGrown,
     /// Resident memory of 10 million counters
     Memory,
+    /// The most memory that is resident under heavy loads
+    Resident,
     /// Time until a server is ready again
     Restart,
     /// Views with and without dedup
@@ -46,8 +64,12 @@ pub enum Row {
     Persistent,
     /// Latency of persistent counters beside a flood of views
     Streams,
+    /// Latency of reads beside a flood of views
+    Reads,
     /// Instructions of the processor for one operation
     Instructions,
+    /// INCR over 50 million keys beside one million; takes minutes
+    Grown50,
     /// 100 million counters in 1 GiB; takes many minutes
     Huge,
     /// 100 million event ids in 1 GiB; takes many minutes
@@ -56,14 +78,14 @@ pub enum Row {
 
 impl Row {
     /// Measured only on demand.
-    const LONG: [Row; 2] = [Row::Huge, Row::Registry];
+    const LONG: [Row; 3] = [Row::Grown50, Row::Huge, Row::Registry];
 }
 
 #[derive(Args)]
 pub struct BenchArgs {
     /// Only these rows, and only print them; without any, all but the long ones are measured and docs/benchmarks.md is written
     rows: Vec<Row>,
-    /// Measure `huge` and `registry` as well
+    /// Measure `grown50`, `huge` and `registry` as well
     #[arg(long)]
     long: bool,
     /// Seconds of one measurement
@@ -95,14 +117,15 @@ impl BenchArgs {
 pub fn run(args: BenchArgs) -> Result<()> {
     step("what is compared with");
     install::redis()?;
+    install::nginx()?;
     let machine = machine::describe();
-    let tally = shell::build_tally(true)?;
+    let (tally, floor) = (shell::build_tally(true)?, shell::build_floor()?);
     let directory = shell::scratch_dir("bench-")?;
-    let peers = Peers::new(tally.clone(), directory.path().to_owned());
+    let peers = Peers::new(tally.clone(), floor, directory.path().to_owned());
     let generator = Generator::new(tally, args.seconds, args.repetitions);
     let mut results = Results::default();
     rows::measure(&args.chosen_rows(), &peers, &generator, &mut results)?;
-    let page = page::render(&machine, &args.seconds, &args.repetitions, &results);
+    let page = page::render(&machine, &generator, &results);
     println!("\n{page}");
     if args.rows.is_empty() {
         std::fs::write(shell::workspace().join("docs/benchmarks.md"), page)?;

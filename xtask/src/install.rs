@@ -50,6 +50,11 @@ pub fn valgrind() -> Result<()> {
     if succeeds("valgrind", &["--version"]) { Ok(()) } else { install("valgrind") }
 }
 
+/// Requests over HTTP are held against one that only answers.
+pub fn nginx() -> Result<()> {
+    if succeeds("nginx", &["-v"]) { Ok(()) } else { install("nginx-light") }
+}
+
 /// Redis's own tests are written in Tcl.
 pub fn tcl() -> Result<()> {
     if succeeds("sh", &["-c", "command -v tclsh8.6"]) {

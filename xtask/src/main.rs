@@ -34,7 +34,7 @@ struct Cli {
 enum Command {
     /// Formatting, clippy and, where it is installed, cargo deny
     Check,
-    /// Installs what the tests need, then runs everything: check, all tests, the crash test, a small exact test
+    /// Installs what the tests need, then runs everything: check, all tests, the crash test, a small exact test, instructions
     Test,
     /// Kills a loaded server again and again, and checks what it remembers
     Crash(crash::CrashArgs),
@@ -54,9 +54,9 @@ enum Command {
     Mutants(mutants::MutantsArgs),
     /// Runs whole clusters and nodes in one thread, from seeds, with faults, against an oracle
     Sim(sim::SimArgs),
-    /// Measures Tally and a real Redis under the same load and writes docs/benchmarks.md
+    /// Measures Tally beside Redis, PostgreSQL and programs without logic under the same load, and writes docs/benchmarks.md
     Bench(bench::BenchArgs),
-    /// Counts the instructions that one operation takes: stable where rates are not, so a change can be held against another
+    /// Counts the instructions that one operation takes, and compares them with docs/instructions.md: stable where rates are not
     Instructions(bench::InstructionsArgs),
 }
 

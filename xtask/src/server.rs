@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, read_to_string};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -91,6 +91,25 @@ pub fn start_redis(data: &Path, log: &Path, more: &[&str]) -> Result<Server> {
     spawn(command, log)?.wait_for_redis(&port)
 }
 
+/// Starts an nginx of one process that answers every request with `body`.
+pub fn start_nginx(directory: &Path, log: &Path, body: &str) -> Result<Server> {
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let config = directory.join("nginx.conf");
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("{kind}_temp_path {};\n", directory.join(kind).display()))
+        .collect();
+    let text = format!(
+        "daemon off;\nmaster_process off;\npid {};\nevents {{}}\nhttp {{\naccess_log off;\nkeepalive_requests 1000000000;\n{temporary}\
+         server {{ listen {address}; location / {{ default_type application/json; return 200 '{body}'; }} }}\n}}\n",
+        directory.join("pid").display()
+    );
+    std::fs::write(&config, text)?;
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(&config).args(["-e", "stderr"]);
+    spawn(command, log)?.wait_for_answer(address)
+}
+
 /// Starts a server. `log` takes what it writes to stderr.
 pub fn spawn(mut command: Command, log: &Path) -> Result<Starting> {
     let since = Instant::now();
@@ -123,6 +142,18 @@ impl Starting {
     fn wait_for_redis(mut self, port: &str) -> Result<Server> {
         while !self.next_line()?.contains("Ready to accept connections") {}
         self.ready(format!("127.0.0.1:{port}").parse()?, None)
+    }
+
+    /// Nginx says nothing: it is ready when it takes connections. It has one address, and only HTTP.
+    fn wait_for_answer(mut self, address: SocketAddr) -> Result<Server> {
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = self.process.0.try_wait()? {
+                bail!("a server ended before it was ready: {status}\n{}", last_lines(&self.log));
+            }
+            ensure!(self.since.elapsed() < READY_MAX, "a server was not ready after {READY_MAX:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.ready(address, Some(address))
     }
 
     fn next_line(&mut self) -> Result<String> {

@@ -56,6 +56,12 @@ pub fn build_tally(release: bool) -> Result<PathBuf> {
     Ok(target_dir()?.join(profile).join("tally"))
 }
 
+/// Builds the program that the figures of `bench` are held against, and answers where it is.
+pub fn build_floor() -> Result<PathBuf> {
+    run("cargo", &["build", "--package", "tally-floor", "--release"])?;
+    Ok(target_dir()?.join("release").join("floor"))
+}
+
 /// A directory for a server's data, on the disk of the workspace rather than in a memory file system.
 pub fn scratch_dir(name: &str) -> Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{check, clients, crash, exact, install, mutants, openapi, redis_suite, sim};
+use crate::{bench, check, clients, crash, exact, install, mutants, openapi, redis_suite, sim};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -23,5 +23,6 @@ pub fn run() -> Result<()> {
     step("kill -9 under load");
     crash::run(crash::CrashArgs::default())?;
     step("exact through retries, windows and restarts");
-    exact::run(exact::ExactArgs::small())
+    exact::run(exact::ExactArgs::small())?;
+    bench::count_instructions(bench::InstructionsArgs::default())
 }

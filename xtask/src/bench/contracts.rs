@@ -1,18 +1,15 @@
-//! The rows about contracts: what dedup costs, persistent counters beside PostgreSQL, a registry of 100 million ids, and
-//! whether a flood of views delays a bill.
+//! The rows about contracts: what dedup costs, persistent counters beside PostgreSQL, and a registry of 100 million ids.
 
 use super::Row;
 use super::load::{Figure, Generator, Report};
 use super::machine;
-use super::peer::{Peer, Peers};
+use super::peer::{Peer, Peers, Size};
 use super::postgres::Postgres;
 use super::requirement::Requirement;
 use super::rows::{Line, Results};
 use crate::client::HttpClient;
 use crate::shell::step;
 use anyhow::{Context, Result};
-use std::thread;
-use std::time::Duration;
 
 const WITHOUT_DEDUP: &str = "\
 counters:
@@ -23,7 +20,7 @@ counters:
     rules: [{on: video.viewed, op: increment}]
 ";
 
-const VIEWS_AND_IMPRESSIONS: &str = "\
+pub const VIEWS_AND_IMPRESSIONS: &str = "\
 counters:
   - counterName: views
     mode: display
@@ -36,8 +33,7 @@ counters:
 ";
 
 const VIEWS: [&str; 6] = ["--op", "events", "--connections", "8", "--sessions", "1000000"];
-const FLOOD: [&str; 6] = ["--op", "events", "--connections", "64", "--sessions", "1000000"];
-const IMPRESSIONS: [&str; 9] =
+pub const IMPRESSIONS: [&str; 9] =
     ["--op", "events", "--type", "ad.shown", "--dimension", "ad", "--keys", "100000", "--ids"];
 const REGISTRY_IDS: u64 = 100_000_000;
 
@@ -48,10 +44,10 @@ pub fn measure_dedup(peers: &Peers, generator: &Generator, results: &mut Results
     for repetition in 1..=generator.repetitions {
         step(&format!("{}: repetition {repetition} of {}", row.title(), generator.repetitions));
         let server = peers.start_declared(WITHOUT_DEDUP, &[])?;
-        without.push(shown(generator.http_timed(&server, &VIEWS, repetition)?));
+        without.push(generator.timed(&server, &VIEWS, repetition)?.shown());
         drop(server);
-        let server = peers.start(Peer::Tally)?;
-        with.push(shown(generator.http_timed(&server, &VIEWS, repetition)?));
+        let server = peers.start(Peer::Tally, Size::USUAL)?;
+        with.push(generator.timed(&server, &VIEWS, repetition)?.shown());
         let metrics = HttpClient::connect(server.http()?)?.get("/metrics")?;
         let each = metric(&metrics, "tally_dedup_bytes")? / metric(&metrics, "tally_dedup_sessions")?;
         bytes_per_session = bytes_per_session.max(each);
@@ -81,7 +77,7 @@ pub fn measure_persistent(peers: &Peers, generator: &Generator, results: &mut Re
     for repetition in 1..=generator.repetitions {
         step(&format!("{}: repetition {repetition} of {}", row.title(), generator.repetitions));
         let server = peers.start_declared(VIEWS_AND_IMPRESSIONS, &[])?;
-        reports.push(shown(generator.http_timed(&server, &load, repetition)?));
+        reports.push(generator.timed(&server, &load, repetition)?.shown());
         drop(server);
         peers.forget_data()?;
         let figure = postgres.measure(generator.seconds, repetition as u64)?;
@@ -109,72 +105,33 @@ pub fn measure_registry(peers: &Peers, generator: &Generator, results: &mut Resu
     let load = [&IMPRESSIONS, &["--connections", "8"][..]].concat();
     let server = peers.start_declared(VIEWS_AND_IMPRESSIONS, &["--memory", "1GiB"])?;
     let ids = REGISTRY_IDS.to_string();
-    let filled = shown(generator.http_once(&server, &[&load[..], &["--requests", &ids]].concat())?);
+    let filled = generator.once(&server, &[&load[..], &["--requests", &ids]].concat())?.shown();
     let seconds = generator.seconds.to_string();
     let timed = |sent_before: u64, more: &[&str]| {
         let sent_before = sent_before.to_string();
         let behind = ["--sent-before", &sent_before, "--seconds", &seconds];
-        generator.http_once(&server, &[&load[..], &behind, more].concat()).map(shown)
+        generator.once(&server, &[&load[..], &behind, more].concat()).map(Report::shown)
     };
     let fresh = timed(REGISTRY_IDS, &[])?;
     let repeated = timed(REGISTRY_IDS + fresh.operations(), &["--duplicates", "20"])?;
     let resident = machine::resident_bytes(server.pid())? as f64 / f64::from(1 << 30);
-    results.notes.push(format!(
-        "100 M event ids, `--memory 1GiB`: registered in {:.0} s; then new ids {:.0} k/s, with 20 % duplicates of any of them {:.0} k/s; {resident:.2} GiB resident afterwards.",
-        filled.seconds,
-        fresh.operations_per_second() / 1000.0,
-        repeated.operations_per_second() / 1000.0,
-    ));
-    drop(server);
-    peers.forget_data()
-}
-
-/// Small requests, one at a time: impressions alone, impressions beside a flood of views, and views in that flood.
-pub fn measure_streams(peers: &Peers, generator: &Generator, results: &mut Results) -> Result<()> {
-    step(Row::Streams.title());
-    let small = ["--connections", "1", "--events-per-request", "10"];
-    let impressions = [&IMPRESSIONS, &small[..]].concat();
-    let views = [&["--op", "events"], &small[..]].concat();
-    let server = peers.start_declared(VIEWS_AND_IMPRESSIONS, &[])?;
-    let alone = generator.http(&server, "events", &impressions)?;
-    let (mut beside, mut within, mut floods) = (Vec::new(), Vec::new(), Vec::new());
-    for repetition in 1..=generator.repetitions {
-        for (load, reports) in [(&impressions, &mut beside), (&views, &mut within)] {
-            let flood = generator.flood(&server, &FLOOD)?;
-            // The flood shall be at its full rate first.
-            thread::sleep(Duration::from_secs(1));
-            // The ids of another seed than any before.
-            reports.push(generator.http_timed(&server, load, 10 + repetition)?);
-            floods.push(shown(flood.finish()?).operations_per_second());
-        }
-    }
-    let (beside, within) = (Figure::medians(&beside, "events")?, Figure::medians(&within, "events")?);
-    let text = |figure: Figure| {
-        format!("p50 {:.2} ms, p99 {:.2} ms", figure.latency.p50 / 1000.0, figure.latency.p99 / 1000.0)
+    let rate = |what: &str, least, report: &Report| {
+        let what = format!("{}: {what}", Row::Registry.title());
+        Requirement::at_least(what, least, report.operations_per_second(), "per second")
     };
-    let what = "p99 of 10 impressions beside a flood of views from 64 connections";
-    results.requirements.push(Requirement::at_most(what, 10.0, beside.latency.p99 / 1000.0, "ms"));
-    results.notes.push(format!(
-        "{}: alone {}; beside a flood of {:.0} k views a second {} ({:.1}× and {:.1}× of alone); views that go into the flood itself {}.",
-        Row::Streams.title(),
-        text(alone),
-        super::load::median(floods) / 1000.0,
-        text(beside),
-        beside.latency.p50 / alone.latency.p50,
-        beside.latency.p99 / alone.latency.p99,
-        text(within)
+    results
+        .requirements
+        .extend([rate("new ids", 500_000.0, &fresh), rate("20 % of them old, of any age", 300_000.0, &repeated)]);
+    results.note(format!(
+        "100 M event ids, `--memory 1GiB`: registered in {:.0} s; {resident:.2} GiB resident afterwards.",
+        filled.seconds
     ));
     drop(server);
     peers.forget_data()
-}
-
-fn shown(report: Report) -> Report {
-    println!("  {:>10.0} /s", report.operations_per_second());
-    report
 }
 
 /// The sum of a metric over its labels.
-fn metric(metrics: &str, name: &str) -> Result<f64> {
+pub fn metric(metrics: &str, name: &str) -> Result<f64> {
     let values: Vec<f64> = metrics
         .lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix([' ', '{'])?.rsplit(' ').next()?.parse().ok())

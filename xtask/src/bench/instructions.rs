@@ -1,24 +1,36 @@
-//! `cargo xtask instructions`: how many instructions of the processor one operation takes, user code only.
+//! `cargo xtask instructions`: how many instructions of the processor one operation takes, user code only, and whether that is
+//! what `docs/instructions.md` says; `cargo xtask test` looks, too.
 //!
 //! The server runs under callgrind and takes a short load; another one, from the start, a longer one. What the two differ by,
-//! over the operations they differ by, is what one costs: start, warming up and end drop out. Such a count hardly depends on
-//! the machine and on what else it does, so a change can be held against the state before it, which a rate does not allow.
+//! over the operations they differ by, is what one costs: start, warming up and end drop out. One connection has one question
+//! under way, so that a commit is a question whatever the speed of the machine, and what the server would choose by the size of the machine
+//! (threads, memory) is given. Valgrind shows every program the same processor (AVX2, wherever the real one has it), so those that
+//! choose their code by what they run on (libc, memchr, hashes, checksums) choose alike. Such a count hardly depends on the machine
+//! and on what else it does, so a change can be held against the state before it, which a rate does not allow.
+//!
+//! gungraun counts functions of a harness in the same way and needs a runner of its own version; this counts the program that is
+//! released, sockets and threads included, and needs nothing but valgrind.
+
+mod table;
 
 use super::load::Generator;
 use super::rows::Results;
 use crate::install;
-use crate::server::{self, Server};
+use crate::server;
 use crate::shell::{self, step};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct InstructionsArgs {
-    /// Another `tally` to hold it against, such as one of the commit before
-    #[arg(long, value_name = "PATH")]
+    /// Another `tally` to hold it against, such as one of the commit before, instead of the table
+    #[arg(long, value_name = "PATH", conflicts_with = "write")]
     against: Option<PathBuf>,
+    /// Write docs/instructions.md instead of comparing with it
+    #[arg(long)]
+    write: bool,
 }
 
 const CONFIG: &str = "\
@@ -40,58 +52,42 @@ counters:
       - {on: ad.shown, op: increment}
 ";
 
+/// What would otherwise follow from the machine.
+const OPTIONS: [&str; 4] = ["--memory", "512MiB", "--http-threads", "1"];
+
 /// What is sent, and how it is called.
 struct Load {
     title: &'static str,
-    /// `None`: nothing is declared.
-    config: Option<&'static str>,
     args: &'static [&'static str],
-    is_http: bool,
     /// Of the short run and of the longer one.
     operations: [u64; 2],
 }
 
-const INCR: &[&str] = &["--pipeline", "64"];
-const INCR_OPERATIONS: [u64; 2] = [100_000, 600_000];
-const EVENTS_OPERATIONS: [u64; 2] = [40_000, 240_000];
-
 const LOADS: [Load; 5] = [
-    Load { title: "`INCR`", config: None, args: INCR, is_http: false, operations: INCR_OPERATIONS },
+    Load { title: "`INCR`, pipeline 64", args: &["--pipeline", "64"], operations: [64_000, 576_000] },
+    Load { title: "NDJSON event of a `simple` counter", args: &lines("page.read", "page"), operations: EVENTS },
+    Load { title: "NDJSON event of a `display` counter", args: &lines("video.viewed", "video"), operations: EVENTS },
+    Load { title: "NDJSON event of a `persistent` counter", args: &lines("ad.shown", "ad"), operations: EVENTS },
     Load {
-        title: "`INCR` beside declared counters",
-        config: Some(CONFIG),
-        args: INCR,
-        is_http: false,
-        operations: INCR_OPERATIONS,
-    },
-    Load {
-        title: "an event of a `simple` counter",
-        config: Some(CONFIG),
-        args: &["--op", "events", "--ids", "--type", "page.read", "--dimension", "page"],
-        is_http: true,
-        operations: EVENTS_OPERATIONS,
-    },
-    Load {
-        title: "an event of a `display` counter",
-        config: Some(CONFIG),
-        args: &["--op", "events", "--ids", "--type", "video.viewed", "--dimension", "video"],
-        is_http: true,
-        operations: EVENTS_OPERATIONS,
-    },
-    Load {
-        title: "an event of a `persistent` counter",
-        config: Some(CONFIG),
-        args: &["--op", "events", "--ids", "--type", "ad.shown", "--dimension", "ad"],
-        is_http: true,
-        operations: EVENTS_OPERATIONS,
+        title: "event of a `display` counter in a compact batch",
+        args: &["--op", "events", "--compact"],
+        operations: [50_000, 300_000],
     },
 ];
 
-/// Counts for the binary of this tree and, if wanted, for another one.
+const EVENTS: [u64; 2] = [20_000, 120_000];
+
+/// Small enough to be read at once, so that the count does not depend on how a body is cut into pieces.
+const fn lines(event_type: &'static str, dimension: &'static str) -> [&'static str; 9] {
+    ["--op", "events", "--ids", "--events-per-request", "200", "--type", event_type, "--dimension", dimension]
+}
+
+/// Counts for the binary of this tree, and compares.
 pub fn run(args: InstructionsArgs) -> Result<()> {
     let tally = shell::build_tally(true)?;
     let counter = Counter::new(tally.clone())?;
     step("instructions of one operation");
+    let mut counts = Vec::new();
     for load in &LOADS {
         let here = counter.count(load, &tally)?;
         let told = match &args.against {
@@ -101,9 +97,14 @@ pub fn run(args: InstructionsArgs) -> Result<()> {
                 format!(" {there:>8.0} {:>+7.1} %", (here / there - 1.0) * 100.0)
             }
         };
-        println!("  {:<40} {here:>8.0}{told}", load.title);
+        println!("  {:<50} {here:>8.0}{told}", load.title);
+        counts.push((load.title, here));
     }
-    Ok(())
+    match args {
+        InstructionsArgs { write: true, .. } => table::write(&counts),
+        InstructionsArgs { against: Some(_), .. } => Ok(()),
+        _ => table::compare(&counts),
+    }
 }
 
 /// Counts for the page.
@@ -112,8 +113,7 @@ pub fn measure(tally: &Path, results: &mut Results) -> Result<()> {
     let counter = Counter::new(tally.to_owned())?;
     for load in &LOADS {
         let instructions = counter.count(load, tally)?;
-        println!("  {:<40} {instructions:>8.0}", load.title);
-        results.notes.push(format!("Instructions of user code for {}: {instructions:.0}.", load.title));
+        results.note(format!("Instructions of user code, {}: {instructions:.0}.", load.title));
     }
     Ok(())
 }
@@ -140,30 +140,21 @@ impl Counter {
     /// What a whole life with so many operations costs.
     fn total(&self, load: &Load, binary: &Path, operations: u64) -> Result<u64> {
         let [data, config, counts, log] = ["data", "counters.yaml", "counts", "stderr"].map(|name| self.path(name));
-        let mut more = Vec::new();
-        if let Some(declared) = load.config {
-            std::fs::write(&config, declared)?;
-            more = vec!["--config", config.to_str().context("the scratch directory is UTF-8")?];
-        }
+        std::fs::write(&config, CONFIG)?;
+        let declared = ["--config", config.to_str().context("the scratch directory is UTF-8")?];
         let mut command = Command::new("valgrind");
+        command.env_remove("GLIBC_TUNABLES"); // It could choose other code.
         command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display())).arg(binary);
-        let server = server::start_tally_as(command, &data, &log, &more)?.wait_for_tally()?;
-        self.send(load, &server, operations)?;
+        let options = [&declared[..], &OPTIONS].concat();
+        let server = server::start_tally_as(command, &data, &log, &options)?.wait_for_tally()?;
+        let operations = operations.to_string();
+        // All of the keys are there after the short run.
+        let bounds = ["--keys", "1000", "--connections", "1", "--requests", &operations];
+        self.generator.once(&server, &[load.args, &bounds].concat())?;
         server.stop()?;
         let counted = total_in(&std::fs::read_to_string(&counts)?).context("callgrind has written no total")?;
         std::fs::remove_dir_all(&data)?;
         Ok(counted)
-    }
-
-    fn send(&self, load: &Load, server: &Server, operations: u64) -> Result<()> {
-        let operations = operations.to_string();
-        let bounds = ["--keys", "10000", "--connections", "4", "--requests", &operations];
-        let args = [load.args, &bounds].concat();
-        match load.is_http {
-            true => self.generator.http_once(server, &args)?,
-            false => self.generator.resp_once(server, &args)?,
-        };
-        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -1,5 +1,6 @@
 //! Runs `tally bench` and understands its report.
 
+use super::machine;
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -15,6 +16,11 @@ pub struct Report {
     pub seconds: f64,
     pub groups: Vec<Group>,
     pub server: Usage,
+    pub errors: u64,
+    pub first_error: Option<String>,
+    /// The most memory that the server has had in RAM so far; read beside the report.
+    #[serde(skip)]
+    pub peak_bytes: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +36,7 @@ pub struct Latency {
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
+    pub max: f64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -47,12 +54,28 @@ impl Report {
         self.groups.iter().map(|group| group.operations).sum()
     }
 
-    /// Understands what a run printed.
+    /// Tells its rate to whoever waits.
+    pub fn shown(self) -> Report {
+        println!("  {:>10.0} /s", self.operations_per_second());
+        self
+    }
+
+    /// Understands what a run printed. A run with answers that were errors prints its report as well.
     fn of(output: Output) -> Result<Report> {
-        ensure!(output.status.success(), "tally bench failed: {}", output.status);
         let text = String::from_utf8(output.stdout)?;
-        let last = text.lines().last().context("tally bench printed nothing")?;
+        let last = text.lines().last().with_context(|| format!("tally bench printed nothing: {}", output.status))?;
         serde_json::from_str(last).with_context(|| format!("tally bench printed {last}"))
+    }
+
+    /// The report of a run in which nothing may be refused.
+    fn without_errors(self) -> Result<Report> {
+        let Report { errors, first_error, .. } = &self;
+        ensure!(
+            *errors == 0,
+            "{errors} answers were errors, the first: {}",
+            first_error.as_deref().unwrap_or_default()
+        );
+        Ok(self)
     }
 }
 
@@ -64,6 +87,8 @@ pub struct Figure {
     pub per_cpu_second: f64,
     /// Of the group that was asked for.
     pub latency: Latency,
+    /// The most memory that the server has had in RAM since it was started, where that is one number.
+    pub peak_bytes: Option<f64>,
 }
 
 pub struct Generator {
@@ -78,68 +103,60 @@ impl Generator {
         Generator { tally, seconds, repetitions: repetitions.max(1) }
     }
 
-    /// One run over the Redis protocol that ends by itself.
-    pub fn resp_once(&self, server: &Server, args: &[&str]) -> Result<Report> {
-        self.run(server, &server.resp.to_string(), args)
+    /// One run that ends by itself. Over which protocol follows from its operation.
+    pub fn once(&self, server: &Server, args: &[&str]) -> Result<Report> {
+        self.run(server, args)?.without_errors().with_context(|| format!("tally bench {}", args.join(" ")))
     }
 
-    /// One timed run over the Redis protocol.
-    pub fn resp_timed(&self, server: &Server, args: &[&str], seed: usize) -> Result<Report> {
-        self.run_timed(server, &server.resp.to_string(), args, seed)
+    /// One timed run.
+    pub fn timed(&self, server: &Server, args: &[&str], seed: usize) -> Result<Report> {
+        self.timed_for(server, self.seconds, args, seed)
     }
 
-    /// Several timed runs over the Redis protocol, one after the other.
-    pub fn resp(&self, server: &Server, group: &str, args: &[&str]) -> Result<Figure> {
-        self.repeat(server, &server.resp.to_string(), group, args)
+    /// One run of so many seconds.
+    pub fn timed_for(&self, server: &Server, seconds: u32, args: &[&str], seed: usize) -> Result<Report> {
+        self.once(server, &[args, &["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]].concat())
     }
 
-    /// Several timed runs over HTTP.
-    pub fn http(&self, server: &Server, group: &str, args: &[&str]) -> Result<Figure> {
-        self.repeat(server, &server.http()?.to_string(), group, args)
-    }
-
-    /// One run over HTTP that ends by itself.
-    pub fn http_once(&self, server: &Server, args: &[&str]) -> Result<Report> {
-        self.run(server, &server.http()?.to_string(), args)
-    }
-
-    /// One timed run over HTTP.
-    pub fn http_timed(&self, server: &Server, args: &[&str], seed: usize) -> Result<Report> {
-        self.run_timed(server, &server.http()?.to_string(), args, seed)
-    }
-
-    /// Begins a load over HTTP that lasts a little longer than a measurement.
-    pub fn flood(&self, server: &Server, args: &[&str]) -> Result<Flood> {
-        let seconds = (self.seconds + FLOOD_SECONDS_MORE).to_string();
-        let mut command = self.command(server, &server.http()?.to_string(), &[args, &["--seconds", &seconds]].concat());
-        Ok(Flood(command.stdout(Stdio::piped()).spawn().context("tally bench could not be started")?))
-    }
-
-    fn repeat(&self, server: &Server, address: &str, group: &str, args: &[&str]) -> Result<Figure> {
-        let reports = (1..=self.repetitions).map(|seed| self.run_timed(server, address, args, seed));
+    /// Several timed runs, one after the other.
+    pub fn repeated(&self, server: &Server, group: &str, args: &[&str]) -> Result<Figure> {
+        let reports = (1..=self.repetitions).map(|seed| self.timed(server, args, seed));
         Figure::medians(&reports.collect::<Result<Vec<_>>>()?, group)
     }
 
-    fn run_timed(&self, server: &Server, address: &str, args: &[&str], seed: usize) -> Result<Report> {
-        let timed = ["--seconds", &self.seconds.to_string(), "--seed", &seed.to_string()];
-        self.run(server, address, &[args, &timed].concat())
+    /// One run of so many seconds in which the server may say that it has too much to do (503), but nothing else.
+    pub fn refusable(&self, server: &Server, seconds: u32, args: &[&str]) -> Result<Report> {
+        let report = self.run(server, &[args, &["--seconds", &seconds.to_string()]].concat())?;
+        let refused = report.first_error.as_deref().is_none_or(|first| first.starts_with("HTTP 503"));
+        if refused { Ok(report) } else { report.without_errors() }
     }
 
-    fn run(&self, server: &Server, address: &str, args: &[&str]) -> Result<Report> {
-        let output = self.command(server, address, args).output().context("tally bench could not be started")?;
-        Report::of(output).with_context(|| format!("tally bench {}", args.join(" ")))
+    /// Begins a load that lasts a little longer than a measurement of so many seconds.
+    pub fn flood(&self, server: &Server, seconds: u32, args: &[&str]) -> Result<Flood> {
+        let seconds = (seconds + FLOOD_SECONDS_MORE).to_string();
+        let mut command = self.command(server, &[args, &["--seconds", &seconds]].concat())?;
+        Ok(Flood(command.stdout(Stdio::piped()).spawn().context("tally bench could not be started")?))
     }
 
-    fn command(&self, server: &Server, address: &str, args: &[&str]) -> Command {
+    fn run(&self, server: &Server, args: &[&str]) -> Result<Report> {
+        let output = self.command(server, args)?.output().context("tally bench could not be started")?;
+        let mut report = Report::of(output).with_context(|| format!("tally bench {}", args.join(" ")))?;
+        report.peak_bytes = machine::peak_bytes(server.pid())?;
+        Ok(report)
+    }
+
+    fn command(&self, server: &Server, args: &[&str]) -> Result<Command> {
+        let is_http = args.contains(&"events") || args.contains(&"http-get");
+        let address = if is_http { server.http()? } else { server.resp }.to_string();
         let mut command = Command::new(&self.tally);
         let pid = server.pid().to_string();
-        command.args(["bench", "--json", "--server", address, "--server-pid", &pid]).args(args);
-        if !args.contains(&"events") && !args.contains(&"--key-pattern") {
+        command.args(["bench", "--json", "--server", &address, "--server-pid", &pid]).args(args);
+        if !is_http && !args.contains(&"--key-pattern") {
             // Short names, and they stay: a run reads what the one before it has written.
             command.args(["--key-pattern", "v:%08d"]);
         }
         command.stderr(Stdio::inherit());
-        command
+        Ok(command)
     }
 }
 
@@ -149,7 +166,7 @@ pub struct Flood(Child);
 impl Flood {
     /// Waits until it ends by itself.
     pub fn finish(self) -> Result<Report> {
-        Report::of(self.0.wait_with_output()?).context("the load beside a measurement")
+        Report::of(self.0.wait_with_output()?)?.without_errors().context("the load beside a measurement")
     }
 }
 
@@ -162,6 +179,7 @@ impl Figure {
                 per_second: report.operations_per_second(),
                 per_cpu_second: report.server.operations_per_cpu_second,
                 latency: group.latency_us,
+                peak_bytes: Some(report.peak_bytes as f64),
             })
         });
         let figures = figures.collect::<Option<Vec<Figure>>>();
@@ -178,7 +196,9 @@ impl Figure {
                 p50: of(|figure| figure.latency.p50),
                 p99: of(|figure| figure.latency.p99),
                 p999: of(|figure| figure.latency.p999),
+                max: of(|figure| figure.latency.max),
             },
+            peak_bytes: figures.iter().map(|figure| figure.peak_bytes).collect::<Option<Vec<_>>>().map(median),
         }
     }
 }
@@ -196,5 +216,19 @@ mod tests {
     fn the_median_is_the_middle_one() {
         assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
         assert_eq!(median(vec![7.0]), 7.0);
+    }
+
+    #[test]
+    fn an_answer_that_was_an_error_fails_a_run() {
+        let report = |errors, first_error: Option<&str>| Report {
+            seconds: 1.0,
+            groups: Vec::new(),
+            server: Usage { operations_per_cpu_second: 1.0 },
+            errors,
+            first_error: first_error.map(str::to_owned),
+            peak_bytes: 0,
+        };
+        assert!(report(0, None).without_errors().is_ok());
+        assert!(report(2, Some("HTTP 503: busy")).without_errors().unwrap_err().to_string().contains("HTTP 503"));
     }
 }

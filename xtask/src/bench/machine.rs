@@ -61,8 +61,17 @@ impl CpuTicks {
 
 /// Memory of a process that is in RAM.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
-    let text = field(&format!("/proc/{pid}/status"), "VmRSS").context("a server has ended")?;
-    let kilobytes: u64 = text.trim_end_matches(" kB").parse().context("VmRSS is not a number")?;
+    status_bytes(pid, "VmRSS")
+}
+
+/// The most that a process has ever had in RAM.
+pub fn peak_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmHWM")
+}
+
+fn status_bytes(pid: u32, name: &str) -> Result<u64> {
+    let text = field(&format!("/proc/{pid}/status"), name).context("a server has ended")?;
+    let kilobytes: u64 = text.trim_end_matches(" kB").parse().with_context(|| format!("{name} is not a number"))?;
     Ok(kilobytes * 1024)
 }
 
@@ -100,6 +109,13 @@ fn kind(name: &str, path: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_had_at_least_what_it_has() {
+        let pid = std::process::id();
+        let resident = resident_bytes(pid).unwrap();
+        assert!(resident > 100_000 && peak_bytes(pid).unwrap() >= resident);
+    }
 
     #[test]
     fn a_name_with_blanks_and_brackets_does_not_shift_the_times() {

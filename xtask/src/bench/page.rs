@@ -1,11 +1,12 @@
 //! The page that is printed and kept as `docs/benchmarks.md`.
 
-use super::load::Figure;
+use super::load::{Figure, Generator};
 use super::requirement::amount;
 use super::rows::{Line, Results};
 use std::fmt::Write;
 
-pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Results) -> String {
+pub fn render(machine: &str, generator: &Generator, results: &Results) -> String {
+    let Generator { seconds, repetitions, .. } = generator;
     let mut page = String::from("# Benchmarks\n\n");
     let date = jiff::Zoned::now().strftime("%Y-%m-%d");
     push(&mut page, format_args!("Measured on {date}: {machine}.\n"));
@@ -13,11 +14,15 @@ pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Resul
         &mut page,
         format_args!(
             "\nOne generator (`tally bench`, one thread) loads each server alone, over loopback, from the same machine. Every\n\
-         figure is the median of {repetitions} runs of {seconds} s, each figure by itself. 50 connections for the Redis protocol, 8 for\n\
-         events. A latency is that of a whole question: all commands of a pipeline, all events of a request. Repeat it with\n\
-         `cargo xtask bench` (`--long` for 100 million counters and 100 million event ids; `cargo xtask bench p64 mix` for some rows).\n\n\
-         Rates differ from run to run and from machine to machine; instructions hardly do. `cargo xtask instructions` counts those\n\
-         of an `INCR` and of an event, `--against PATH` beside those of another binary: a change of the hot path is held to that.\n"
+         figure is the median of {repetitions} runs of {seconds} s (longer where cuts are to be seen), each figure by itself. 50 connections for the Redis protocol, 8 for\n\
+         events if nothing else is said. A latency is that of a whole question: all commands of a pipeline, all events of a request; that of a load at a\n\
+         pace counts from when it was due. Repeat it with `cargo xtask bench` (`--long` for 50 and 100 million counters and 100 million event ids;\n\
+         `cargo xtask bench p64 mix` for some rows).\n\n\
+         *Limit* is what the machine does with a program that has no logic. *The floor* (`crates/floor`) parses, hashes, writes and syncs past the page cache,\n\
+         adds in one flat table and answers, on one thread; over HTTP it is axum, splits lines, writes and syncs as many bytes as Tally's records have (of a compact batch\n\
+         all of it) and answers a constant. axum and nginx with *a constant* take the same requests and write nothing.\n\n\
+         Rates differ from run to run and from machine to machine; instructions hardly do: [instructions.md](instructions.md) has those of one operation on\n\
+         the hot paths, and `cargo xtask test` holds every change to them.\n"
         ),
     );
     if !results.lines.is_empty() {
@@ -34,19 +39,19 @@ pub fn render(machine: &str, seconds: &u32, repetitions: &usize, results: &Resul
 fn push_lines(page: &mut String, lines: &[Line]) {
     page.push_str(
         "\n## Throughput and latency\n\n\
-         | load | server | operations/s | per server CPU-second | p50 ms | p99 ms | p999 ms | ratio |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|\n",
+         | load | server | operations/s | per server CPU-second | p50 ms | p99 ms | p999 ms | peak MiB | ratio |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let mut sorted: Vec<&Line> = lines.iter().collect();
     sorted.sort_by_key(|line| line.row);
     for line in &sorted {
-        let Figure { per_second, per_cpu_second, latency } = line.figure;
+        let Figure { per_second, per_cpu_second, latency, peak_bytes } = line.figure;
         // Lines of one load stand together, Tally first.
         let first = sorted.iter().find(|other| other.row == line.row).expect("it finds at least itself");
         push(
             page,
             format_args!(
-                "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {} |\n",
+                "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {} | {} |\n",
                 line.row.title(),
                 line.peer,
                 amount(per_second),
@@ -54,6 +59,7 @@ fn push_lines(page: &mut String, lines: &[Line]) {
                 latency.p50 / 1000.0,
                 latency.p99 / 1000.0,
                 latency.p999 / 1000.0,
+                peak_bytes.map(|bytes| format!("{:.0}", bytes / f64::from(1 << 20))).unwrap_or_default(),
                 if first.peer == line.peer {
                     String::new()
                 } else {
@@ -63,7 +69,7 @@ fn push_lines(page: &mut String, lines: &[Line]) {
         );
     }
     page.push_str(
-        "\nThe ratio is Tally's operations per second, those of the first line of a load, over those of the line.\n",
+        "\nThe ratio is Tally's operations per second, those of the first line of a load, over those of the line. Peak is the most memory that\nthe server had resident since it was started.\n",
     );
 }
 

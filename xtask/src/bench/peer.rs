@@ -6,19 +6,21 @@ use std::cell::Cell;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Tally,
     TallyWithoutDedup,
+    TallyOneMillion,
     RedisAlways,
     RedisNone,
     Postgres,
-}
-
-impl Peer {
-    /// Those that speak the Redis protocol.
-    pub const RESP: [Peer; 3] = [Peer::Tally, Peer::RedisAlways, Peer::RedisNone];
+    /// A durable counter server without any logic (`crates/floor`).
+    Floor,
+    /// Its HTTP side, which answers a constant.
+    Axum,
+    Nginx,
 }
 
 impl fmt::Display for Peer {
@@ -26,9 +28,13 @@ impl fmt::Display for Peer {
         f.pad(match self {
             Peer::Tally => "Tally, `sync`",
             Peer::TallyWithoutDedup => "Tally, `dedup: none`",
+            Peer::TallyOneMillion => "Tally, 1 M keys",
             Peer::RedisAlways => "Redis, `appendfsync always`",
             Peer::RedisNone => "Redis, no persistence",
             Peer::Postgres => "PostgreSQL, 4 connections",
+            Peer::Floor => "*limit*: the floor",
+            Peer::Axum => "*limit*: axum, a constant",
+            Peer::Nginx => "*limit*: nginx, a constant",
         })
     }
 }
@@ -43,27 +49,44 @@ counters:
       - {on: video.viewed, op: increment}
 ";
 
+/// How large a load is, for those that have to know before.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub counters: u64,
+    /// What a request over HTTP brings.
+    pub events: u64,
+}
+
+impl Size {
+    /// A million counters, a thousand events at a time.
+    pub const USUAL: Size = Size { counters: 1_000_000, events: 1000 };
+}
+
 pub struct Peers {
     tally: PathBuf,
+    floor: PathBuf,
     directory: PathBuf,
     started: Cell<u32>,
 }
 
 impl Peers {
-    pub fn new(tally: PathBuf, directory: PathBuf) -> Peers {
-        Peers { tally, directory, started: Cell::new(0) }
+    pub fn new(tally: PathBuf, floor: PathBuf, directory: PathBuf) -> Peers {
+        Peers { tally, floor, directory, started: Cell::new(0) }
     }
 
     pub fn tally(&self) -> &Path {
         &self.tally
     }
 
-    /// Starts Tally with one declared counter, or a Redis, on an empty directory.
-    pub fn start(&self, peer: Peer) -> Result<Server> {
+    /// Starts Tally with one declared counter, or another server, on an empty directory.
+    pub fn start(&self, peer: Peer, size: Size) -> Result<Server> {
         match peer {
             Peer::RedisAlways => self.start_redis(&["--appendonly", "yes", "--appendfsync", "always"]),
             Peer::RedisNone => self.start_redis(&["--appendonly", "no"]),
-            Peer::Tally => self.start_declared(CONFIG, &[]),
+            Peer::Tally | Peer::TallyOneMillion => self.start_declared(CONFIG, &[]),
+            Peer::Floor => self.start_floor(size, &[]),
+            Peer::Axum => self.start_floor(size, &["--constant"]),
+            Peer::Nginx => server::start_nginx(&self.new_data()?, &self.log(), &counted(size.events)),
             Peer::TallyWithoutDedup | Peer::Postgres => unreachable!("{peer} is started where it is measured"),
         }
     }
@@ -83,11 +106,22 @@ impl Peers {
         fs::write(&path, config)?;
         let path = path.to_str().context("the scratch directory is UTF-8")?;
         let options = [&["--config", path], more].concat();
-        server::start_tally(&self.tally, data, &self.directory.join("stderr"), &options)?.wait_for_tally()
+        server::start_tally(&self.tally, data, &self.log(), &options)?.wait_for_tally()
     }
 
     fn start_redis(&self, more: &[&str]) -> Result<Server> {
-        server::start_redis(&self.new_data()?, &self.directory.join("stderr"), more)
+        server::start_redis(&self.new_data()?, &self.log(), more)
+    }
+
+    fn start_floor(&self, size: Size, more: &[&str]) -> Result<Server> {
+        let mut command = Command::new(&self.floor);
+        let numbers = [size.counters.to_string(), size.events.to_string()];
+        command.args(["--counters", &numbers[0], "--events", &numbers[1], "--data"]).arg(self.new_data()?).args(more);
+        server::spawn(command, &self.log())?.wait_for_tally()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("stderr")
     }
 
     /// Deletes the data of servers that have ended.
@@ -107,4 +141,9 @@ impl Peers {
         fs::create_dir(&data)?;
         Ok(data)
     }
+}
+
+/// What the load generator takes for the answer to so many events.
+fn counted(events: u64) -> String {
+    format!("{{\"counted\":{events}}}")
 }

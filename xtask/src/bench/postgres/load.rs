@@ -33,7 +33,9 @@ impl Run {
         Figure {
             per_second: self.events as f64 / self.elapsed.as_secs_f64(),
             per_cpu_second: self.events as f64 / cpu_seconds,
-            latency: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999) },
+            latency: Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max: quantile(1.0) },
+            // Its processes share most of what they have; the sum would say nothing.
+            peak_bytes: None,
         }
     }
 }
