@@ -16,6 +16,7 @@ mod layouts;
 mod line;
 mod literal;
 mod number;
+pub mod proto;
 mod scan;
 mod shape;
 mod skeleton;

@@ -7,9 +7,9 @@
 //! A batch is taken as a whole or not at all. One whose checksum or structure is wrong is refused; whoever called forgets what
 //! the sink was given. Only a value that an event cannot have is that event's own fault, and does not stop the others.
 
-mod cursor;
+pub(super) mod cursor;
 mod dictionary;
-mod error;
+pub(super) mod error;
 mod record;
 
 use super::body::Sink;
@@ -74,4 +74,4 @@ pub fn header(bytes: &[u8]) -> Result<Header, BatchError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,6 +11,7 @@ use super::time::parse_rfc3339;
 use crate::limits::{DIMENSIONS_PER_EVENT_MAX, EVENT_BYTES_MAX, EVENT_DELTA_MAX, JSON_DEPTH_MAX, NUMBER_BYTES_MAX};
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::ops::Range;
 
 /// Reads the event that `text` consists of. Afterwards `event` holds it, or, after an error, nothing of value; its room
 /// for dimensions is used again.
@@ -226,10 +227,7 @@ fn scan_dimensions<'a>(
             return Err(EventError::field(&dimension_field(&name), "given twice; send it once").into());
         }
         if dimensions.len() == DIMENSIONS_PER_EVENT_MAX {
-            let reason = format!(
-                "more than {DIMENSIONS_PER_EVENT_MAX} of them; put what nothing is counted by under \"payload\""
-            );
-            return Err(EventError::field("dimensions", reason).into());
+            return Err(too_many_dimensions().into());
         }
         let value = scan_dimension(scanner, &name)?;
         dimensions.push((name, value));
@@ -257,6 +255,23 @@ fn scan_dimension<'a>(scanner: &mut Scanner<'a>, name: &str) -> Result<Cow<'a, s
             Err(wrong_kind(scanner, &dimension_field(name), reason))
         }
     }
+}
+
+#[cold]
+pub(super) fn too_many_dimensions() -> EventError {
+    let reason =
+        format!("more than {DIMENSIONS_PER_EVENT_MAX} of them; put what nothing is counted by under \"payload\"");
+    EventError::field("dimensions", reason)
+}
+
+/// Where the one JSON value stands that a payload consists of.
+pub(super) fn one_value(text: &str) -> Result<Range<usize>, EventError> {
+    let mut scanner = Scanner::new(text);
+    let read = scanner.value().and_then(|value| match (scanner.at(), scanner.next_token()) {
+        (end, None) => Ok(end - value.len()..end),
+        _ => Err(scanner.syntax("nothing behind the payload (it is one JSON value)")),
+    });
+    read.map_err(|fault| EventError { field: Some("payload".to_owned()), ..describe(*fault, text) })
 }
 
 pub(super) fn dimension_field(name: &str) -> String {

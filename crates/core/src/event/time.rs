@@ -1,5 +1,7 @@
 //! RFC 3339 times, read without allocating.
 
+use super::error::EventError;
+
 /// The first and the last time that can be written, in milliseconds since 1970: the years 0 to 9999, wherever on earth.
 pub(super) const EARLIEST_MS: i64 = -62_167_305_540_000;
 pub(super) const LATEST_MS: i64 = 253_402_387_139_999;
@@ -128,6 +130,13 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let days = march_year * 365 + leap_days + (153 * march_month + 2) / 5 + day as u32 - 1;
     const DAYS_TO_1970: i64 = 719_468 + 146_097;
     i64::from(days) - DAYS_TO_1970
+}
+
+/// What is said of a number of milliseconds beyond them.
+#[cold]
+pub(super) fn not_a_time(at_ms: i64) -> EventError {
+    let reason = "is not a time of the years 0 to 9999 in milliseconds since 1970";
+    EventError::value("occurredAt", &at_ms.to_string(), reason)
 }
 
 #[cfg(test)]

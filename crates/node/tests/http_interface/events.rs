@@ -37,6 +37,26 @@ fn an_object_an_array_and_lines_are_all_events() {
 }
 
 #[test]
+fn events_in_protobuf_are_counted_like_lines() {
+    let node = TestNode::start();
+    let dimension = |name: &str, value: &str| {
+        let (name_bytes, value_bytes) = (name.len() as u8, value.len() as u8);
+        let entry = [&[0x0a, name_bytes], name.as_bytes(), &[0x12, value_bytes], value.as_bytes()].concat();
+        [&[0x3a, entry.len() as u8], &entry[..]].concat()
+    };
+    let event = [&b"\x0a\x0cvideo.viewed\x30\x05"[..], &dimension("video", "a"), &dimension("country", "DE")].concat();
+    let unnamed = b"\x0a\x00";
+    let body = [&[0x0a, event.len() as u8], &event[..], &[0x0a, 2], unnamed].concat();
+    let post = |body: &[u8]| node.send("POST", "/v1/events", &[("content-type", "application/x-protobuf")], body);
+    let outcome = post(&body).ok();
+    check_balance(&outcome);
+    assert_eq!((&outcome["events"], &outcome["invalid"], &outcome["counted"]), (&json!(2), &json!(1), &json!(2)));
+    assert_eq!((node.value("views:a"), node.value("countries:DE")), (5, 5));
+    post(&body[..body.len() - 1]).problem(400, "invalid-body");
+    assert_eq!(node.value("views:a"), 5, "of a body that is cut off nothing counts");
+}
+
+#[test]
 fn compressed_events_are_counted() {
     let node = TestNode::start();
     let body: String = (0..1000).map(|n| view(&format!("v{}", n % 10), "DE") + "\n").collect();

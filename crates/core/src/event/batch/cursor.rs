@@ -4,7 +4,7 @@ use super::error::Broken;
 use crate::event::shape::Span;
 
 #[derive(Clone, Debug)]
-pub(super) struct Cursor<'a> {
+pub(in crate::event) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }

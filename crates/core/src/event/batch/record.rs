@@ -6,10 +6,9 @@ use super::error::{BatchError, Broken};
 use crate::event::Arrival;
 use crate::event::body::Sink;
 use crate::event::error::EventError;
-use crate::event::json::{check_size, describe, dimension_field, empty_text, not_whole};
-use crate::event::scan::Scanner;
+use crate::event::json::{check_size, dimension_field, empty_text, not_whole, one_value};
 use crate::event::shape::{Shape, Span, Values};
-use crate::event::time::{EARLIEST_MS, LATEST_MS};
+use crate::event::time::{EARLIEST_MS, LATEST_MS, not_a_time};
 use crate::limits::{EVENT_BYTES_MAX, EVENT_DELTA_MAX};
 use tally_batch::has;
 
@@ -147,8 +146,7 @@ fn look(bytes: &[u8], shape: &Shape, values: &mut Values, text_bytes: usize) -> 
         text(bytes, spans[dimension.part], &dimension_field(&dimension.name))?;
     }
     if let Some(at_ms) = values.occurred_at_ms.filter(|at_ms| !(EARLIEST_MS..=LATEST_MS).contains(at_ms)) {
-        let reason = "is not a time of the years 0 to 9999 in milliseconds since 1970";
-        return Err(EventError::value("occurredAt", &at_ms.to_string(), reason));
+        return Err(not_a_time(at_ms));
     }
     if let Some(delta) = values.delta.filter(|delta| delta.unsigned_abs() > EVENT_DELTA_MAX as u64) {
         return Err(not_whole("delta", &delta.to_string(), -EVENT_DELTA_MAX, EVENT_DELTA_MAX));
@@ -167,14 +165,6 @@ fn text<'a>(bytes: &'a [u8], span: Span, field: &str) -> Result<&'a str, EventEr
 
 /// Where the one JSON value stands that a text consists of.
 fn json(bytes: &[u8], span: Span) -> Result<Span, EventError> {
-    let text = text(bytes, span, "payload")?;
-    let mut scanner = Scanner::new(text);
-    let read = scanner.value().and_then(|value| match (scanner.at(), scanner.next_token()) {
-        (end, None) => Ok(end - value.len()..end),
-        _ => Err(scanner.syntax("nothing behind the payload (it is one JSON value)")),
-    });
-    match read {
-        Ok(range) => Ok(Span { start: span.start + range.start as u32, end: span.start + range.end as u32 }),
-        Err(fault) => Err(EventError { field: Some("payload".to_owned()), ..describe(*fault, text) }),
-    }
+    let range = one_value(text(bytes, span, "payload")?)?;
+    Ok(Span { start: span.start + range.start as u32, end: span.start + range.end as u32 })
 }

@@ -12,7 +12,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const ARRIVAL: Arrival = Arrival { log_ms: 1_800_000_000_000, wall_ms: 1_800_000_000_777 };
+pub(in crate::event) const ARRIVAL: Arrival = Arrival { log_ms: 1_800_000_000_000, wall_ms: 1_800_000_000_777 };
 
 const YAML: &str = "
 counters:
@@ -27,20 +27,20 @@ counters:
 ";
 
 /// What became of the events, as the frontend tells it and as the log has it.
-struct Staged {
+pub(in crate::event) struct Staged {
     stager: Stager,
     submission: Submission,
-    said: Vec<(usize, String)>,
+    pub said: Vec<(usize, String)>,
 }
 
 impl Staged {
-    fn new() -> Staged {
+    pub fn new() -> Staged {
         let declarations = Arc::new(Declarations::parse(YAML).unwrap());
         let stager = Stager::new(declarations, CellHasher::new(7));
         Staged { stager, submission: Submission::default(), said: Vec::new() }
     }
 
-    fn of_lines(text: &str) -> Staged {
+    pub fn of_lines(text: &str) -> Staged {
         let mut staged = Staged::new();
         let mut reader = BodyReader::new(Some(Form::Lines), ARRIVAL);
         reader.feed(text.as_bytes(), &mut staged).unwrap();
@@ -55,7 +55,7 @@ impl Staged {
     }
 
     #[track_caller]
-    fn assert_same(&self, other: &Staged) {
+    pub fn assert_same(&self, other: &Staged) {
         assert_eq!(self.said, other.said);
         assert_eq!(self.submission.records, other.submission.records);
         assert_eq!(self.submission.ops, other.submission.ops);
@@ -93,7 +93,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 prop_compose! {
-    fn any_event()(
+    pub(in crate::event) fn any_event()(
         event_type in prop_oneof![4 => "viewed|liked|shown", 1 => text()],
         event_id in of(text()),
         occurred_at_ms in of(prop_oneof![Just(1_799_999_999_123_i64), 1_799_999_990_000_i64..1_800_000_000_900, EARLIEST_MS..LATEST_MS]),

@@ -19,7 +19,7 @@ use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MA
 use crate::counters::{RETRY_AFTER, Refusal};
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::{Pieces, content_length};
-use crate::frontend::http::transport::guard::{is_batch, is_lines};
+use crate::frontend::http::transport::guard::{is_batch, is_lines, is_protobuf};
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::metrics::Metrics;
@@ -29,6 +29,7 @@ use batch::{EventsBatch, Outcome};
 mod batch;
 mod compact;
 mod known;
+mod protobuf;
 pub mod stream;
 
 /// How often a line in the log says that events feed no counter.
@@ -36,7 +37,7 @@ const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts events
 ///
-/// The body is one event, an array of events, one event per line (NDJSON) or a compact batch (`application/vnd.tally.batch`), plain
+/// The body is one event, an array of events, one event per line (NDJSON), a compact batch (`application/vnd.tally.batch`) or protobuf (`application/x-protobuf`), plain
 /// or with a `Content-Encoding` of `gzip` or `zstd`. The answer comes when what was counted is durable. It is given in entries, one for each counter that
 /// an event feeds: `received = counted + duplicate + conflict + rejectedCount + ignored + late`. A bad event is reported
 /// and does not stop the good ones; it makes no entries and is counted in `invalid`.
@@ -50,6 +51,8 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
     let arrival = api.host.clock.arrival();
     let read = if is_batch(&headers) {
         compact::read(&mut pieces, arrival, &mut batch).await
+    } else if is_protobuf(&headers) {
+        protobuf::read(&mut pieces, arrival, &mut batch).await
     } else {
         let mut reader = BodyReader::knowing(known::take(batch.declarations()), form(&headers), arrival);
         let read = read(&mut pieces, &mut reader, &mut batch, content_length(&headers).unwrap_or(0)).await;

@@ -25,7 +25,7 @@ use crate::seldom::Seldom;
 
 pub use cors::Origin;
 pub use host::HostName;
-pub use media::{is_batch, is_lines};
+pub use media::{is_batch, is_lines, is_protobuf};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

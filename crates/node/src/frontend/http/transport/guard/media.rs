@@ -1,7 +1,7 @@
 //! What kind of body a request may have.
 //!
 //! A form of any page can send `text/plain`, `multipart/form-data`, `application/x-www-form-urlencoded`, or nothing at all. It
-//! cannot send a type that says JSON, or a batch of events, without the browser asking first.
+//! cannot send a type that says JSON, protobuf or a batch of events without the browser asking first.
 
 use axum::body::HttpBody;
 use axum::extract::Request;
@@ -20,6 +20,9 @@ const JSON: &str = "application/json";
 /// Names that people have given to lines of JSON.
 const LINES: [&str; 4] = ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
+/// Names that people have given to protobuf.
+const PROTOBUF: [&str; 2] = ["application/x-protobuf", "application/protobuf"];
+
 /// Refuses a body that does not say that it is JSON.
 pub fn check(request: &Request) -> Result<(), Problem> {
     if request.method().is_safe() || request.body().is_end_stream() {
@@ -30,14 +33,14 @@ pub fn check(request: &Request) -> Result<(), Problem> {
         return if is_batch(headers) { Ok(()) } else { Err(refuse(headers, BATCH)) };
     }
     let takes_events = request.uri().path() == EVENTS;
-    let is_events = || takes_events && (is_lines(headers) || is_batch(headers));
+    let is_events = || takes_events && (is_lines(headers) || is_batch(headers) || is_protobuf(headers));
     if is(headers, JSON) || is_events() {
         return Ok(());
     }
     let wanted = match takes_events {
         true => {
-            "application/json, application/x-ndjson for one event per line, or application/vnd.tally.batch for a compact batch \
-             (curl: -H 'content-type: application/json')"
+            "application/json, application/x-ndjson for one event per line, application/vnd.tally.batch for a compact batch, or \
+             application/x-protobuf (curl: -H 'content-type: application/json')"
         }
         false => "application/json (curl: -H 'content-type: application/json')",
     };
@@ -58,6 +61,11 @@ pub fn is_lines(headers: &HeaderMap) -> bool {
 /// Whether the sender says that it is a compact batch of events.
 pub fn is_batch(headers: &HeaderMap) -> bool {
     is(headers, BATCH)
+}
+
+/// Whether the sender says that it is events in protobuf.
+pub fn is_protobuf(headers: &HeaderMap) -> bool {
+    PROTOBUF.iter().any(|protobuf| is(headers, protobuf))
 }
 
 /// Whether the type, without its parameters, is this one.
@@ -89,6 +97,8 @@ mod tests {
             (Some("application/x-ndjson"), refused, None),
             (Some("application/jsonl;charset=utf-8"), refused, None),
             (Some("application/vnd.tally.batch"), refused, None),
+            (Some("application/x-protobuf"), refused, None),
+            (Some("application/protobuf; messageType=tally.v1.Events"), refused, None),
             (Some("text/plain"), refused, refused),
             (Some("application/x-www-form-urlencoded"), refused, refused),
             (Some("multipart/form-data; boundary=application/json"), refused, refused),
