@@ -54,7 +54,7 @@ pub const RECORD_BYTES_MAX: usize = 512 * 1024;
 pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 
 /// Bytes of submissions from other threads that may wait for the writer.
-pub const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
 pub const SETTLED_MAX: usize = 256 * 1024;
@@ -109,10 +109,32 @@ pub const RESP_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What every RESP connection may hold in any case, in bytes: the beginning of a short command.
 pub const RESP_HELD_BYTES_FREE: usize = 4 * 1024;
 
-/// What all clients together may make the node hold beside its `--memory`: half of that, but at least and at most so many
-/// bytes.
-pub const CLIENT_BYTES_MIN: u64 = 128 << 20;
+/// The least `--memory` that a node can do with, in bytes.
+pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
+
+/// What all clients together may make the node hold: one part in so many of `--memory`, at most so many bytes.
+pub const CLIENT_PARTS: u64 = 4;
 pub const CLIENT_BYTES_MAX: u64 = 1 << 30;
+
+/// The store's cache: one part in so many of `--memory`, at most so many bytes, which is enough for the filters and indexes of a
+/// hundred million counters.
+pub const STORE_CACHE_PARTS: u64 = 8;
+pub const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
+
+/// A checkpoint under way, rows that are looked up, buffers of the log: one part in so many of `--memory`, at most so many bytes.
+pub const WORK_PARTS: u64 = 8;
+pub const WORK_BYTES_MAX: u64 = 256 << 20;
+
+/// What the process may take beyond `--memory`, for its code, its threads and what the allocator has not given back: one part in so
+/// many of it, and so many bytes.
+pub const BEYOND_PARTS: u64 = 10;
+pub const BEYOND_BYTES: u64 = 64 << 20;
+
+/// Bytes of new ids after which a checkpoint is due, unless memory is small.
+pub const NAMES_BYTES_MAX: usize = 16 << 20;
+
+/// A batch that was larger is given back after use, in bytes.
+pub const BATCH_BYTES_KEPT: usize = 8 << 20;
 
 /// Sets of buffers kept for RESP connections that wake up.
 pub const RESP_BUFFERS_KEPT: usize = 256;
@@ -163,7 +185,7 @@ pub const HTTP_BATCHES_MAX: usize = 4;
 pub const HTTP_STREAMS_MAX: u32 = 128;
 
 /// What one HTTP/1 connection reads ahead, and so also the longest head of a request, in bytes.
-pub const HTTP_READ_BUFFER_BYTES_MAX: usize = 256 * 1024;
+pub const HTTP_READ_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// The head of one HTTP/2 request, in bytes.
 pub const HTTP_HEAD_BYTES_MAX: u32 = 64 * 1024;
@@ -189,10 +211,13 @@ pub const HTTP_SLICE_BYTES: usize = 64 * 1024;
 /// Bodies up to this size wait for nobody's turn, in bytes.
 pub const HTTP_AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// Large bodies that are read or wait for their commit, in bytes, and how long others wait for that: enough that the writer never
-/// waits for them. At most half of what clients have.
-pub const LARGE_BYTES_UNDER_WAY_MAX: usize = 64 * 1024 * 1024;
-pub const LARGE_WAIT_MS_MAX: u64 = 5_000;
+/// Large bodies that are read or wait for their commit, in bytes of the memory they take: enough that the writer never waits for them.
+/// At most a quarter of what clients have.
+pub const LARGE_BYTES_UNDER_WAY_MAX: usize = 32 * 1024 * 1024;
+
+/// How long others wait for that, in milliseconds. Once somebody has waited so long as the first number, nobody joins the line.
+pub const LARGE_LINE_MS_MAX: u64 = 2_000;
+pub const LARGE_WAIT_MS_MAX: u64 = 3_000;
 
 /// How long the sender of a large body may pause before others are read in its place, in milliseconds.
 pub const LARGE_PAUSE_MS_MAX: u64 = 250;
@@ -200,6 +225,9 @@ pub const LARGE_PAUSE_MS_MAX: u64 = 250;
 /// What a large body is taken for whose sender does not say how large it is, in bytes; and how many times its size if it is compressed.
 pub const LARGE_BYTES_UNKNOWN: usize = 1024 * 1024;
 pub const LARGE_TIMES_COMPRESSED: usize = 8;
+
+/// How many times its size a compact batch takes in memory: its records are those of the log there.
+pub const LARGE_TIMES_COMPACT: usize = 6;
 
 /// Files of the store that are kept open.
 pub const STORE_FILES_MAX: usize = 256;

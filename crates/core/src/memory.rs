@@ -12,4 +12,4 @@ pub mod layer;
 pub mod names;
 pub(crate) mod pending;
 mod prefetch;
-mod stratum;
+pub(crate) mod stratum;

@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::fact::AnswerKey;
 use crate::head::{HEAD_BYTES_MAX, Head};
 use crate::id::CellKey;
-use crate::limits::{COMBINED_MAX, RECORD_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_KEPT, COMBINED_MAX, RECORD_BYTES_MAX};
 use crate::record::{self, CopyManner, ExpireCondition, Expiry, Record, SetCondition, joined, take_with_parts};
 use std::borrow::Cow;
 
@@ -292,6 +292,12 @@ impl Submission {
         self.ops.is_empty() && self.record_count == 0
     }
 
+    /// Memory that it has, used or not.
+    fn bytes_allocated(&self) -> usize {
+        let (ops, stamps) = (self.ops.capacity() * size_of::<Op>(), self.stamps.capacity() * size_of::<Stamp>());
+        self.records.capacity() + ops + stamps
+    }
+
     pub fn clear(&mut self) {
         self.records.clear();
         self.record_count = 0;
@@ -303,6 +309,9 @@ impl Submission {
 
     /// Begins a batch: what follows stands behind room for its head.
     pub fn begin_batch(&mut self) {
+        if self.bytes_allocated() > BATCH_BYTES_KEPT {
+            *self = Submission::default();
+        }
         self.clear();
         self.records.resize(HEAD_BYTES_MAX, 0);
     }

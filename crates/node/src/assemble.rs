@@ -10,6 +10,7 @@ use crate::engine::{
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
 use crate::house::House;
+use crate::memory::{Reclaimer, Shares};
 use crate::worker::Spawner;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,20 +18,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tally_core::counter::{ConfigErrors, Declarations};
-use tally_core::limits::{CLIENT_BYTES_MAX, CLIENT_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
+use tally_core::limits::{MEMORY_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
 use tally_storage::log::LogError;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
 use tally_storage::store::local::LocalStore;
 use tokio::sync::watch;
 
-/// What queues, log buffers and a checkpoint in progress may take of a node's memory: a quarter, and at most this.
-const RESERVED_BYTES_MAX: u64 = 256 << 20;
-/// What the store's cache is given at most: enough for the filters and indexes of a hundred million counters.
-const STORE_CACHE_BYTES_MAX: u64 = 256 << 20;
-/// What it is given while the store is read from one end to the other.
+/// What the store's cache is given while it is read from one end to the other.
 const LOADING_CACHE_BYTES: u64 = 8 << 20;
-/// The least memory a node can do with.
-pub const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Commits are kept and freed by so many bytes.
 const COMMITS_SEGMENT_BYTES: u64 = 2 << 20;
 
@@ -45,11 +40,11 @@ pub struct Options {
     pub http_threads: usize,
     /// Declarations, as YAML; `None` keeps those that the data directory has.
     pub config: Option<String>,
-    /// Bounds the table of counters, the queues and the store's caches together.
+    /// Bounds everything that the node holds ([`Shares`]).
     pub memory_bytes: u64,
-    /// Memory for counters, if it is not to follow from the rest.
+    /// Memory for the state, if it is not to follow from that.
     pub table_bytes: Option<usize>,
-    /// Bounds what all clients together make the node hold beside that; `None` derives it from `memory_bytes`.
+    /// Memory for what all clients together make the node hold, if it is not to follow from that.
     pub client_bytes: Option<u64>,
     pub durability: NodeDurability,
     pub checkpoint_log_bytes: u64,
@@ -65,6 +60,8 @@ pub struct Options {
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
     pub watch_access: http::Access,
+    /// Makes the allocator of the process let go of what is free.
+    pub give_back: fn(),
 }
 
 impl Options {
@@ -90,6 +87,7 @@ impl Options {
             accept_clock: false,
             remove: Vec::new(),
             watch_access: http::Access::default(),
+            give_back: || {},
         }
     }
 }
@@ -113,7 +111,7 @@ pub enum StartError {
 /// What clients may take of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// What all of them together make it hold, beside its own memory.
+    /// What all of them together make it hold.
     pub client_bytes: u64,
     pub connections: Connections,
 }
@@ -139,13 +137,15 @@ impl Node {
         }
         let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
         let data_dir = DataDir::open(&options.data_dir, random)?;
-        let bounds = Bounds::new(&options);
+        let shares = shares(&options);
+        let bounds = Bounds::new(&options, shares);
         let budget = Budget::new(bounds.client_bytes as usize);
         let resp_listener = options.resp.map(listen).transpose()?;
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let (thread, recovered, log) = open_engine(&options, &data_dir, declarations)?;
+        let (thread, recovered, log) = open_engine(&options, shares, &data_dir, declarations)?;
         let engine = thread.engine();
         engine.metrics().disk.watch(&options.data_dir);
+        engine.metrics().memory.set_shares(&shares);
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
             let (counters, host, budget) = (Arc::new(engine.clone()), engine.host(), budget.clone());
@@ -163,6 +163,7 @@ impl Node {
         };
         let watch = options.watch.map(|address| serve(address, 1, only_watch())).transpose()?;
         engine.workers().apart(House::<LocalHandle>::spec(), House::new(log, engine.clone()))?;
+        engine.workers().apart(Reclaimer::spec(), Reclaimer::new(options.memory_bytes, options.give_back))?;
         engine.start_tending()?;
         let clients_max = bounds.connections.resp;
         let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
@@ -233,16 +234,22 @@ impl Node {
 }
 
 impl Bounds {
-    fn new(options: &Options) -> Bounds {
-        let derived_bytes = (options.memory_bytes / 2).clamp(CLIENT_BYTES_MIN, CLIENT_BYTES_MAX);
+    fn new(options: &Options, shares: Shares) -> Bounds {
         let wanted = Connections {
             http: options.http.map_or(0, |_| options.http_options.connections_max),
             resp: options.resp.map_or(0, |_| options.resp_options.clients_max),
         };
-        Bounds {
-            client_bytes: options.client_bytes.unwrap_or(derived_bytes),
-            connections: descriptors::make_room(wanted),
-        }
+        Bounds { client_bytes: shares.clients_bytes, connections: descriptors::make_room(wanted) }
+    }
+}
+
+/// What `--memory` comes to, but for what was said apart.
+fn shares(options: &Options) -> Shares {
+    let derived = Shares::of(options.memory_bytes);
+    Shares {
+        state_bytes: options.table_bytes.map_or(derived.state_bytes, |bytes| bytes as u64),
+        clients_bytes: options.client_bytes.unwrap_or(derived.clients_bytes),
+        ..derived
     }
 }
 
@@ -265,15 +272,14 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 
 fn open_engine(
     options: &Options,
+    shares: Shares,
     data_dir: &DataDir,
     declarations: Option<Declarations>,
 ) -> Result<(EngineThread, Recovered, LocalHandle), StartError> {
-    let cache_bytes = (options.memory_bytes / 4).min(STORE_CACHE_BYTES_MAX);
     let engine_options = EngineOptions {
         durability: options.durability,
-        table_bytes: options.table_bytes.unwrap_or(
-            (options.memory_bytes - cache_bytes - (options.memory_bytes / 4).min(RESERVED_BYTES_MAX)) as usize,
-        ),
+        table_bytes: shares.state_bytes as usize,
+        checkpoint_names_bytes: shares.names_bytes(),
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         commits: options.commits,
         clock: options.clock.clone(),
@@ -286,7 +292,7 @@ fn open_engine(
     let store = open_store(data_dir, LOADING_CACHE_BYTES)?;
     let restored = engine::restore(&*store, hasher, engine_options.table_bytes)?;
     drop(store);
-    let store = open_store(data_dir, cache_bytes)?;
+    let store = open_store(data_dir, shares.cached_bytes())?;
     let (mut handle, mut has_room) = (None, true);
     let open_log = |from_offset| {
         // What one checkpoint frees is what the log fills until the next.

@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod engine;
 pub mod frontend;
 mod house;
+pub mod memory;
 pub mod metrics;
 mod seldom;
 pub mod worker;

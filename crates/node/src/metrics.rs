@@ -8,6 +8,7 @@ mod balance;
 mod cut;
 mod disk;
 mod lag;
+mod memory;
 mod process;
 pub mod text;
 mod timings;
@@ -17,6 +18,7 @@ mod workers;
 pub use balance::{BalanceMetrics, BoxSum, BoxSums};
 pub use cut::{CutOff, Cuts};
 pub use lag::Lag;
+pub use memory::MemoryMetrics;
 pub use timings::Timings;
 pub use unmatched::Unmatched;
 
@@ -26,6 +28,7 @@ use crate::worker::Board;
 use disk::DiskSpace;
 pub use process::CpuSeconds;
 use process::Process;
+pub use process::resident_bytes;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -93,6 +96,7 @@ pub struct Metrics {
     pub dedup_bytes: Gauge,
     /// Memory of the ledger: event ids, entities, idempotency keys, and their filters.
     pub ledger_bytes: Gauge,
+    pub memory: MemoryMetrics,
     troubles: Family<TroubleKind, Gauge>,
     /// How far the wall clock is ahead of the time of the log; negative if it is behind.
     pub clock_ahead_seconds: Gauge<f64, AtomicU64>,
@@ -229,6 +233,7 @@ impl Metrics {
             dedup_sessions: gauge(r, "dedup_sessions", "Sessions or other groups remembered against repeats"),
             dedup_bytes: gauge(r, "dedup_bytes", "Bytes of the memory of repeats"),
             ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
+            memory: MemoryMetrics::register(r),
             disk: DiskSpace::new(r),
             conflict_retries,
             lag,

@@ -10,7 +10,8 @@ use crate::serve::{self, say};
 use crate::signals::Signals;
 use clap::Args;
 use std::net::SocketAddr;
-use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options};
+use tally_core::limits::MEMORY_BYTES_MIN;
+use tally_node::assemble::{Node, Options};
 use traffic::Traffic;
 
 const CONFIG: &str = include_str!("demo/counters.yaml");

@@ -3,6 +3,7 @@
 mod access;
 mod add;
 mod address;
+mod allocator;
 mod bench;
 mod check;
 mod client;
@@ -22,9 +23,6 @@ use clap::{Parser, Subcommand};
 use logging::LogFormat;
 use output::Output;
 use std::process::ExitCode;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Tally counts events and answers how many.
 #[derive(Parser)]

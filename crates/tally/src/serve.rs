@@ -2,6 +2,7 @@
 
 use crate::access::{self, AccessArgs, Door};
 use crate::address;
+use crate::allocator;
 use crate::check;
 use crate::container;
 use crate::failure::{Failure, Result};
@@ -14,8 +15,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX};
-use tally_node::assemble::{MEMORY_BYTES_MIN, Node, Options, StartError};
+use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX, MEMORY_BYTES_MIN};
+use tally_node::assemble::{Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::{CommitsOptions, NodeDurability, RecoveryError};
 use tally_node::frontend::http;
@@ -111,6 +112,7 @@ pub fn start(options: Options, config: Option<&Path>) -> Result<Node> {
     // What is counted is nobody else's business, whoever makes the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let data = options.data_dir.display().to_string();
+    let options = Options { give_back: allocator::give_back, ..options };
     Node::start(options).map_err(|error| explain(error, &data, config.unwrap_or(Path::new("the configuration"))))
 }
 

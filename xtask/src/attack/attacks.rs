@@ -1,24 +1,62 @@
 //! The attacks: what each of them sends, as small as it can be made and as often as it was.
 
-use super::{Attack, MIB, Target, push};
+use super::{Attack, Deed, MIB, Target, push};
 use anyhow::{Result, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "128 subscribers from the beginning, unread", options: &[], run: unread_from_the_beginning },
-    Attack { name: "128 subscribers from the beginning, read", options: &[], run: read_from_the_beginning },
-    Attack { name: "128 subscribers of what comes, unread", options: &[], run: unread_subscribers },
-    Attack { name: "4,088 bodies of 33 MB, one byte sent", options: &[], run: announced_bodies },
-    Attack { name: "1,000 zstd windows of 8 MiB", options: &[], run: zstd_windows },
-    Attack { name: "4,000 strangers with 120 KB unfinished", options: GUARDED, run: strangers },
-    Attack { name: "100 that PING and never read", options: &[], run: deaf_pings },
-    Attack { name: "100 that ECHO megabytes and never read", options: &[], run: deaf_echoes },
-    Attack { name: "CLIENT SETINFO with names of 1 MiB", options: &[], run: long_names },
-    Attack { name: "40 unfinished commands of 31 MB", options: &[], run: unfinished_commands },
-    Attack { name: "30 proposals of 27 MiB", options: &["--checkpoint-log", "16MiB"], run: proposals },
+    Attack {
+        name: "128 subscribers from the beginning, unread",
+        options: &[],
+        deed: Deed::Attack(unread_from_the_beginning),
+    },
+    Attack {
+        name: "128 subscribers from the beginning, read",
+        options: &[],
+        deed: Deed::Attack(read_from_the_beginning),
+    },
+    Attack { name: "128 subscribers of what comes, unread", options: &[], deed: Deed::Attack(unread_subscribers) },
+    Attack { name: "4,088 bodies of 33 MB, one byte sent", options: &[], deed: Deed::Attack(announced_bodies) },
+    Attack { name: "1,000 zstd windows of 8 MiB", options: &[], deed: Deed::Attack(zstd_windows) },
+    Attack { name: "4,000 strangers with 120 KB unfinished", options: GUARDED, deed: Deed::Attack(strangers) },
+    Attack { name: "100 that PING and never read", options: &[], deed: Deed::Attack(deaf_pings) },
+    Attack { name: "100 that ECHO megabytes and never read", options: &[], deed: Deed::Attack(deaf_echoes) },
+    Attack { name: "CLIENT SETINFO with names of 1 MiB", options: &[], deed: Deed::Attack(long_names) },
+    Attack { name: "40 unfinished commands of 31 MB", options: &[], deed: Deed::Attack(unfinished_commands) },
+    Attack { name: "30 proposals of 27 MiB", options: &["--checkpoint-log", "16MiB"], deed: Deed::Attack(proposals) },
+    Attack { name: "64 connections, bodies of 1 MB, 1 M keys", options: &[], deed: Deed::Flood(BODIES) },
+    Attack { name: "200 connections, bodies of 1 MB, 10 M keys", options: &[], deed: Deed::Flood(MANY_BODIES) },
+    Attack {
+        name: "200 connections, a session for each of the events",
+        options: &[],
+        deed: Deed::Flood(FRESH_SESSIONS),
+    },
+    Attack { name: "64 connections, compact batches, 10 M keys", options: &[], deed: Deed::Flood(COMPACT) },
+    Attack { name: "tens of millions of event ids", options: &[], deed: Deed::Flood(EVENT_IDS) },
+    Attack { name: "INCR over 10 M keys", options: &[], deed: Deed::Flood(INCR) },
+    Attack { name: "INCR over 50 M keys", options: &[], deed: Deed::Flood(INCR_MANY) },
 ];
+
+#[rustfmt::skip]
+mod floods {
+    pub const BODIES: &[&str] =
+        &["--op", "events", "--connections", "64", "--events-per-request", "4000", "--keys", "1000000", "--seconds", "15"];
+    pub const MANY_BODIES: &[&str] =
+        &["--op", "events", "--connections", "200", "--events-per-request", "4000", "--keys", "10000000", "--seconds", "30"];
+    pub const FRESH_SESSIONS: &[&str] =
+        &["--op", "events", "--connections", "200", "--events-per-request", "4000", "--keys", "30000000",
+          "--sessions", "100000000", "--seconds", "30"];
+    pub const COMPACT: &[&str] =
+        &["--op", "events", "--compact", "--connections", "64", "--events-per-request", "4000", "--keys", "10000000",
+          "--seconds", "30"];
+    pub const EVENT_IDS: &[&str] =
+        &["--op", "events", "--type", "ad.shown", "--dimension", "ad", "--ids", "--seconds", "60"];
+    pub const INCR: &[&str] = &["--keys", "10000000", "--keep", "--seconds", "30"];
+    pub const INCR_MANY: &[&str] = &["--keys", "50000000", "--keep", "--seconds", "60"];
+}
+use floods::*;
 
 const GUARDED: &[&str] = &["--password", "sesame"];
 const SUBSCRIBERS: usize = 128;

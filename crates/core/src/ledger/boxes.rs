@@ -8,6 +8,7 @@ use super::cut::{Change, Kind, LedgerRow, Rows};
 use super::row::{Row, whole};
 use crate::id::{CellKey, KeyHash};
 use crate::memory::pending::{Overlay, Pending};
+use crate::memory::stratum::{SHARDS, shard_of};
 use crate::record::{DecodeError, put_signed, take_signed};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -115,12 +116,39 @@ impl Row for Boxes {
     }
 }
 
-type BoxCounts = HashMap<CellKey, Boxes, KeyHash>;
+/// Boxes by cell, in shards by the top bits of the key: one that grows has its rows twice meanwhile, and a flood of rejected entries
+/// has a row for every key there is.
+#[derive(Clone)]
+struct BoxCounts(Box<[HashMap<CellKey, Boxes, KeyHash>]>);
+
+impl Default for BoxCounts {
+    fn default() -> BoxCounts {
+        BoxCounts(std::iter::repeat_with(HashMap::default).take(SHARDS).collect())
+    }
+}
+
+impl BoxCounts {
+    fn of(&mut self, cell: CellKey) -> &mut Boxes {
+        self.0[shard_of(cell)].entry(cell).or_default()
+    }
+
+    fn get(&self, cell: CellKey) -> Boxes {
+        self.0[shard_of(cell)].get(&cell).copied().unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(HashMap::len).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(HashMap::allocation_size).sum()
+    }
+}
 
 impl Overlay for BoxCounts {
     fn overlay(&mut self, newer: BoxCounts) {
-        for (cell, boxes) in newer {
-            self.entry(cell).or_default().add(&boxes);
+        for (cell, boxes) in newer.0.into_iter().flatten() {
+            self.of(cell).add(&boxes);
         }
     }
 }
@@ -135,14 +163,14 @@ impl KeyBoxes {
     /// `counted` is not kept per key: it would be a second row for every counter.
     pub fn add(&mut self, cell: CellKey, kind: BoxKind, n: i64) {
         debug_assert_ne!(kind, BoxKind::Counted);
-        self.sums.recent.entry(cell).or_default().bump(kind, n);
+        self.sums.recent.of(cell).bump(kind, n);
     }
 
     /// What has to be added to the store's row of this cell.
     pub fn get(&self, cell: CellKey) -> Boxes {
         let mut sum = Boxes::default();
         for sums in self.sums.newest_first() {
-            sum.add(&sums.get(&cell).copied().unwrap_or_default());
+            sum.add(&sums.get(cell));
         }
         sum
     }
@@ -174,18 +202,22 @@ impl Kind for KeyBoxes {
     }
 
     fn bytes(&self) -> usize {
-        self.sums.newest_first().map(|sums| sums.allocation_size()).sum()
+        self.sums.newest_first().map(BoxCounts::bytes).sum()
     }
 }
 
 impl Rows for BoxCounts {
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
-        let mut sorted: Vec<_> = self.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
-        sorted.sort_unstable_by_key(|(cell, _)| **cell);
         let row = |(cell, boxes): (&CellKey, &Boxes)| {
             LedgerRow::new(LedgerKey::Boxes(*cell), Change::Add(boxes.numbers().into()))
         };
-        Box::new(sorted.into_iter().map(row))
+        // Shards in order are keys in order.
+        let sorted = self.0.iter().flat_map(|shard| {
+            let mut sorted: Vec<_> = shard.iter().filter(|(_, boxes)| !boxes.is_zero()).collect();
+            sorted.sort_unstable_by_key(|(cell, _)| **cell);
+            sorted
+        });
+        Box::new(sorted.map(row))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::id::{CellKey, KeyHash};
 use crate::ledger::{Change, Hashed, LedgerRow, Rows};
 use hashbrown::{HashMap, HashSet};
 
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 
 #[derive(Clone)]
 pub(super) struct Stratum<V> {
@@ -103,6 +103,6 @@ impl<V: Clone> Overlay for Stratum<V> {
 }
 
 /// The top bits, so that shards in order are keys in order.
-fn shard_of(key: CellKey) -> usize {
+pub(crate) fn shard_of(key: CellKey) -> usize {
     (key.as_u128() >> (u128::BITS - SHARDS.ilog2())) as usize
 }

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
 use tally_core::counter::Durability;
+use tally_core::limits::NAMES_BYTES_MAX;
 
 /// How long a write may wait for its sync, where a counter says `interval` and the node does not.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ impl NodeDurability {
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub durability: NodeDurability,
-    /// Memory for cells; what does not fit is read from the store.
+    /// Memory for the state. What does not fit of its cells is read from the store.
     pub table_bytes: usize,
     /// A checkpoint is due after so many bytes of log, which bounds the log's size.
     pub checkpoint_log_bytes: u64,
@@ -75,7 +76,7 @@ impl Default for EngineOptions {
             checkpoint_log_bytes: 2 << 30,
             checkpoint_records: 64_000_000,
             checkpoint_cells: 2_000_000,
-            checkpoint_names_bytes: 16 << 20,
+            checkpoint_names_bytes: NAMES_BYTES_MAX,
             checkpoint_ledger_rows: 1_000_000,
             clock: Clock::system(),
             spawner: Spawner::default(),

@@ -6,12 +6,15 @@
 //! those who hold little, so that a few large requests do not keep the many small ones out.
 //!
 //! Large requests wait before they are read: only so many are under way as keep the writer busy ([`Budget::admit`]). The others stay
-//! in their sockets, and whoever has waited longest is next.
+//! in their sockets, and whoever has waited longest is next. When the line stands still, whoever comes is told so at once: those who
+//! wait already are served before anybody new.
 
-use std::sync::Arc;
+use crate::clock::Stopwatch;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tally_core::limits::{LARGE_BYTES_UNDER_WAY_MAX, LARGE_WAIT_MS_MAX};
+use tally_core::limits::{LARGE_BYTES_UNDER_WAY_MAX, LARGE_LINE_MS_MAX, LARGE_WAIT_MS_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -34,7 +37,18 @@ pub struct Budget {
     /// Units that large requests may still take.
     large: Arc<Semaphore>,
     large_units: usize,
-    waiting_units: AtomicUsize,
+    line: Mutex<Line>,
+    /// Once somebody has waited so long, nobody joins the line.
+    line_patience: Duration,
+}
+
+/// Those who wait for leave, in the order in which they came.
+#[derive(Debug, Default)]
+struct Line {
+    /// The number of each, what it waits for, and since when.
+    waiting: VecDeque<(u64, usize, Stopwatch)>,
+    units: usize,
+    next: u64,
 }
 
 /// Leave for a large request to be read and committed, until it is dropped.
@@ -50,13 +64,18 @@ pub struct Full {
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Budget> {
-        let large_units = LARGE_BYTES_UNDER_WAY_MAX.min(bytes / 2) / ADMISSION_UNIT_BYTES;
+        Budget::with_patience(bytes, Duration::from_millis(LARGE_LINE_MS_MAX))
+    }
+
+    fn with_patience(bytes: usize, line_patience: Duration) -> Arc<Budget> {
+        let large_units = LARGE_BYTES_UNDER_WAY_MAX.min(bytes / 4) / ADMISSION_UNIT_BYTES;
         Arc::new(Budget {
             bytes,
             held_bytes: AtomicUsize::new(0),
             large: Arc::new(Semaphore::new(large_units)),
             large_units,
-            waiting_units: AtomicUsize::new(0),
+            line: Mutex::default(),
+            line_patience,
         })
     }
 
@@ -72,10 +91,29 @@ impl Budget {
     }
 
     async fn wait_for_admission(&self, units: usize) -> Option<OwnedSemaphorePermit> {
-        let _waiting = WaitingUnits::begin(&self.waiting_units, units, WAITING_TIMES_MAX * self.large_units)?;
+        let _place = self.join_line(units)?;
         let admitted = Arc::clone(&self.large).acquire_many_owned(units as u32);
         // It is never closed.
         timeout(Duration::from_millis(LARGE_WAIT_MS_MAX), admitted).await.ok()?.ok()
+    }
+
+    /// A place at the end of the line, unless it is too long or stands still.
+    fn join_line(&self, units: usize) -> Option<LinePlace<'_>> {
+        let mut line = self.line();
+        let stands_still = line.waiting.front().is_some_and(|(_, _, since)| since.elapsed() >= self.line_patience);
+        if stands_still || line.units + units > WAITING_TIMES_MAX * self.large_units {
+            return None;
+        }
+        let number = line.next;
+        line.next += 1;
+        line.units += units;
+        line.waiting.push_back((number, units, Stopwatch::start()));
+        Some(LinePlace { budget: self, number })
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // Nothing in here panics halfway.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn bytes(&self) -> usize {
@@ -106,23 +144,19 @@ impl Budget {
     }
 }
 
-/// Stands for somebody who waits; he may stop waiting at any time.
-struct WaitingUnits<'a> {
-    of: &'a AtomicUsize,
-    units: usize,
+/// The place of somebody who waits; he may stop waiting at any time.
+struct LinePlace<'a> {
+    budget: &'a Budget,
+    number: u64,
 }
 
-impl<'a> WaitingUnits<'a> {
-    fn begin(of: &'a AtomicUsize, units: usize, max: usize) -> Option<WaitingUnits<'a>> {
-        let before = of.fetch_add(units, Ordering::Relaxed);
-        let waiting = WaitingUnits { of, units };
-        (before + units <= max).then_some(waiting)
-    }
-}
-
-impl Drop for WaitingUnits<'_> {
+impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        self.of.fetch_sub(self.units, Ordering::Relaxed);
+        let mut line = self.budget.line();
+        let at = line.waiting.binary_search_by_key(&self.number, |(number, ..)| *number);
+        let left = at.ok().and_then(|at| line.waiting.remove(at));
+        let (_, units, _) = left.expect("who waits is in the line");
+        line.units -= units;
     }
 }
 
@@ -202,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_requests_are_admitted_in_the_order_in_which_they_came() {
-        let budget = Budget::new(8 * MIB);
+        let budget = Budget::new(16 * MIB);
         let first = budget.admit(3 * MIB).await.unwrap();
         let (mut second, mut third) = (Box::pin(budget.admit(2 * MIB)), Box::pin(budget.admit(1)));
         assert!(waits(second.as_mut()).await);
@@ -217,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_would_wait_too_long_is_told_at_once() {
-        let budget = Budget::new(8 * MIB);
+        let budget = Budget::new(16 * MIB);
         let all = budget.admit(4 * MIB).await.unwrap();
         let mut waiting: Vec<_> = (0..WAITING_TIMES_MAX).map(|_| Box::pin(budget.admit(4 * MIB))).collect();
         for one in &mut waiting {
@@ -230,6 +264,20 @@ mod tests {
         drop(all);
         drop(waiting);
         next.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn when_the_line_stands_still_newcomers_are_told_and_those_who_wait_are_served() {
+        let budget = Budget::with_patience(16 * MIB, Duration::ZERO);
+        let all = budget.admit(4 * MIB).await.unwrap();
+        let mut waiting = Box::pin(budget.admit(MIB));
+        assert!(waits(waiting.as_mut()).await, "nobody has waited yet");
+        assert_eq!(budget.admit(MIB).await.unwrap_err(), Full { beyond_bytes: None });
+        drop(all);
+        let first = waiting.await.unwrap();
+        let _second = budget.admit(MIB).await.expect("nobody waits any more");
+        drop(first);
+        assert_eq!((budget.line().waiting.len(), budget.line().units), (0, 0));
     }
 
     #[test]

@@ -56,6 +56,13 @@ impl CpuSeconds {
     }
 }
 
+/// What the process has of the machine's memory; `None` where there is no `/proc`.
+pub fn resident_bytes() -> Option<u64> {
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let resident: u64 = pages.split(' ').nth(1)?.parse().ok()?;
+    Some(resident * rustix::param::page_size() as u64)
+}
+
 /// A field of a process, by its number in the manual.
 fn field(stat: &str, number: usize) -> Option<f64> {
     // The name of the program is in brackets, and may have any character in it.

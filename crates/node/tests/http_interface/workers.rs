@@ -4,7 +4,7 @@ use super::support::TestNode;
 use std::collections::BTreeMap;
 
 /// Every worker of a node; all have begun when it has started and was written to.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "checkpoint",
     "commits",
     "cut",
@@ -13,6 +13,7 @@ const NAMES: [&str; 12] = [
     "late",
     "lookup-0",
     "lookup-1",
+    "reclaim",
     "settle",
     "sweep",
     "tend",

@@ -25,6 +25,16 @@ fn bytes(bytes: usize) -> String {
     }
 }
 
+/// One part in so many.
+fn part(parts: u64) -> &'static str {
+    match parts {
+        4 => "a quarter",
+        8 => "an eighth",
+        10 => "a tenth",
+        _ => unreachable!("{parts} has no name here"),
+    }
+}
+
 /// Sentences, or parts of them, that a section must have.
 #[track_caller]
 fn assert_said(document: &str, heading: &str, said: &[String]) {
@@ -61,8 +71,8 @@ fn the_limits_of_http_are_those_of_the_code() {
             bytes(HTTP_HEAD_BYTES_MAX as usize)
         ),
         format!(
-            "| what all clients hold | half of `--memory`, at least {}; [beyond it](operations.md#clients) 503 |",
-            bytes(CLIENT_BYTES_MIN as usize)
+            "| what all clients hold | {} of `--memory`; [beyond it](operations.md#clients) 503 |",
+            part(CLIENT_PARTS)
         ),
         format!(
             "| time | {} s for a head, {} s between two parts of a body, {} min for all of it, {} s idle, {} s without taking anything of an answer |",
@@ -74,6 +84,28 @@ fn the_limits_of_http_are_those_of_the_code() {
         ),
     ];
     assert_said("docs/guide/http.md", "## Limits", &said);
+}
+
+#[test]
+fn the_shares_of_memory_are_those_of_the_code() {
+    let share = |parts, bytes_max: u64| format!("| {}, at most {} |", part(parts), gib_or_mib(bytes_max));
+    let said = [
+        share(CLIENT_PARTS, CLIENT_BYTES_MAX),
+        share(STORE_CACHE_PARTS, STORE_CACHE_BYTES_MAX),
+        share(WORK_PARTS, WORK_BYTES_MAX),
+        format!("at most 1.{} times `--memory` and {}", 10 / BEYOND_PARTS, bytes(BEYOND_BYTES as usize)),
+    ];
+    assert_said("docs/guide/operations.md", "## Memory", &said);
+    let said = [
+        format!("beyond {} (or a quarter of what clients have)", bytes(LARGE_BYTES_UNDER_WAY_MAX)),
+        format!("are not read for up to {} s", LARGE_WAIT_MS_MAX / 1000),
+        format!("While somebody waits for {} s", LARGE_LINE_MS_MAX / 1000),
+    ];
+    assert_said("docs/guide/operations.md", "## Clients", &said);
+}
+
+fn gib_or_mib(size: u64) -> String {
+    if size.is_multiple_of(1 << 30) { format!("{} GiB", size >> 30) } else { bytes(size as usize) }
 }
 
 #[test]

@@ -1,7 +1,16 @@
-//! How much memory the state takes, and what makes room.
+//! How much memory the state takes, and what makes room. Its share is `table_bytes`, for everything together.
+//!
+//! | who | of the share |
+//! |---|---|
+//! | repeats | a half; what needs more is rejected |
+//! | changed rows of the ledger | a half; a cut is due at a quarter, and beyond it writes wait |
+//! | filters of the ledger | at most a half, a quarter and an eighth by kind (`ledger.rs`) |
+//! | cells | what the others leave, and a quarter in any case |
 
 use super::super::Trouble;
 use super::Writer;
+use tally_core::limits::BATCH_BYTES_KEPT;
+use tally_core::op::Answer;
 use tally_storage::log::Log;
 
 impl<L: Log> Writer<L> {
@@ -20,31 +29,31 @@ impl<L: Log> Writer<L> {
         }
     }
 
-    /// Memory for cells: what the rest of the state leaves of it, and half of it in any case.
+    /// Memory for cells: what the rest of the state leaves of it, and a quarter of it in any case.
     pub(super) fn room(&self) -> usize {
         let bytes = self.options.table_bytes;
-        bytes.saturating_sub(self.other_bytes).max(bytes / 2)
+        bytes.saturating_sub(self.other_bytes).max(bytes / 4)
     }
 
-    /// Far over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one. What no
+    /// Over the bound: changed cells and rows cannot leave before a cut has them, so writes have to wait for one. What no
     /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
     pub fn is_crowded(&self) -> bool {
         let bound = self.options.table_bytes;
-        self.state.values.table.bytes() > self.room() + bound / 4 || self.unsettled_bytes > bound / 2
+        self.state.values.table.bytes() > self.room() + bound / 8 || self.unsettled_bytes > bound / 2
     }
 
     /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
     pub(super) fn measure(&mut self) -> (usize, usize) {
         let (sessions, dedup_bytes) = self.state.fates.contracts.dedup_usage();
-        self.other_bytes = dedup_bytes + self.state.facts_bytes();
+        self.other_bytes = dedup_bytes + self.state.facts_bytes() + self.state.values.names.bytes();
         self.unsettled_bytes = self.state.facts_unsettled_bytes();
         self.bound_repeats(dedup_bytes);
         (sessions, dedup_bytes)
     }
 
-    /// Repeats have three quarters of the memory, and a little less before they are no longer full.
+    /// Repeats have half of the memory, and a little less before they are no longer full.
     fn bound_repeats(&mut self, dedup_bytes: usize) {
-        let bound = self.options.table_bytes / 4 * 3;
+        let bound = self.options.table_bytes / 2;
         if dedup_bytes > bound {
             self.repeats_are_full = true;
             let what = format!(
@@ -58,15 +67,28 @@ impl<L: Log> Writer<L> {
         }
     }
 
+    /// What one huge batch made large is not kept for the small ones behind it.
+    pub(super) fn give_back_spare(&mut self) {
+        if self.answers.capacity() * size_of::<Answer>() > BATCH_BYTES_KEPT {
+            self.answers = Vec::new();
+        }
+        if self.loads.is_empty() && size_of_val(self.loads.spare_capacity_mut()) > BATCH_BYTES_KEPT {
+            self.loads = Vec::new();
+        }
+    }
+
     pub fn observe(&mut self) {
         let (sessions, dedup_bytes) = self.measure();
+        self.give_back_spare();
         let metrics = &self.shared.metrics;
         metrics.dedup_sessions.set(sessions as i64);
         metrics.dedup_bytes.set(dedup_bytes as i64);
         metrics.ledger_bytes.set(self.state.facts_bytes() as i64);
         let cold = self.shared.cells.cold();
         metrics.counters_cold.set(cold as i64);
-        metrics.table_bytes.set(self.state.values.table.bytes() as i64);
+        let table_bytes = self.state.values.table.bytes();
+        metrics.table_bytes.set(table_bytes as i64);
+        metrics.memory.state_bytes.set((table_bytes + self.other_bytes) as i64);
         metrics.counters_in_memory.set((self.shared.cells.len() - cold) as i64);
         metrics.log_end_offset.set(self.log.end().offset as i64);
         metrics.records_since_checkpoint.set(self.records_since_cut() as i64);

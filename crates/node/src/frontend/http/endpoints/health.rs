@@ -60,6 +60,7 @@ pub async fn metrics(State(api): State<Api>, headers: HeaderMap) -> impl IntoRes
     if let Ok(Ok((balances, _))) = balances {
         api.host.metrics.balances.set(balances);
     }
+    api.host.metrics.memory.clients_bytes.set(api.budget.held_bytes() as i64);
     let text = api.host.metrics.encode();
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match accepted.into_iter().any(text::wants_openmetrics) {

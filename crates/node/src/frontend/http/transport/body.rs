@@ -19,13 +19,14 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use tally_core::limits::{
     BODY_BYTES_MAX, HTTP_AT_ONCE_BYTES, HTTP_DRAIN_BYTES_MAX, HTTP_SLICE_BYTES, LARGE_BYTES_UNKNOWN,
-    LARGE_PAUSE_MS_MAX, LARGE_TIMES_COMPRESSED,
+    LARGE_PAUSE_MS_MAX, LARGE_TIMES_COMPACT, LARGE_TIMES_COMPRESSED,
 };
 use tokio::time::timeout;
 
 use crate::clock::Stopwatch;
 use crate::frontend::budget::{Admission, Budget, Charge};
 use crate::frontend::http::Api;
+use crate::frontend::http::transport::guard::is_batch;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use decode::{DecodeFault, Decoder, decoder};
 use turn::Turn;
@@ -298,9 +299,10 @@ async fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
 
 /// What a body is expected to take in memory, by what its sender says of it.
 fn expected_bytes(headers: &HeaderMap, is_compressed: bool) -> usize {
-    let times = if is_compressed { LARGE_TIMES_COMPRESSED } else { 1 };
+    let unpacked = if is_compressed { LARGE_TIMES_COMPRESSED } else { 1 };
+    let spelt_out = if is_batch(headers) { LARGE_TIMES_COMPACT } else { 1 };
     let promised = content_length(headers).map(|bytes| bytes.min(BODY_BYTES_MAX as u64) as usize);
-    promised.map_or(LARGE_BYTES_UNKNOWN, |bytes| bytes * times)
+    promised.map_or(LARGE_BYTES_UNKNOWN, |bytes| bytes * unpacked * spelt_out)
 }
 
 /// How many bytes the sender promises.
