@@ -213,7 +213,7 @@ pub const HTTP_AT_ONCE_BYTES: usize = 16 * 1024;
 
 /// Large bodies that are read or wait for their commit, in bytes of the memory they take: enough that the writer never waits for them.
 /// At most a quarter of what clients have.
-pub const LARGE_BYTES_UNDER_WAY_MAX: usize = 32 * 1024 * 1024;
+pub const LARGE_BYTES_UNDER_WAY_MAX: usize = 16 * 1024 * 1024;
 
 /// How long others wait for that, in milliseconds. Once somebody has waited so long as the first number, nobody joins the line.
 pub const LARGE_LINE_MS_MAX: u64 = 2_000;

@@ -8,8 +8,9 @@ use crate::metrics::resident_bytes;
 use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::time::Duration;
 
-/// How often it is looked at: what is freed in between is a few dozen megabytes at most.
+/// How often it is looked at, and how often while memory is short: what is freed in between is some megabytes.
 const EVERY: Duration = Duration::from_millis(50);
+const EVERY_WHEN_SHORT: Duration = Duration::from_millis(10);
 /// Memory is short when less than one part in so many of it is left.
 const LEFT_PARTS: u64 = 4;
 
@@ -30,17 +31,19 @@ impl Reclaimer {
         Reclaimer { short_at_bytes: memory_bytes - memory_bytes / LEFT_PARTS, give_back }
     }
 
-    fn look(&self, resident_bytes: Option<u64>) {
-        if resident_bytes.is_some_and(|bytes| bytes >= self.short_at_bytes) {
-            (self.give_back)();
+    /// Answers when to look again.
+    fn look(&self, resident_bytes: Option<u64>) -> Duration {
+        if resident_bytes.is_none_or(|bytes| bytes < self.short_at_bytes) {
+            return EVERY;
         }
+        (self.give_back)();
+        EVERY_WHEN_SHORT
     }
 }
 
 impl Work for Reclaimer {
     async fn work(&mut self, _: &Context) -> Result<Next, WorkFailure> {
-        self.look(resident_bytes());
-        Ok(Next::After(EVERY))
+        Ok(Next::After(self.look(resident_bytes())))
     }
 }
 
@@ -52,11 +55,12 @@ mod tests {
     #[test]
     fn memory_is_given_back_only_where_it_is_short() {
         static GIVEN: AtomicUsize = AtomicUsize::new(0);
-        let reclaimer = Reclaimer::new(1000, || drop(GIVEN.fetch_add(1, Ordering::Relaxed)));
-        reclaimer.look(None);
-        reclaimer.look(Some(749));
+        let reclaimer = Reclaimer::new(1000, || {
+            GIVEN.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!([None, Some(749)].map(|bytes| reclaimer.look(bytes)), [EVERY; 2]);
         assert_eq!(GIVEN.load(Ordering::Relaxed), 0);
-        reclaimer.look(Some(750));
+        assert_eq!(reclaimer.look(Some(750)), EVERY_WHEN_SHORT);
         assert_eq!(GIVEN.load(Ordering::Relaxed), 1);
     }
 }
