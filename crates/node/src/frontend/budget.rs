@@ -277,7 +277,8 @@ mod tests {
         let first = waiting.await.unwrap();
         let _second = budget.admit(MIB).await.expect("nobody waits any more");
         drop(first);
-        assert_eq!((budget.line().waiting.len(), budget.line().units), (0, 0));
+        let line = budget.line();
+        assert_eq!((line.waiting.len(), line.units), (0, 0));
     }
 
     #[test]

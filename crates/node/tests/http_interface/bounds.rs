@@ -74,7 +74,6 @@ fn a_head_that_cannot_be_read_is_answered_with_the_reason() {
     for (head, status, slug) in [
         (format!("GET /healthz HTTP/1.1\r\nhost: t\r\nx: {long}"), 431, "head-too-large"),
         (format!("GET /{long}"), 414, "uri-too-long"),
-        (format!("GET /{} HTTP/1.1\r\nhost: t\r\n\r\n", &long[..70_000]), 414, "uri-too-long"),
     ] {
         let mut stream = node.connect();
         // The server may answer and close while this is written.

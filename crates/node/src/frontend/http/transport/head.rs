@@ -28,13 +28,12 @@ pub fn explain(error: &(dyn Error + 'static), has_line: bool) -> Option<Problem>
         return Some(Problem::new(ProblemKind::Timeout, detail));
     }
     let text = error.to_string();
-    let is_uri = text.contains("URI too long");
-    if error.is_parse_too_large() && has_line && !is_uri {
+    if error.is_parse_too_large() && has_line {
         let detail =
             format!("the head of the request has more than {limit} bytes; send fewer or shorter header fields");
         return Some(Problem::new(ProblemKind::HeadTooLarge, detail).with("limit", limit));
     }
-    if error.is_parse_too_large() || is_uri {
+    if error.is_parse_too_large() {
         let detail = "the first line of the request is too long; send what is long in the body";
         return Some(Problem::new(ProblemKind::UriTooLong, detail));
     }
