@@ -130,6 +130,10 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 pub const BEYOND_PARTS: u64 = 10;
 pub const BEYOND_BYTES: u64 = 64 << 20;
 
+/// Changed counters after which a checkpoint is due, unless their rows take less than one part in so many of what the state has.
+pub const CELLS_CHANGED_MIN: u64 = 2_000_000;
+pub const CELLS_CHANGED_PARTS: u64 = 4;
+
 /// Bytes of new ids after which a checkpoint is due, unless memory is small.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;
 

