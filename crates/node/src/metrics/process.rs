@@ -28,13 +28,12 @@ impl Figures {
     fn read() -> Option<Figures> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let field = |number: usize| field(&stat, number);
-        let page_bytes = rustix::param::page_size() as f64;
         Some(Figures {
             cpu_seconds: (field(14)? + field(15)?) / TICKS_PER_SECOND,
             threads: field(20)? as i64,
             start_seconds: boot_seconds()? + field(22)? / TICKS_PER_SECOND,
             virtual_bytes: field(23)? as i64,
-            resident_bytes: (field(24)? * page_bytes) as i64,
+            resident_bytes: resident_bytes()? as i64,
             open_fds: fs::read_dir("/proc/self/fd").ok()?.count() as i64,
             fds_max: fds_max().unwrap_or(i64::MAX),
         })
@@ -58,9 +57,10 @@ impl CpuSeconds {
 
 /// What the process has of the machine's memory; `None` where there is no `/proc`.
 pub fn resident_bytes() -> Option<u64> {
-    let pages = fs::read_to_string("/proc/self/statm").ok()?;
-    let resident: u64 = pages.split(' ').nth(1)?.parse().ok()?;
-    Some(resident * rustix::param::page_size() as u64)
+    // In kilobytes: how large a page is cannot be asked under valgrind.
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(resident.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 /// A field of a process, by its number in the manual.
