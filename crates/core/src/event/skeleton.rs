@@ -40,6 +40,8 @@ impl Skeleton {
             return Some(());
         }
         scanner.rewind(start);
+        // A space before it belongs to what stands around it: then the event looks different.
+        scanner.peek().filter(|byte| *byte > b' ')?;
         scanner.value().ok().map(drop)
     }
 

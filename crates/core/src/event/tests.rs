@@ -264,6 +264,12 @@ fn payload_that_goes_on_behind_its_line_is_not_read_there() {
 }
 
 #[test]
+fn a_space_before_payload_is_no_part_of_it() {
+    let with = |payload: &str| format!(r#"{{"type":"a","payload":{payload}}}"#);
+    check(&["-110", "\t110", " [1]", "7"].map(with), 1);
+}
+
+#[test]
 fn an_event_that_is_too_long_is_refused_by_layout_as_well() {
     let sized = |bytes: usize| {
         let empty = viewed("a", 7);
