@@ -36,7 +36,7 @@ impl<H> PartitionCut<H> {
         state.values.names.clear();
         let mut cells = Vec::new();
         while let Some(rows) = state.values.table.collect() {
-            cells.extend(rows.into_iter().map(|change| (change.key, change.row)));
+            cells.extend(rows.sorted().map(|change| (change.key, change.row)));
         }
         PartitionCut { from, to, head, read_from, state: bytes, counters, cells, facts }
     }

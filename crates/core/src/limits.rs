@@ -56,6 +56,9 @@ pub const QUEUE_SUBMISSIONS_MAX: usize = 256;
 /// Bytes of submissions from other threads that may wait for the writer.
 pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Slots of the table that a cut looks at between two commits; of one segment, if that has more.
+pub const COLLECT_SLOTS: usize = 8 * 1024;
+
 /// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
 pub const SETTLED_MAX: usize = 256 * 1024;
 
@@ -129,10 +132,6 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 /// many of it, and so many bytes.
 pub const BEYOND_PARTS: u64 = 10;
 pub const BEYOND_BYTES: u64 = 64 << 20;
-
-/// Changed counters after which a checkpoint is due, unless their rows take less than one part in so many of what the state has.
-pub const CELLS_CHANGED_MIN: u64 = 2_000_000;
-pub const CELLS_CHANGED_PARTS: u64 = 4;
 
 /// Bytes of new ids after which a checkpoint is due, unless memory is small.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;

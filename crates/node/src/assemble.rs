@@ -279,7 +279,6 @@ fn open_engine(
     let engine_options = EngineOptions {
         durability: options.durability,
         table_bytes: shares.state_bytes as usize,
-        checkpoint_cells: shares.cells_changed(),
         checkpoint_names_bytes: shares.names_bytes(),
         checkpoint_log_bytes: options.checkpoint_log_bytes,
         commits: options.commits,

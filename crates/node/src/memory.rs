@@ -15,10 +15,9 @@ mod reclaim;
 pub use reclaim::Reclaimer;
 
 use tally_core::limits::{
-    BEYOND_BYTES, BEYOND_PARTS, CELLS_CHANGED_MIN, CELLS_CHANGED_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS,
+    BEYOND_BYTES, BEYOND_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS,
     NAMES_BYTES_MAX, STORE_CACHE_BYTES_MAX, STORE_CACHE_PARTS, WORK_BYTES_MAX, WORK_PARTS,
 };
-use tally_core::memory::cell::RowChange;
 
 /// A block of the cache is a little larger than a page, and the allocator rounds up by as much as a quarter.
 const CACHE_ROUNDED_PARTS: u64 = 5;
@@ -56,12 +55,6 @@ impl Shares {
     /// New ids at which a checkpoint is due.
     pub fn names_bytes(&self) -> usize {
         NAMES_BYTES_MAX.min((self.work_bytes / NAMES_PARTS) as usize)
-    }
-
-    /// Changed counters at which a checkpoint is due: while one is written, the rows of most of them may be set aside, and have a
-    /// quarter of the state. Fewer would be written again and again.
-    pub fn cells_changed(&self) -> u64 {
-        CELLS_CHANGED_MIN.max(self.state_bytes / CELLS_CHANGED_PARTS / size_of::<RowChange>() as u64)
     }
 
     /// By name, for those who look.

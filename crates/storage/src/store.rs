@@ -42,7 +42,8 @@ pub struct Cut<'a> {
     /// Forget everything that is in the store: all counters and ledger rows there are are in this cut.
     pub replace: bool,
     pub names: &'a Names,
-    /// Hands out the changed rows, chunk by chunk, in strictly ascending order of keys; an error abandons the cut.
+    /// Hands out the changed rows, chunk by chunk: all keys of one are lower than all of the next, and within one whoever writes puts
+    /// them in order. An error abandons the cut.
     pub rows: &'a mut dyn FnMut() -> Result<Option<Collected>, Abandoned>,
     /// In strictly ascending order of keys.
     pub ledger: &'a mut dyn Iterator<Item = LedgerRow>,

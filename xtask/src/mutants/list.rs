@@ -79,7 +79,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "a changed cell that leaves memory" in "crates/core/src/memory/cell/cut.rs":
             "era == 0 || era != self.era && self.in_flight != Some(era)" => "era == 0 || era != self.era";
         "a row that is not set aside for the running cut" in "crates/core/src/memory/cell/cut.rs":
-            "collecting.set_aside[segment].push(old_row());" => "";
+            "rows.push(old_row());" => "";
         "a cut that came to nothing and is taken for durable" in "crates/core/src/memory/cell/cut.rs":
             "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA | era << flag::ERA_SHIFT)"
             => "(lost == Some((low & flag::ERA) >> flag::ERA_SHIFT)).then_some(low & !flag::ERA)";

@@ -1,14 +1,27 @@
 //! Which ids came and went since the last cut. The store keeps ids in order, for patterns; memory keeps only these.
 
+use crate::limits::ID_BYTES_MAX;
+
 /// A journal of ids, in the order in which counters appeared and disappeared.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Per entry: whether the id exists, its length in two bytes, the id.
-    bytes: Vec<u8>,
+    /// Per entry: whether the id exists, its length in two bytes, the id. In pages, since one that grows for ever would be copied
+    /// whole now and then, while everybody waits. No entry is in two of them.
+    pages: Vec<Vec<u8>>,
+    bytes: usize,
     entries: usize,
 }
 
+/// Where an entry stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    page: u32,
+    at: u32,
+}
+
 const HEADER_BYTES: usize = 3;
+const PAGE_BYTES: usize = 64 * 1024;
+const _: () = assert!(HEADER_BYTES + ID_BYTES_MAX <= PAGE_BYTES);
 
 impl Names {
     pub fn created(&mut self, id: &[u8]) {
@@ -20,7 +33,7 @@ impl Names {
     }
 
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -33,7 +46,8 @@ impl Names {
 
     /// Puts these changes before those of `later`.
     pub fn prepend_to(mut self, later: &mut Names) {
-        self.bytes.extend_from_slice(&later.bytes);
+        self.pages.append(&mut later.pages);
+        self.bytes += later.bytes;
         self.entries += later.entries;
         *later = self;
     }
@@ -41,11 +55,7 @@ impl Names {
     /// The last word on each id, in ascending order.
     pub fn sorted(&self) -> SortedNames<'_> {
         let mut order = Vec::with_capacity(self.entries);
-        let mut at = 0;
-        while at < self.bytes.len() {
-            order.push(at);
-            at += HEADER_BYTES + self.id(at).len();
-        }
+        order.extend(self.places());
         order.sort_unstable_by(|&a, &b| self.id(a).cmp(self.id(b)).then(a.cmp(&b)));
         SortedNames { names: self, order, next: 0 }
     }
@@ -53,38 +63,65 @@ impl Names {
     /// The ids that begin with this and exist, of those in the journal.
     pub fn existing<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut existing = std::collections::BTreeSet::new();
-        let mut at = 0;
-        while at < self.bytes.len() {
-            let id = self.id(at);
+        for place in self.places() {
+            let id = self.id(place);
             if id.starts_with(prefix) {
-                if self.bytes[at] != 0 {
+                if self.exists(place) {
                     existing.insert(id)
                 } else {
                     existing.remove(id)
                 };
             }
-            at += HEADER_BYTES + id.len();
         }
         existing.into_iter()
     }
 
     fn push(&mut self, id: &[u8], exists: bool) {
         let len = u16::try_from(id.len()).expect("ids are at most ID_BYTES_MAX long");
-        self.bytes.push(exists.into());
-        self.bytes.extend_from_slice(&len.to_le_bytes());
-        self.bytes.extend_from_slice(id);
+        let bytes = HEADER_BYTES + id.len();
+        if self.pages.last().is_none_or(|page| page.len() + bytes > PAGE_BYTES) {
+            self.pages.push(Vec::new());
+        }
+        let page = self.pages.last_mut().expect("there is one with room");
+        page.push(exists.into());
+        page.extend_from_slice(&len.to_le_bytes());
+        page.extend_from_slice(id);
+        self.bytes += bytes;
         self.entries += 1;
     }
 
-    fn id(&self, at: usize) -> &[u8] {
-        let len = u16::from_le_bytes([self.bytes[at + 1], self.bytes[at + 2]]);
-        &self.bytes[at + HEADER_BYTES..][..usize::from(len)]
+    /// Every entry, in the order in which they came.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        (0..).zip(&self.pages).flat_map(move |(page, bytes)| {
+            let mut next = 0;
+            std::iter::from_fn(move || {
+                let place = Place { page, at: next };
+                ((next as usize) < bytes.len()).then(|| {
+                    next += (HEADER_BYTES + self.id(place).len()) as u32;
+                    place
+                })
+            })
+        })
+    }
+
+    fn entry(&self, place: Place) -> &[u8] {
+        &self.pages[place.page as usize][place.at as usize..]
+    }
+
+    fn exists(&self, place: Place) -> bool {
+        self.entry(place)[0] != 0
+    }
+
+    fn id(&self, place: Place) -> &[u8] {
+        let entry = self.entry(place);
+        let len = u16::from_le_bytes([entry[1], entry[2]]);
+        &entry[HEADER_BYTES..][..usize::from(len)]
     }
 }
 
 pub struct SortedNames<'a> {
     names: &'a Names,
-    order: Vec<usize>,
+    order: Vec<Place>,
     next: usize,
 }
 
@@ -94,12 +131,12 @@ impl<'a> Iterator for SortedNames<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let at = *self.order.get(self.next)?;
+            let place = *self.order.get(self.next)?;
             self.next += 1;
-            let id = self.names.id(at);
+            let id = self.names.id(place);
             let again = self.order.get(self.next).is_some_and(|&later| self.names.id(later) == id);
             if !again {
-                return Some((id, self.names.bytes[at] != 0));
+                return Some((id, self.names.exists(place)));
             }
         }
     }
@@ -113,11 +150,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_word_on_each_id_wins_in_order(changes: Vec<(u8, bool)>, split in 0usize..50) {
+        fn the_last_word_on_each_id_wins_in_order(
+            changes in proptest::collection::vec((0..7usize, any::<bool>()), 0..100), split in 0usize..50, long in 1..ID_BYTES_MAX / 7
+        ) {
             let (mut names, mut later) = (Names::default(), Names::default());
             let mut model = BTreeMap::new();
             for (n, (id, exists)) in changes.iter().enumerate() {
-                let id = vec![b'x'; usize::from(id % 7)];
+                // The longest fill pages.
+                let id = vec![b'x'; id * long];
                 if n < split { &mut names } else { &mut later }.push(&id, *exists);
                 model.insert(id, *exists);
             }

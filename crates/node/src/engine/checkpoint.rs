@@ -30,8 +30,15 @@ pub(super) struct Content {
     pub begun: Duration,
 }
 
+/// What the thread is asked for.
+pub(super) enum Job {
+    Write(CutJob),
+    /// A cut has ended, and what was in it goes.
+    Forget(Content),
+}
+
 /// One cut on its way.
-pub(super) struct Job {
+pub(super) struct CutJob {
     content: Content,
     chunks: Receiver<Option<Collected>>,
     done: oneshot::Sender<Written>,
@@ -50,10 +57,10 @@ pub(super) struct Handover {
     pub written: oneshot::Receiver<Written>,
 }
 
-pub(super) fn job(content: Content) -> (Job, Handover) {
+pub(super) fn job(content: Content) -> (CutJob, Handover) {
     let (send_chunks, chunks) = flume::bounded(CHUNKS_MAX);
     let (done, written) = oneshot::channel();
-    (Job { content, chunks, done }, Handover { chunks: send_chunks, written })
+    (CutJob { content, chunks, done }, Handover { chunks: send_chunks, written })
 }
 
 /// Writes cuts until the writer is gone.
@@ -61,7 +68,7 @@ pub(super) struct Checkpointer {
     store: Arc<dyn Store>,
     commits: CommitQueue,
     jobs: Receiver<Job>,
-    next: Option<Job>,
+    next: Option<CutJob>,
 }
 
 /// Hands out the chunks of a cut.
@@ -71,7 +78,7 @@ impl Checkpointer {
     /// Whether a cut is tried again is for those to say who asked for it.
     pub fn spec() -> Spec {
         let spec = Spec::new("checkpoint", "writes checkpoints to the store", Retry::NEVER);
-        spec.waits_for("a checkpoint to be written").vital()
+        spec.waits_for("a checkpoint to be written").vital().gives_way()
     }
 
     pub fn new(store: Arc<dyn Store>, commits: CommitQueue, jobs: Receiver<Job>) -> Checkpointer {
@@ -95,7 +102,7 @@ impl Checkpointer {
 
 impl Work for Checkpointer {
     async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
-        let Some(Job { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
+        let Some(CutJob { content, chunks, done }) = self.next.take() else { return Ok(Next::WhenWoken) };
         // The log is durable up to here, then the commits are, then the cut is.
         let settled = self.commits.settle().await.map_err(|error| Error::Retry(error.to_string()));
         let result = if settled.is_err() {
@@ -113,12 +120,15 @@ impl Work for Checkpointer {
     }
 
     async fn wait(&mut self) -> ControlFlow<()> {
-        match self.jobs.recv_async().await {
-            Ok(job) => {
-                self.next = Some(job);
-                ControlFlow::Continue(())
+        loop {
+            match self.jobs.recv_async().await {
+                Ok(Job::Write(job)) => {
+                    self.next = Some(job);
+                    return ControlFlow::Continue(());
+                }
+                Ok(Job::Forget(content)) => drop(content),
+                Err(_) => return ControlFlow::Break(()),
             }
-            Err(_) => ControlFlow::Break(()),
         }
     }
 }

@@ -10,7 +10,7 @@ use tally_core::memory::cell::SEGMENTS;
 use tally_storage::log::Log;
 
 /// Segments of a cut that are collected between two words about its progress.
-const SEGMENTS_PER_WORD: usize = 16;
+const SEGMENTS_PER_WORD: usize = SEGMENTS / 16;
 
 /// Takes a cut whenever one is due or wanted.
 pub(super) struct Cutter<L: Log> {
@@ -30,11 +30,14 @@ impl<L: Log + 'static> Cutter<L> {
     async fn cut(&self, context: &Context) -> Result<(), Refusal> {
         self.desk.settle_all().await?;
         let (job, handover) = self.desk.writer.borrow_mut().begin_cut()?;
-        self.jobs.send_async(job).await.map_err(|_| Refusal::ShuttingDown)?;
-        for segment in 1.. {
+        self.jobs.send_async(Job::Write(job)).await.map_err(|_| Refusal::ShuttingDown)?;
+        let mut told = 0;
+        loop {
             let Some(rows) = self.desk.writer.borrow_mut().collect() else { break };
-            if segment % SEGMENTS_PER_WORD == 0 {
-                context.progress(format!("{segment} of {SEGMENTS} segments collected"));
+            let collected = self.desk.writer.borrow().state().values.table.collected();
+            if collected >= told + SEGMENTS_PER_WORD {
+                context.progress(format!("{collected} of {SEGMENTS} segments collected"));
+                told = collected;
             }
             if !rows.is_empty() {
                 // If the store gives up it stops listening, and says so below.
@@ -49,7 +52,10 @@ impl<L: Log + 'static> Cutter<L> {
         drop(handover.chunks);
         context.progress("all segments collected; the store writes them".to_owned());
         let written = handover.written.await.map_err(|_| Refusal::ShuttingDown)?;
-        self.desk.writer.borrow_mut().finish_cut(written)
+        let (finished, content) = self.desk.writer.borrow_mut().finish_cut(written);
+        // Millions of rows are not dropped while everybody waits. If nobody is there any more, nobody waits.
+        let _ = self.jobs.send_async(Job::Forget(content)).await;
+        finished
     }
 }
 

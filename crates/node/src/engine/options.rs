@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
 use tally_core::counter::Durability;
-use tally_core::limits::{CELLS_CHANGED_MIN, NAMES_BYTES_MAX};
+use tally_core::limits::NAMES_BYTES_MAX;
 
 /// How long a write may wait for its sync, where a counter says `interval` and the node does not.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,8 +47,6 @@ pub struct EngineOptions {
     pub checkpoint_log_bytes: u64,
     /// A checkpoint is due after so many records, which bounds the replay after a crash.
     pub checkpoint_records: u64,
-    /// A checkpoint is due after so many changed cells, which bounds the memory it needs.
-    pub checkpoint_cells: u64,
     /// A checkpoint is due after so many bytes of new ids.
     pub checkpoint_names_bytes: usize,
     /// A checkpoint is due after so many changed rows of the ledger, which bounds the memory it needs.
@@ -75,7 +73,6 @@ impl Default for EngineOptions {
             table_bytes: 1 << 30,
             checkpoint_log_bytes: 2 << 30,
             checkpoint_records: 64_000_000,
-            checkpoint_cells: CELLS_CHANGED_MIN,
             checkpoint_names_bytes: NAMES_BYTES_MAX,
             checkpoint_ledger_rows: 1_000_000,
             clock: Clock::system(),

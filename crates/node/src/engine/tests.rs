@@ -42,7 +42,7 @@ fn options() -> EngineOptions {
     EngineOptions {
         // About what empty tables of cells and of the ledger take: every clean cell that is not in use leaves, and checkpoints come all the time.
         table_bytes: 150_000,
-        checkpoint_cells: 7,
+        checkpoint_records: 7,
         checkpoint_ledger_rows: 9,
         ..EngineOptions::default()
     }

@@ -33,7 +33,7 @@ use tally_storage::log::local::LocalLog;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Segments thinned out at once while writes wait for room.
-pub(super) const THIN_OUT_PER_TURN: usize = 4;
+pub(super) const THIN_OUT_PER_TURN: usize = 8;
 
 /// Everything the writer's thread is started with.
 pub struct EngineThread<L: Log = LocalLog> {

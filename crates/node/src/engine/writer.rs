@@ -27,7 +27,7 @@ use tally_core::record::Record;
 use tally_storage::log::{Log, LogError};
 
 /// Segments thinned out after one commit, so that no commit waits long for room.
-const THIN_OUT_PER_COMMIT: usize = 2;
+const THIN_OUT_PER_COMMIT: usize = 4;
 /// Rows that are looked up at once for cells that are unsettled: few enough that nobody behind them waits long.
 const SETTLE_AT_ONCE: usize = 512;
 /// How often a write is tried on a full disk, in milliseconds, so that somebody notices when it has room again.

@@ -360,7 +360,7 @@ fn write_cut(keyspace: &Keyspace, identity: &StoreIdentity, cut: Cut<'_>) -> Res
     ingestion.write(Key::Identity.encode(), identity.encode())?;
     let mut value = Vec::new();
     while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
-        for change in chunk {
+        for change in chunk.sorted() {
             let key = Key::Cell(change.key).encode();
             match change.row {
                 Some(row) => {

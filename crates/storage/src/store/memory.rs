@@ -106,7 +106,7 @@ impl Store for MemoryStore {
             next = MemoryState::default();
         }
         while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
-            for change in chunk {
+            for change in chunk.sorted() {
                 match change.row {
                     Some(row) => next.rows.insert(change.key, row),
                     None => next.rows.remove(&change.key),

@@ -52,10 +52,9 @@ fn put_sum(number: i64) -> Change {
 }
 
 fn commit(store: &dyn Store, changes: DraftCut) -> Result<(), Error> {
-    let mut rows: Collected = changes.rows.into_iter().map(|(n, row)| RowChange { key: key(n), row }).collect();
-    rows.sort_by_key(|change| change.key);
+    let rows: Collected = changes.rows.into_iter().map(|(n, row)| RowChange { key: key(n), row }).collect();
     // One chunk per row: chunks are no boundary of anything.
-    let mut chunks = rows.into_iter().map(|row| vec![row]);
+    let mut chunks = rows.sorted().map(|row| Collected::from_iter([row]));
     let mut names = Names::default();
     for (id, exists) in changes.names {
         if exists { names.created(id.as_bytes()) } else { names.deleted(id.as_bytes()) }
@@ -184,7 +183,8 @@ pub fn an_abandoned_cut_leaves_no_trace(fresh: FreshStore<'_>) {
         let (rows, names, ledger_rows) = (vec![(1, plain(1))], vec![("a", true)], vec![("k", put("1"))]);
         commit(&*store, DraftCut { to: 1, rows, names, ledger: ledger_rows, ..DraftCut::default() }).unwrap();
         for replace in [false, true] {
-            let mut chunks = vec![Err(Abandoned), Ok(Some(vec![RowChange { key: key(1), row: plain(2) }]))];
+            let mut chunks =
+                vec![Err(Abandoned), Ok(Some(Collected::from_iter([RowChange { key: key(1), row: plain(2) }])))];
             let mut names = Names::default();
             names.deleted(b"a");
             let to = at(2);

@@ -35,7 +35,6 @@ fn the_guide_says_when_a_checkpoint_is_due() {
     let EngineOptions {
         checkpoint_log_bytes,
         checkpoint_records,
-        checkpoint_cells,
         checkpoint_names_bytes,
         checkpoint_ledger_rows,
         checkpoint_retry,
@@ -44,7 +43,6 @@ fn the_guide_says_when_a_checkpoint_is_due() {
     let millions = |n: u64| format!("{} million", n / 1_000_000);
     let said = [
         ("checkpoint_records", format!("{} records", millions(checkpoint_records))),
-        ("checkpoint_cells", format!("{} changed counters", millions(checkpoint_cells))),
         ("checkpoint_names_bytes", format!("{} MiB of new ids", checkpoint_names_bytes >> 20)),
         ("checkpoint_ledger_rows", format!("{} changed rows of the ledger", millions(checkpoint_ledger_rows as u64))),
         ("checkpoint_retry", format!("tried again after {} s", checkpoint_retry.as_secs())),

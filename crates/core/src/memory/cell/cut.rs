@@ -1,12 +1,12 @@
 //! A cut: every change up to one position, picked up while the writer goes on changing cells.
 //!
 //! Each slot remembers the *era* in which it last changed. A cut ends the era; from then on the writer, before it changes
-//! a cell of the ended era that was not collected yet, sets the old row aside. Segments are collected one by one between
-//! commits, so no commit waits for more than one segment. Three era numbers suffice: the current one, the one in the cut,
+//! a cell of the ended era that was not collected yet, sets the old row aside. Segments are collected a few at a time between
+//! commits, so no commit waits for long; whoever writes the rows puts them in order. Three era numbers suffice: the current one, the one in the cut,
 //! and the one before, whose last traces are wiped while the cut passes by.
 
-use super::CellRow;
 use super::segment::{CellSlot, flag};
+use super::{CellRow, Mark};
 use crate::id::CellKey;
 
 /// A cell as of the cut; `None` if there is no such counter any more.
@@ -16,8 +16,83 @@ pub struct RowChange {
     pub row: Option<CellRow>,
 }
 
-/// The changes of one segment, in ascending order of their keys. Segments come in ascending order, too.
-pub type Collected = Vec<RowChange>;
+/// The changes of some segments, as they were found. All of one have lower keys than all of the next.
+#[derive(Clone, Debug, Default)]
+pub struct Collected {
+    plain: Vec<PlainRow>,
+    /// What is more than a value, or gone.
+    rare: Vec<RowChange>,
+}
+
+/// A counter that was never corrected and never expires, as most are: no more than its slot.
+#[derive(Clone, Copy, Debug)]
+struct PlainRow {
+    high: u64,
+    low: u64,
+    value: i64,
+}
+
+impl PlainRow {
+    fn new(key: CellKey, value: i64) -> PlainRow {
+        let key = key.as_u128();
+        PlainRow { high: (key >> 64) as u64, low: key as u64, value }
+    }
+
+    fn key(&self) -> CellKey {
+        CellKey::from_u128(u128::from(self.high) << 64 | u128::from(self.low))
+    }
+}
+
+impl From<PlainRow> for RowChange {
+    fn from(plain: PlainRow) -> RowChange {
+        RowChange { key: plain.key(), row: Some(CellRow::plain(plain.value)) }
+    }
+}
+
+impl Collected {
+    pub fn push(&mut self, change: RowChange) {
+        match change.row {
+            Some(CellRow { value, mark, expiry: None }) if mark == Mark::default() => {
+                self.plain.push(PlainRow::new(change.key, value));
+            }
+            _ => self.rare.push(change),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.rare.is_empty()
+    }
+
+    /// Memory in use, without what rare rows hold beside themselves.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.plain) + size_of_val(&*self.rare)
+    }
+
+    /// All of them in ascending order of their keys.
+    pub fn sorted(mut self) -> impl Iterator<Item = RowChange> {
+        self.plain.sort_unstable_by_key(|row| (row.high, row.low));
+        self.rare.sort_unstable_by_key(|change| change.key);
+        let (mut plain, mut rare) = (self.plain.into_iter().peekable(), self.rare.into_iter().peekable());
+        std::iter::from_fn(move || match (plain.peek(), rare.peek()) {
+            (Some(row), Some(change)) if change.key < row.key() => rare.next(),
+            (None, _) => rare.next(),
+            _ => plain.next().map(RowChange::from),
+        })
+    }
+
+    pub(super) fn append(&mut self, mut other: Collected) {
+        self.plain.append(&mut other.plain);
+        self.rare.append(&mut other.rare);
+    }
+}
+
+impl FromIterator<RowChange> for Collected {
+    fn from_iter<I: IntoIterator<Item = RowChange>>(changes: I) -> Collected {
+        let mut collected = Collected::default();
+        changes.into_iter().for_each(|change| collected.push(change));
+        collected
+    }
+}
 
 /// Which cells differ from the store, and how far the running cut has come.
 pub(super) struct Changes {
@@ -32,8 +107,9 @@ pub(super) struct Changes {
 
 struct Collecting {
     next_segment: usize,
-    set_aside: Vec<Vec<RowChange>>,
-    set_aside_count: usize,
+    /// By segment.
+    set_aside: Vec<Collected>,
+    set_aside_bytes: usize,
 }
 
 impl Changes {
@@ -53,8 +129,13 @@ impl Changes {
         self.collecting.is_some()
     }
 
-    pub fn set_aside_count(&self) -> usize {
-        self.collecting.as_ref().map_or(0, |collecting| collecting.set_aside_count)
+    pub fn set_aside_bytes(&self) -> usize {
+        self.collecting.as_ref().map_or(0, |collecting| collecting.set_aside_bytes)
+    }
+
+    /// How many segments are collected.
+    pub fn collected(&self) -> usize {
+        self.collecting.as_ref().map_or(0, |collecting| collecting.next_segment)
     }
 
     /// The flags of a cell that changed now.
@@ -81,8 +162,10 @@ impl Changes {
                 && self.in_flight == Some(era)
                 && segment >= collecting.next_segment
             {
-                collecting.set_aside[segment].push(old_row());
-                collecting.set_aside_count += 1;
+                let rows = &mut collecting.set_aside[segment];
+                collecting.set_aside_bytes -= rows.bytes();
+                rows.push(old_row());
+                collecting.set_aside_bytes += rows.bytes();
             }
         }
         low & !flag::ERA | self.flags()
@@ -100,11 +183,11 @@ impl Changes {
         self.era = self.era % 3 + 1;
         self.dirty = 0;
         self.collecting =
-            Some(Collecting { next_segment: 0, set_aside: vec![Vec::new(); segments], set_aside_count: 0 });
+            Some(Collecting { next_segment: 0, set_aside: vec![Collected::default(); segments], set_aside_bytes: 0 });
     }
 
     /// Starts the next segment: its number and the rows that were set aside for it. `None` when all are collected.
-    pub fn next_segment(&mut self) -> Option<(usize, Vec<RowChange>)> {
+    pub fn next_segment(&mut self) -> Option<(usize, Collected)> {
         let collecting = self.collecting.as_mut()?;
         let segment = collecting.next_segment;
         let Some(rows) = collecting.set_aside.get_mut(segment).map(std::mem::take) else {
@@ -112,7 +195,7 @@ impl Changes {
             return None;
         };
         collecting.next_segment += 1;
-        collecting.set_aside_count -= rows.len();
+        collecting.set_aside_bytes -= rows.bytes();
         Some((segment, rows))
     }
 

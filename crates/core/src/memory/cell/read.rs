@@ -5,10 +5,12 @@ use super::{Hot, Mark};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) const SEGMENT_BITS: u32 = 8;
-/// How many segments the cells live in.
+pub(super) const SEGMENT_BITS: u32 = 10;
+/// How many segments the cells live in: so many that what is done with one of them is done within a millisecond while there are
+/// a hundred million cells.
 pub const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
 /// What readers on any thread may look at.
@@ -30,9 +32,9 @@ pub struct Cells {
 
 impl Cells {
     pub(super) fn new() -> Cells {
-        let empty = || ArcSwap::from_pointee(Segment::with_capacity(0));
+        let empty = Arc::new(Segment::empty());
         Cells {
-            segments: std::iter::repeat_with(empty).take(SEGMENTS).collect(),
+            segments: std::iter::repeat_with(|| ArcSwap::new(empty.clone())).take(SEGMENTS).collect(),
             deadlines: papaya::HashMap::new(),
             marks: papaya::HashMap::new(),
             pending: papaya::HashMap::new(),

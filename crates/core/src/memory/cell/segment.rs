@@ -104,8 +104,13 @@ pub(super) enum CellPlace {
 }
 
 impl Segment {
+    /// A segment that is full before it has a cell: all that have none are one and the same.
+    pub fn empty() -> Segment {
+        Segment { slots: Box::new([CellSlot::default()]) }
+    }
+
     /// The smallest segment of at least so many slots.
-    pub fn with_capacity(capacity: usize) -> Segment {
+    fn with_capacity(capacity: usize) -> Segment {
         let capacity = bytes_of(capacity) / size_of::<CellSlot>();
         Segment { slots: std::iter::repeat_with(CellSlot::default).take(capacity).collect() }
     }
@@ -131,6 +136,10 @@ impl Segment {
 
     pub fn is_full(&self, used: usize) -> bool {
         used * 100 >= self.slots.len() * LOAD_PERCENT_MAX
+    }
+
+    pub fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     pub fn bytes(&self) -> usize {

@@ -123,17 +123,12 @@ impl Table {
     /// Memory in use.
     pub fn bytes(&self) -> usize {
         let extras = self.expiries.len() * EXPIRY_BYTES + self.marks.bytes() + self.unsettled.bytes();
-        self.bytes + extras + self.changes.set_aside_count() * size_of::<RowChange>()
+        self.bytes + extras + self.changes.set_aside_bytes()
     }
 
     /// Cells that changed since the last cut.
     pub fn dirty(&self) -> u64 {
         self.changes.dirty()
-    }
-
-    /// Rows set aside for the running cut.
-    pub fn set_aside(&self) -> usize {
-        self.changes.set_aside_count()
     }
 
     #[inline]
@@ -352,9 +347,10 @@ impl Table {
         self.changes.forget_all();
         self.unsettled.clear(&self.cells);
         self.cells.cold.store(0, Ordering::Release);
+        let empty = Arc::new(Segment::empty());
         for segment in 0..SEGMENTS {
             self.used[segment] = 0;
-            self.swap(segment, Segment::with_capacity(0));
+            self.swap(segment, empty.clone());
         }
         self.expiries.clear_all(&self.cells);
         self.marks.clear_all(&self.cells);
@@ -445,13 +441,13 @@ impl Table {
             used += 1;
         }
         self.used[segment] = used;
-        self.swap(segment, grown);
+        self.swap(segment, Arc::new(grown));
     }
 
-    fn swap(&mut self, segment: usize, new: Segment) {
+    fn swap(&mut self, segment: usize, new: Arc<Segment>) {
         self.bytes = self.bytes - self.segments[segment].bytes() + new.bytes();
-        self.segments[segment] = Arc::new(new);
-        self.cells.segments[segment].store(self.segments[segment].clone());
+        self.cells.segments[segment].store(new.clone());
+        self.segments[segment] = new;
     }
 }
 

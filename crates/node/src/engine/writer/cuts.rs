@@ -1,6 +1,6 @@
 //! The writer's part in a cut: when one is due, what belongs to it, and what its end means.
 
-use super::super::checkpoint::{self, Content, Handover, Job, Written};
+use super::super::checkpoint::{self, Content, CutJob, Handover, Written};
 use super::super::{Refusal, Wanted};
 use super::Writer;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,6 @@ impl<L: Log> Writer<L> {
         !table.is_cutting()
             && (full_of_changes
                 || wanted
-                || table.dirty() >= options.checkpoint_cells
                 || self.log_bytes_since_cut >= options.checkpoint_log_bytes
                 || self.records_since_cut() >= options.checkpoint_records
                 || self.state.values.names.bytes() >= options.checkpoint_names_bytes
@@ -44,7 +43,7 @@ impl<L: Log> Writer<L> {
     }
 
     /// Ends an era: everything up to here belongs to the cut.
-    pub fn begin_cut(&mut self) -> Result<(Job, Handover), Refusal> {
+    pub fn begin_cut(&mut self) -> Result<(CutJob, Handover), Refusal> {
         // Nothing that a power cut could take back may get into the store.
         self.shared.log_health()?;
         self.sync()?;
@@ -66,7 +65,7 @@ impl<L: Log> Writer<L> {
         Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
     }
 
-    /// The changes of the next segment; `None` once all are collected, or if the cut was abandoned.
+    /// The changes of the next segments; `None` once all are collected, or if the cut was abandoned.
     pub fn collect(&mut self) -> Option<Collected> {
         self.state.values.table.collect()
     }
@@ -76,14 +75,15 @@ impl<L: Log> Writer<L> {
         !self.state.values.table.is_cutting()
     }
 
-    pub fn finish_cut(&mut self, written: Written) -> Result<(), Refusal> {
-        let finished = self.settle_cut(written);
+    /// Answers, beside how it ended, what was in the cut, which may be much to drop.
+    pub fn finish_cut(&mut self, Written { result, mut content }: Written) -> (Result<(), Refusal>, Content) {
+        let finished = self.settle_cut(result, &mut content);
         // Whoever waits for room looks at once.
         self.measure();
-        finished
+        (finished, content)
     }
 
-    fn settle_cut(&mut self, Written { result, content }: Written) -> Result<(), Refusal> {
+    fn settle_cut(&mut self, result: Result<(), store::Error>, content: &mut Content) -> Result<(), Refusal> {
         match result {
             Ok(()) => {
                 self.state.values.table.finish_cut();
@@ -113,7 +113,7 @@ impl<L: Log> Writer<L> {
                 self.state.values.store_is_void |= content.replace;
                 if !flushed_since {
                     self.state.abort_facts_cut();
-                    content.names.prepend_to(&mut self.state.values.names);
+                    std::mem::take(&mut content.names).prepend_to(&mut self.state.values.names);
                 }
                 Err(Refusal::store(&error))
             }

@@ -2,6 +2,7 @@
 
 use super::current::{self, CurrentName, UNFINISHED};
 use super::{StoreIdentity, verify};
+use crate::priority;
 use crate::store::key::Key;
 use crate::store::{Checkpoint, Error};
 use fjall::compaction::Leveled;
@@ -196,7 +197,14 @@ fn create_durably(directory: &Path) -> Result<(), Error> {
 fn open_database(directory: &Path, opening: Opening) -> Result<Database, Error> {
     let Opening { cache_bytes, workers } = opening;
     let builder = Database::builder(directory).cache_size(cache_bytes).max_cached_files(Some(STORE_FILES_MAX));
-    Ok(builder.worker_threads_unchecked(workers).open()?)
+    let builder = builder.worker_threads_unchecked(workers);
+    // The threads that merge tables are as nice as the one that starts them.
+    let open = || {
+        priority::give_way();
+        builder.open()
+    };
+    let opened = std::thread::scope(|scope| scope.spawn(open).join());
+    Ok(opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
 }
 
 /// Keys are hashes, so blocks do not compress. Index and filter are read in parts, since a cut's tables are not pinned, and

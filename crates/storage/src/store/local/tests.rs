@@ -5,7 +5,7 @@ use crate::store::suite;
 use fjall::{Database, KeyspaceCreateOptions};
 use std::fs;
 use tally_core::id::CellHasher;
-use tally_core::memory::cell::RowChange;
+use tally_core::memory::cell::{Collected, RowChange};
 use tally_core::memory::names::Names;
 use tally_core::position::Position;
 
@@ -28,7 +28,8 @@ fn open(dir: &Path) -> Result<LocalStore, Error> {
 fn commit(store: &LocalStore, from: Option<u64>, to: u64, value: i64, replace: bool) -> Result<(), Error> {
     let mut names = Names::default();
     names.created(b"v:1");
-    let mut rows = Some(vec![RowChange { key: hasher().key(b"v:1"), row: Some(CellRow::plain(value)) }]);
+    let row = RowChange { key: hasher().key(b"v:1"), row: Some(CellRow::plain(value)) };
+    let mut rows = Some(Collected::from_iter([row]));
     store.commit(Cut {
         from: from.map(|offset| at(offset).position),
         to: &at(to),

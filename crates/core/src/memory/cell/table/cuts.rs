@@ -1,8 +1,12 @@
 //! The life of a cut of the cells.
 
 use super::Table;
+use crate::limits::COLLECT_SLOTS;
 use crate::memory::cell::cut::Collected;
 use crate::memory::cell::read::SEGMENTS;
+
+/// What it costs to look at a segment, however small, in slots.
+const SEGMENT_SLOTS: usize = 256;
 
 impl Table {
     /// Ends the era: what changed until now is what [`Self::collect`] will hand out.
@@ -11,16 +15,29 @@ impl Table {
         self.changes.begin(SEGMENTS);
     }
 
-    /// The changes of the next segment; `None` once all segments are through.
+    /// The changes of the next segments, of one or of as many as have [`COLLECT_SLOTS`]; `None` once all segments are through.
     pub fn collect(&mut self) -> Option<Collected> {
-        let (segment, mut rows) = self.changes.next_segment()?;
-        for slot in self.segments[segment].occupied() {
-            if self.changes.collects(slot) {
-                rows.push(self.row_change(slot.key(), slot));
+        let (mut segment, mut rows) = self.changes.next_segment()?;
+        let mut looked_at = 0;
+        loop {
+            for slot in self.segments[segment].occupied() {
+                if self.changes.collects(slot) {
+                    rows.push(self.row_change(slot.key(), slot));
+                }
             }
+            looked_at += self.segments[segment].slots() + SEGMENT_SLOTS;
+            if looked_at >= COLLECT_SLOTS {
+                return Some(rows);
+            }
+            let Some((next, set_aside)) = self.changes.next_segment() else { return Some(rows) };
+            segment = next;
+            rows.append(set_aside);
         }
-        rows.sort_unstable_by_key(|change| change.key);
-        Some(rows)
+    }
+
+    /// How many segments the running cut is through with.
+    pub fn collected(&self) -> usize {
+        self.changes.collected()
     }
 
     /// The store has the cut.

@@ -5,6 +5,7 @@ use crate::id::CellKey;
 use crate::memory::cell::CellRow;
 use crate::memory::cell::read::{SEGMENT_BITS, SEGMENTS, segment_of};
 use crate::memory::cell::segment::{CellPlace, CellSlot, Segment, flag};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Table {
@@ -74,7 +75,7 @@ impl Table {
         let share = Segment::cells_within(bytes / SEGMENTS, wanted);
         for segment in 0..SEGMENTS {
             if self.used[segment] == 0 {
-                self.swap(segment, Segment::for_cells(share));
+                self.swap(segment, Arc::new(Segment::for_cells(share)));
             }
         }
         if share == wanted { usize::MAX } else { share }
@@ -124,7 +125,7 @@ impl Table {
         self.cells.evictions.fetch_add(left as u64, Ordering::Release);
         self.used[segment] = keep.len();
         drop(keep);
-        self.swap(segment, thin);
+        self.swap(segment, Arc::new(thin));
         self.cells.live.fetch_sub(left as u64, Ordering::Release);
         for (key, low) in leaving {
             if low & flag::EXPIRES != 0 {
