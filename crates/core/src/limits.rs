@@ -59,6 +59,10 @@ pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Slots of the table that a cut looks at between two commits; of one segment, if that has more.
 pub const COLLECT_SLOTS: usize = 8 * 1024;
 
+/// Slots of the table that are thinned out between two commits, likewise: so many that as many cells can leave as a full commit
+/// brings in.
+pub const THIN_OUT_SLOTS: usize = 32 * 1024;
+
 /// Rows of the last cut that each layer of the ledger keeps in memory as a cache; a larger cut is forgotten.
 pub const SETTLED_MAX: usize = 256 * 1024;
 

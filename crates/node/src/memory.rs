@@ -15,8 +15,8 @@ mod reclaim;
 pub use reclaim::Reclaimer;
 
 use tally_core::limits::{
-    BEYOND_BYTES, BEYOND_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS,
-    NAMES_BYTES_MAX, STORE_CACHE_BYTES_MAX, STORE_CACHE_PARTS, WORK_BYTES_MAX, WORK_PARTS,
+    BEYOND_BYTES, BEYOND_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS, NAMES_BYTES_MAX, STORE_CACHE_BYTES_MAX,
+    STORE_CACHE_PARTS, WORK_BYTES_MAX, WORK_PARTS,
 };
 
 /// A block of the cache is a little larger than a page, and the allocator rounds up by as much as a quarter.

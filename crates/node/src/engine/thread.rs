@@ -32,9 +32,6 @@ use tally_storage::log::Log;
 use tally_storage::log::local::LocalLog;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// Segments thinned out at once while writes wait for room.
-pub(super) const THIN_OUT_PER_TURN: usize = 8;
-
 /// Everything the writer's thread is started with.
 pub struct EngineThread<L: Log = LocalLog> {
     pub(super) writer: Writer<L>,
@@ -214,11 +211,10 @@ impl<L: Log + 'static> Desk<L> {
 
     /// Goes through the whole table twice if need be: the first time a cell that was used lately is spared.
     async fn make_room(&self) {
-        for _ in 0..2 * SEGMENTS / THIN_OUT_PER_TURN {
-            if !self.writer.borrow().is_crowded() {
-                return;
-            }
-            self.writer.borrow_mut().make_room(THIN_OUT_PER_TURN);
+        let mut segments = 0;
+        while segments < 2 * SEGMENTS && self.writer.borrow().is_crowded() {
+            // What is staged is waited for as well.
+            segments += self.writer.borrow_mut().make_room().max(1);
             tokio::task::yield_now().await;
         }
     }

@@ -1,7 +1,7 @@
 //! The writer's look at the clock, many times a second, whether anybody writes or not.
 
 use super::Trouble;
-use super::thread::{Desk, THIN_OUT_PER_TURN};
+use super::thread::Desk;
 use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl<L: Log + 'static> Work for Ticker<L> {
         writer.state_mut().fates.contracts.sweep(SWEEP_PER_TICK);
         writer.observe();
         // Also for those who are not there, because they were told that there is no room.
-        writer.make_room(THIN_OUT_PER_TURN);
+        writer.make_room();
         if !writer.is_crowded() {
             desk.shared.troubles.clear(Trouble::Crowded);
         }

@@ -26,8 +26,6 @@ use tally_core::position::Position;
 use tally_core::record::Record;
 use tally_storage::log::{Log, LogError};
 
-/// Segments thinned out after one commit, so that no commit waits long for room.
-const THIN_OUT_PER_COMMIT: usize = 4;
 /// Rows that are looked up at once for cells that are unsettled: few enough that nobody behind them waits long.
 const SETTLE_AT_ONCE: usize = 512;
 /// How often a write is tried on a full disk, in milliseconds, so that somebody notices when it has room again.
@@ -263,7 +261,7 @@ impl<L: Log> Writer<L> {
     /// Makes everything staged durable, applies it and answers everybody.
     pub fn commit(&mut self, now_ms: u64) {
         self.commit_staged(now_ms);
-        self.make_room(THIN_OUT_PER_COMMIT);
+        self.make_room();
     }
 
     fn commit_staged(&mut self, now_ms: u64) {

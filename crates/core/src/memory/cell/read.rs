@@ -5,12 +5,11 @@ use super::{Hot, Mark};
 use crate::id::CellKey;
 use arc_swap::ArcSwap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) const SEGMENT_BITS: u32 = 10;
-/// How many segments the cells live in: so many that what is done with one of them is done within a millisecond while there are
-/// a hundred million cells.
+pub(super) const SEGMENT_BITS: u32 = 8;
+/// How many segments the cells live in: so many that what is done with one of them takes less than a millisecond while there are
+/// twenty million cells, and so few that ten million have segments large enough for the allocator to waste nothing on them.
 pub const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
 /// What readers on any thread may look at.
@@ -32,9 +31,9 @@ pub struct Cells {
 
 impl Cells {
     pub(super) fn new() -> Cells {
-        let empty = Arc::new(Segment::empty());
+        let empty = || ArcSwap::from_pointee(Segment::with_capacity(0));
         Cells {
-            segments: std::iter::repeat_with(|| ArcSwap::new(empty.clone())).take(SEGMENTS).collect(),
+            segments: std::iter::repeat_with(empty).take(SEGMENTS).collect(),
             deadlines: papaya::HashMap::new(),
             marks: papaya::HashMap::new(),
             pending: papaya::HashMap::new(),

@@ -24,9 +24,12 @@ pub(super) mod flag {
 
 /// Beyond this, linear probing gets slow.
 const LOAD_PERCENT_MAX: usize = 85;
-/// Sizes of segments come eight to a doubling, as allocators like them: a segment wastes nothing behind its end, grows by an
-/// eighth, and stays near what is used.
+/// Sizes of small segments come eight to a doubling, those of large ones, which have pages of their own, sixteen: a segment wastes
+/// little behind its end, grows by little, and stays near what is used.
 const SIZE_STEPS: usize = 8;
+const SIZE_STEPS_LARGE: usize = 16;
+/// Up to here the allocator puts several into a page.
+const LARGE_BYTES: usize = 512 << 10;
 const BYTES_MIN: usize = 48 * SIZE_STEPS;
 
 /// At least so many slots ahead another line of the cache begins.
@@ -40,7 +43,8 @@ fn capacity_for(cells: usize) -> usize {
 /// What the smallest segment of at least so many slots takes.
 fn bytes_of(capacity: usize) -> usize {
     let bytes = (capacity * size_of::<CellSlot>()).max(BYTES_MIN);
-    let step = (bytes / SIZE_STEPS + 1).next_power_of_two() / 2;
+    let steps = if bytes > LARGE_BYTES { SIZE_STEPS_LARGE } else { SIZE_STEPS };
+    let step = (bytes / steps + 1).next_power_of_two() / 2;
     bytes.next_multiple_of(step)
 }
 
@@ -104,13 +108,8 @@ pub(super) enum CellPlace {
 }
 
 impl Segment {
-    /// A segment that is full before it has a cell: all that have none are one and the same.
-    pub fn empty() -> Segment {
-        Segment { slots: Box::new([CellSlot::default()]) }
-    }
-
     /// The smallest segment of at least so many slots.
-    fn with_capacity(capacity: usize) -> Segment {
+    pub fn with_capacity(capacity: usize) -> Segment {
         let capacity = bytes_of(capacity) / size_of::<CellSlot>();
         Segment { slots: std::iter::repeat_with(CellSlot::default).take(capacity).collect() }
     }
@@ -131,7 +130,7 @@ impl Segment {
 
     /// A segment of the next size.
     pub fn larger(&self) -> Segment {
-        Segment::with_capacity(self.slots.len() + self.slots.len() / (2 * SIZE_STEPS) + 1)
+        Segment::with_capacity(self.slots.len() + self.slots.len() / (2 * SIZE_STEPS_LARGE) + 1)
     }
 
     pub fn is_full(&self, used: usize) -> bool {

@@ -347,10 +347,9 @@ impl Table {
         self.changes.forget_all();
         self.unsettled.clear(&self.cells);
         self.cells.cold.store(0, Ordering::Release);
-        let empty = Arc::new(Segment::empty());
         for segment in 0..SEGMENTS {
             self.used[segment] = 0;
-            self.swap(segment, empty.clone());
+            self.swap(segment, Arc::new(Segment::with_capacity(0)));
         }
         self.expiries.clear_all(&self.cells);
         self.marks.clear_all(&self.cells);

@@ -156,7 +156,7 @@ impl World {
                 self.table.forget_absent();
                 // What left memory is read from the store: that must not be void.
                 for _ in 0..times {
-                    self.table.thin_out();
+                    self.table.thin_out(1, 0);
                 }
             }
             _ => {}
@@ -302,7 +302,7 @@ fn cells_stay_near_their_homes_however_often_a_table_is_thinned_out() {
         while table.collect().is_some() {}
         table.finish_cut();
         while table.cells().len() - table.cells().cold() > 100_000 {
-            table.thin_out();
+            table.thin_out(1, 0);
         }
     }
     assert!(average_walk(&table) < 10.0, "{} slots", average_walk(&table));

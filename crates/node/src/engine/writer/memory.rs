@@ -9,24 +9,20 @@
 
 use super::super::Trouble;
 use super::Writer;
-use tally_core::limits::BATCH_BYTES_KEPT;
+use tally_core::limits::{BATCH_BYTES_KEPT, THIN_OUT_SLOTS};
 use tally_core::op::Answer;
 use tally_storage::log::Log;
 
 impl<L: Log> Writer<L> {
-    /// Lets cells leave that are over the bound, of so many segments at most; never while something is staged that was told
-    /// that memory knows its cells.
-    pub fn make_room(&mut self, segments: usize) {
+    /// Lets cells leave that are over the bound, of so few segments that no commit waits long; never while something is staged that
+    /// was told that memory knows its cells. Answers how many segments were thinned out.
+    pub fn make_room(&mut self) -> usize {
         if self.has_staged() {
-            return;
+            return 0;
         }
         self.state.forget_loaded();
-        for _ in 0..segments {
-            if self.state.values.table.bytes() <= self.room() {
-                break;
-            }
-            self.state.values.table.thin_out();
-        }
+        let room = self.room();
+        self.state.values.table.thin_out(THIN_OUT_SLOTS, room)
     }
 
     /// Memory for cells: what the rest of the state leaves of it, and a quarter of it in any case.

@@ -6,7 +6,7 @@ use crate::memory::cell::cut::Collected;
 use crate::memory::cell::read::SEGMENTS;
 
 /// What it costs to look at a segment, however small, in slots.
-const SEGMENT_SLOTS: usize = 256;
+pub(super) const SEGMENT_SLOTS: usize = 256;
 
 impl Table {
     /// Ends the era: what changed until now is what [`Self::collect`] will hand out.

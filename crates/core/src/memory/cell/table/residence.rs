@@ -1,6 +1,7 @@
 //! Which cells are in memory: what was looked up comes, and what nobody uses leaves.
 
 use super::Table;
+use super::cuts::SEGMENT_SLOTS;
 use crate::id::CellKey;
 use crate::memory::cell::CellRow;
 use crate::memory::cell::read::{SEGMENT_BITS, SEGMENTS, segment_of};
@@ -81,13 +82,24 @@ impl Table {
         if share == wanted { usize::MAX } else { share }
     }
 
-    /// Thins out the next segment that has cells: clean ones that were not used lately leave. Answers how many left.
-    pub fn thin_out(&mut self) -> usize {
-        let from_here = (self.next_to_thin..SEGMENTS).chain(0..self.next_to_thin);
-        let Some(segment) = from_here.into_iter().find(|segment| self.used[*segment] > 0) else {
-            return 0;
-        };
-        self.next_to_thin = (segment + 1) % SEGMENTS;
+    /// Thins out the next segments that have cells, of one or of as many as have so many slots, until all of them fit into so
+    /// many bytes. Answers how many segments it has been through.
+    pub fn thin_out(&mut self, slots: usize, bytes_max: usize) -> usize {
+        let (mut looked_at, mut segments) = (0, 0);
+        while looked_at < slots && segments < SEGMENTS && self.bytes() > bytes_max {
+            let segment = self.next_to_thin;
+            self.next_to_thin = (segment + 1) % SEGMENTS;
+            segments += 1;
+            if self.used[segment] > 0 {
+                looked_at += self.segments[segment].slots() + SEGMENT_SLOTS;
+                self.thin_out_segment(segment);
+            }
+        }
+        segments
+    }
+
+    /// Clean cells that were not used lately leave.
+    fn thin_out_segment(&mut self, segment: usize) {
         let old = self.segments[segment].clone();
         let may_leave = |slot: &CellSlot, low: u64| {
             self.changes.is_clean(low)
@@ -133,6 +145,5 @@ impl Table {
             }
             self.marks.clear(&self.cells, key);
         }
-        left
     }
 }
