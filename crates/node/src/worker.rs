@@ -102,16 +102,13 @@ pub struct Spec {
     pub retry: Retry,
     /// Writes depend on it: if it breaks in the middle of a unit, none are taken any more.
     pub is_vital: bool,
-    /// Its thread, if it has one, leaves the processors to those that somebody waits for.
-    pub gives_way: bool,
     pub wake: Wake,
 }
 
 impl Spec {
     /// A worker that waits for time alone, and without which a node can do.
     pub fn new(name: impl Into<String>, does: &'static str, retry: Retry) -> Spec {
-        let (name, waits_for, wake) = (name.into(), "the next round", Wake::default());
-        Spec { name, does, waits_for, retry, is_vital: false, gives_way: false, wake }
+        Spec { name: name.into(), does, waits_for: "the next round", retry, is_vital: false, wake: Wake::default() }
     }
 
     pub fn waits_for(self, waits_for: &'static str) -> Spec {
@@ -124,10 +121,6 @@ impl Spec {
 
     pub fn vital(self) -> Spec {
         Spec { is_vital: true, ..self }
-    }
-
-    pub fn gives_way(self) -> Spec {
-        Spec { gives_way: true, ..self }
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod chance;
 pub mod label;
 pub mod log;
-pub mod priority;
 pub mod store;
 pub mod topic;
 pub mod view;

@@ -78,7 +78,7 @@ impl Checkpointer {
     /// Whether a cut is tried again is for those to say who asked for it.
     pub fn spec() -> Spec {
         let spec = Spec::new("checkpoint", "writes checkpoints to the store", Retry::NEVER);
-        spec.waits_for("a checkpoint to be written").vital().gives_way()
+        spec.waits_for("a checkpoint to be written").vital()
     }
 
     pub fn new(store: Arc<dyn Store>, commits: CommitQueue, jobs: Receiver<Job>) -> Checkpointer {

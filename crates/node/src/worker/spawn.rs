@@ -7,7 +7,6 @@ use crate::engine::Troubles;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use tally_storage::priority;
 use tokio::sync::watch;
 
 /// How things are started that go on beside whoever starts them.
@@ -78,14 +77,9 @@ impl Workers {
             return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let (name, gives_way) = (format!("tally-{}", spec.name), spec.gives_way);
+        let name = format!("tally-{}", spec.name);
         let (context, troubles) = (self.context(spec), self.troubles.clone());
-        let thread = Spawner::thread(name, move || {
-            if gives_way {
-                priority::give_way();
-            }
-            runtime.block_on(run(work, context, &troubles));
-        })?;
+        let thread = Spawner::thread(name, move || runtime.block_on(run(work, context, &troubles)))?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }

@@ -11,6 +11,7 @@ mod current;
 mod generation;
 #[cfg(test)]
 mod measure;
+mod pace;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -148,7 +149,7 @@ impl LocalStore {
         let next = StoreGeneration::create(&self.dir, &named, self.opening)?;
         let before = next.before()?;
         let to = cut.to;
-        let written = write_cut(&next.keyspace, &self.identity, cut).and_then(|()| next.read_back(&before, to));
+        let written = write_cut(&next, &self.identity, cut).and_then(|()| next.read_back(&before, to));
         self.put_in_force(old, next, named, written)
     }
 
@@ -187,7 +188,7 @@ impl LocalStore {
     /// Adds a cut to a generation and reads it back; if that fails, the store is as it was before.
     fn add(&self, generation: &StoreGeneration, cut: Cut<'_>) -> Result<(), Error> {
         let (before, to) = (generation.before()?, cut.to);
-        write_cut(&generation.keyspace, &self.identity, cut)?;
+        write_cut(generation, &self.identity, cut)?;
         self.make_final(generation, &before, to)
     }
 
@@ -354,7 +355,8 @@ fn visit_names(
     Ok(names)
 }
 
-fn write_cut(keyspace: &Keyspace, identity: &StoreIdentity, cut: Cut<'_>) -> Result<(), Error> {
+fn write_cut(generation: &StoreGeneration, identity: &StoreIdentity, cut: Cut<'_>) -> Result<(), Error> {
+    let (keyspace, mut pace) = (&generation.keyspace, generation.pace());
     let mut ingestion = keyspace.start_ingestion()?;
     ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
     ingestion.write(Key::Identity.encode(), identity.encode())?;
@@ -362,6 +364,7 @@ fn write_cut(keyspace: &Keyspace, identity: &StoreIdentity, cut: Cut<'_>) -> Res
     while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
         for change in chunk.sorted() {
             let key = Key::Cell(change.key).encode();
+            pace.wrote(key.len());
             match change.row {
                 Some(row) => {
                     value.clear();
@@ -374,12 +377,14 @@ fn write_cut(keyspace: &Keyspace, identity: &StoreIdentity, cut: Cut<'_>) -> Res
     }
     for (id, exists) in cut.names.sorted() {
         let key = Key::Name(id).encode();
+        pace.wrote(key.len());
         if exists { ingestion.write(key, [])? } else { ingestion.write_tombstone(key)? }
     }
     for row in cut.ledger {
         // Until the load is finished the keyspace is as of before the cut.
         let (key, value) = settle(row, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
         let key = Key::Ledger(&key).encode();
+        pace.wrote(key.len() + value.as_ref().map_or(0, |value| value.len()));
         match value {
             Some(value) => ingestion.write(key, value)?,
             None => ingestion.write_tombstone(key)?,

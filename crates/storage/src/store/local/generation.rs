@@ -1,11 +1,12 @@
 //! One generation of the store: a fjall database in a directory of its own, with one keyspace.
 
 use super::current::{self, CurrentName, UNFINISHED};
+use super::pace::{self, EarlySync, Merges, Pace};
 use super::{StoreIdentity, verify};
-use crate::priority;
 use crate::store::key::Key;
 use crate::store::{Checkpoint, Error};
 use fjall::compaction::Leveled;
+use fjall::compaction::filter::Factory;
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, PartitioningPolicy,
 };
@@ -38,6 +39,7 @@ pub(super) struct Opening {
 pub(super) struct StoreGeneration {
     pub keyspace: Keyspace,
     pub(super) db: Database,
+    early: Arc<EarlySync>,
     remains: Remains,
 }
 
@@ -67,23 +69,31 @@ impl StoreGeneration {
     pub fn open(store: &Path, named: &CurrentName, opening: Opening) -> Result<StoreGeneration, Error> {
         let directory = store.join(&named.directory);
         verify::check(&directory)?;
-        let db = open_database(&directory, opening)?;
+        let early = EarlySync::new(&directory);
+        let db = open_database(&directory, opening, &early)?;
         if !db.keyspace_exists(&named.keyspace) {
             let (directory, keyspace) = (directory.display(), &named.keyspace);
             return Err(Error::Damaged(format!("{directory} has no {keyspace}, which file CURRENT names")));
         }
-        StoreGeneration::new(db, &named.keyspace, directory)
+        StoreGeneration::new(db, early, &named.keyspace, directory)
     }
 
     /// Makes a database that nobody names yet.
     pub fn create(store: &Path, named: &CurrentName, opening: Opening) -> Result<StoreGeneration, Error> {
         let directory = store.join(&named.directory);
-        StoreGeneration::new(open_database(&directory, opening)?, &named.keyspace, directory)
+        let early = EarlySync::new(&directory);
+        let db = open_database(&directory, opening, &early)?;
+        StoreGeneration::new(db, early, &named.keyspace, directory)
     }
 
-    fn new(db: Database, keyspace: &str, directory: PathBuf) -> Result<StoreGeneration, Error> {
+    fn new(db: Database, early: Arc<EarlySync>, keyspace: &str, directory: PathBuf) -> Result<StoreGeneration, Error> {
         let keyspace = db.keyspace(keyspace, options)?;
-        Ok(StoreGeneration { keyspace, db, remains: Remains { directory, void: AtomicBool::new(false) } })
+        Ok(StoreGeneration { keyspace, db, early, remains: Remains { directory, void: AtomicBool::new(false) } })
+    }
+
+    /// How whoever writes many rows goes about it.
+    pub fn pace(&self) -> Pace {
+        self.early.pace()
     }
 
     /// From here on its directory is removed when nobody reads it any more.
@@ -194,13 +204,15 @@ fn create_durably(directory: &Path) -> Result<(), Error> {
     sync(parent.unwrap_or(Path::new(".")))
 }
 
-fn open_database(directory: &Path, opening: Opening) -> Result<Database, Error> {
+fn open_database(directory: &Path, opening: Opening, early: &Arc<EarlySync>) -> Result<Database, Error> {
     let Opening { cache_bytes, workers } = opening;
     let builder = Database::builder(directory).cache_size(cache_bytes).max_cached_files(Some(STORE_FILES_MAX));
+    let merges: Arc<dyn Factory> = Arc::new(Merges(early.clone()));
+    let builder = builder.with_compaction_filter_factories(Arc::new(move |_| Some(merges.clone())));
     let builder = builder.worker_threads_unchecked(workers);
     // The threads that merge tables are as nice as the one that starts them.
     let open = || {
-        priority::give_way();
+        pace::give_way();
         builder.open()
     };
     let opened = std::thread::scope(|scope| scope.spawn(open).join());

@@ -98,7 +98,7 @@ fn tables_in_use(keyspace: &Path) -> Result<Tables, Error> {
     }
 }
 
-fn keyspaces(database: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn keyspaces(database: &Path) -> Result<Vec<PathBuf>, Error> {
     let keyspaces = database.join("keyspaces");
     let entries = fs::read_dir(&keyspaces).map_err(|error| unreadable(&keyspaces, &error))?;
     let mut found = Vec::new();
