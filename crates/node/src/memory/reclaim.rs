@@ -1,8 +1,9 @@
-//! Gives back what is free when the process takes much of its memory.
+//! Gives back what is free when the process takes much of its memory, or more and more of it.
 //!
 //! An allocator keeps freed memory for a while, since most of it is of use again at once. Bodies come and go by the hundred megabytes
 //! in that time, and what one thread has freed another does not always use: at `--memory 512MiB` that was 200 MB that nobody held.
-//! Giving all of it back at once would cost every load a few percent, so it is done only where memory is short.
+//! Giving all of it back at once would cost every load a few percent, so it is done only where memory is short, and where it grows: a
+//! table that doubles has freed as much as it holds by then, and whoever creates millions of counters in a hurry would see both.
 
 use crate::metrics::resident_bytes;
 use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
@@ -13,10 +14,15 @@ const EVERY: Duration = Duration::from_millis(50);
 const EVERY_WHEN_SHORT: Duration = Duration::from_millis(10);
 /// Memory is short when less than one part in so many of it is left.
 const LEFT_PARTS: u64 = 4;
+/// Memory has grown when it is one part in so many more than it was, and so many bytes at least.
+const GROWN_PARTS: u64 = 64;
+const GROWN_BYTES_MIN: u64 = 4 << 20;
 
 pub struct Reclaimer {
     /// What the process has of the machine's memory when memory is short.
     short_at_bytes: u64,
+    /// The least that it had since something was given back last.
+    least_bytes: u64,
     give_back: fn(),
 }
 
@@ -28,16 +34,20 @@ impl Reclaimer {
 
     /// `give_back` makes the allocator let go of everything that is free.
     pub fn new(memory_bytes: u64, give_back: fn()) -> Reclaimer {
-        Reclaimer { short_at_bytes: memory_bytes - memory_bytes / LEFT_PARTS, give_back }
+        Reclaimer { short_at_bytes: memory_bytes - memory_bytes / LEFT_PARTS, least_bytes: u64::MAX, give_back }
     }
 
     /// Answers when to look again.
-    fn look(&self, resident_bytes: Option<u64>) -> Duration {
-        if resident_bytes.is_none_or(|bytes| bytes < self.short_at_bytes) {
-            return EVERY;
+    fn look(&mut self, resident_bytes: Option<u64>) -> Duration {
+        let Some(bytes) = resident_bytes else { return EVERY };
+        self.least_bytes = self.least_bytes.min(bytes);
+        let is_short = bytes >= self.short_at_bytes;
+        let has_grown = bytes - self.least_bytes >= GROWN_BYTES_MIN.max(self.least_bytes / GROWN_PARTS);
+        if is_short || has_grown {
+            (self.give_back)();
+            self.least_bytes = bytes;
         }
-        (self.give_back)();
-        EVERY_WHEN_SHORT
+        if is_short { EVERY_WHEN_SHORT } else { EVERY }
     }
 }
 
@@ -52,15 +62,21 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
     #[test]
-    fn memory_is_given_back_only_where_it_is_short() {
-        static GIVEN: AtomicUsize = AtomicUsize::new(0);
-        let reclaimer = Reclaimer::new(1000, || {
+    fn memory_is_given_back_only_where_it_is_short_or_grows() {
+        const MIB: u64 = 1 << 20;
+        let mut reclaimer = Reclaimer::new(1000 * MIB, || {
             GIVEN.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!([None, Some(749)].map(|bytes| reclaimer.look(bytes)), [EVERY; 2]);
-        assert_eq!(GIVEN.load(Ordering::Relaxed), 0);
-        assert_eq!(reclaimer.look(Some(750)), EVERY_WHEN_SHORT);
-        assert_eq!(GIVEN.load(Ordering::Relaxed), 1);
+        let mut look = |mib: u64| (reclaimer.look(Some(mib * MIB)), GIVEN.swap(0, Ordering::Relaxed));
+        assert_eq!([100, 103, 90].map(&mut look), [(EVERY, 0); 3]);
+        assert_eq!(look(94), (EVERY, 1), "4 MiB more than it was");
+        assert_eq!([97, 92, 92].map(&mut look), [(EVERY, 0); 3]);
+        assert_eq!([640, 649].map(&mut look), [(EVERY, 1), (EVERY, 0)]);
+        assert_eq!(look(650), (EVERY, 1), "a part in 64");
+        assert_eq!([750, 750, 749].map(&mut look), [(EVERY_WHEN_SHORT, 1), (EVERY_WHEN_SHORT, 1), (EVERY, 0)]);
+        assert_eq!(reclaimer.look(None), EVERY);
     }
 }
