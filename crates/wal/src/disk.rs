@@ -78,10 +78,13 @@ fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Resul
     Ok(())
 }
 
+/// What is written of zeros at a time: so little that a commit which comes in between does not wait behind it for milliseconds.
+const ZEROS_BYTES: usize = 256 << 10;
+
 /// Aligned as direct writes must be.
 #[repr(align(4096))]
-struct Zeros([u8; 1 << 20]);
-static ZEROS: Zeros = Zeros([0; 1 << 20]);
+struct Zeros([u8; ZEROS_BYTES]);
+static ZEROS: Zeros = Zeros([0; ZEROS_BYTES]);
 
 /// What a segment change, a spare in the making and a trim take at once, twice over.
 const RESERVE: usize = 8;
