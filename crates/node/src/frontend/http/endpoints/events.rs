@@ -7,8 +7,8 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -69,7 +69,9 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
     let outcome = commit(&api, batch, is_strict).await?;
     observe(&api.host.metrics, &outcome);
     let body = judge(outcome)?.to_json();
-    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
 }
 
 async fn read(

@@ -313,6 +313,10 @@ async fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
 /// What a body is expected to take in memory, by what its sender says of it.
 fn expected_bytes(promised_bytes: Option<u64>, is_compressed: bool, headers: &HeaderMap) -> usize {
     let Some(promised_bytes) = promised_bytes else { return LARGE_BYTES_UNKNOWN };
+    if !is_compressed && promised_bytes <= HTTP_AT_ONCE_BYTES as u64 {
+        // It is read at once, whatever it is.
+        return promised_bytes as usize;
+    }
     let unpacked = if is_compressed { LARGE_TIMES_COMPRESSED } else { 1 };
     let spelt_out = if BodyType::of(headers) == BodyType::Batch { LARGE_TIMES_COMPACT } else { 1 };
     promised_bytes.min(BODY_BYTES_MAX as u64) as usize * unpacked * spelt_out

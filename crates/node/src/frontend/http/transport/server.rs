@@ -304,6 +304,8 @@ async fn converse(
     let mut patience = Patience::new(&shared.options);
     loop {
         tokio::select! {
+            // What is asked and answered comes first; the others are as good a little later.
+            biased;
             ended = connection.as_mut() => {
                 let owed = ended.err().and_then(|error| {
                     tracing::debug!(%error, "an HTTP connection ended early");
