@@ -74,11 +74,7 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
     Ok(response)
 }
 
-async fn read(
-    pieces: &mut Pieces,
-    reader: &mut BodyReader<Plan>,
-    batch: &mut EventsBatch,
-) -> Result<(), Problem> {
+async fn read(pieces: &mut Pieces, reader: &mut BodyReader<Plan>, batch: &mut EventsBatch) -> Result<(), Problem> {
     let mut body_bytes = 0;
     while let Some(piece) = pieces.next().await? {
         if body_bytes == 0 {

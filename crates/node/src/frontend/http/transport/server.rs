@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::answer::charged;
+use super::aside::Aside;
 use super::guard::Peer;
 use super::head;
 use super::linger::linger;
@@ -40,8 +41,8 @@ use super::patience::{Patience, PatienceVerdict};
 use super::pulse::{Pulse, WatchedStream, Working};
 use crate::counters::{Counters, Host, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
-use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::front::Front;
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::{Api, HttpOptions, PROTOCOL};
 use crate::frontend::places::{ClientPlace, NoPlace, Places};
 use crate::metrics::{CutOff, Metrics};
@@ -291,7 +292,8 @@ async fn converse(
     protocols: &Protocols,
     place: ClientPlace,
 ) -> EndedConnection {
-    let caller = Arc::new(Caller { front: shared.front, budget: shared.budget, place, peer, pulse: Arc::clone(&pulse) });
+    let caller =
+        Arc::new(Caller { front: shared.front, budget: shared.budget, place, peer, pulse: Arc::clone(&pulse) });
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let caller = Arc::clone(&caller);
         let working = caller.pulse.work();
@@ -303,8 +305,10 @@ async fn converse(
     let mut may_be_sending = true;
     let mut patience = Patience::new(&shared.options);
     loop {
-        tokio::select! {
-            // What is asked and answered comes first; the others are as good a little later.
+        let attend = pin!(attend(&mut shutdown, ending, patience.look_every));
+        let notice = Aside::new(attend);
+        let notice = tokio::select! {
+            // Requests come first; the others are as good a little later.
             biased;
             ended = connection.as_mut() => {
                 let owed = ended.err().and_then(|error| {
@@ -315,25 +319,45 @@ async fn converse(
                 });
                 return EndedConnection { may_be_sending, owed };
             }
-            () = stopped(&mut shutdown), if !ending => {
+            notice = notice => notice,
+        };
+        let verdict = match notice {
+            Notice::Stop => {
                 ending = true;
                 may_be_sending = pulse.is_working();
                 connection.as_mut().graceful_shutdown();
+                continue;
             }
-            () = sleep(patience.look_every) => match patience.verdict(&pulse) {
-                PatienceVerdict::Stay => {}
-                PatienceVerdict::Idle if !ending => {
-                    ending = true;
-                    may_be_sending = false;
-                    connection.as_mut().graceful_shutdown();
-                }
-                PatienceVerdict::Gone(cut) => {
-                    shared.metrics.cuts.of(PROTOCOL, cut).inc();
-                    return EndedConnection { may_be_sending: false, owed: None };
-                }
-                PatienceVerdict::Idle => return EndedConnection { may_be_sending: false, owed: None },
+            Notice::Look => patience.verdict(&pulse),
+        };
+        match verdict {
+            PatienceVerdict::Stay => {}
+            PatienceVerdict::Idle if !ending => {
+                ending = true;
+                may_be_sending = false;
+                connection.as_mut().graceful_shutdown();
             }
+            PatienceVerdict::Gone(cut) => {
+                shared.metrics.cuts.of(PROTOCOL, cut).inc();
+                return EndedConnection { may_be_sending: false, owed: None };
+            }
+            PatienceVerdict::Idle => return EndedConnection { may_be_sending: false, owed: None },
         }
+    }
+}
+
+/// What a connection has to attend to beside its requests.
+enum Notice {
+    /// The node stops.
+    Stop,
+    /// It is time to look whether there is still somebody.
+    Look,
+}
+
+async fn attend(shutdown: &mut watch::Receiver<bool>, is_ending: bool, look_every: Duration) -> Notice {
+    tokio::select! {
+        () = stopped(shutdown), if !is_ending => Notice::Stop,
+        () = sleep(look_every) => Notice::Look,
     }
 }
 
