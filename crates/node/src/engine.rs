@@ -62,8 +62,10 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::worker::Workers;
 use shared::{Message, Shared};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 use tally_core::counter::Declarations;
 use tally_core::database::Space;
@@ -238,7 +240,10 @@ impl Engine {
     pub async fn submit(&self, submission: Submission) -> Result<Committed, Refusal> {
         self.health()?;
         let (reply, answer) = oneshot::channel();
-        self.shared.send_submission(submission, reply)?;
+        let ring = self.shared.send_submission(submission, reply)?;
+        // What others on this thread are about to send comes along in the same commit.
+        give_way().await;
+        drop(ring);
         answer.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
@@ -323,4 +328,17 @@ enum Wanted {
     NewNames,
     /// To restart quickly.
     Everything,
+}
+
+/// Lets everything else that is ready on this thread go first, once.
+async fn give_way() {
+    let mut has_given = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -39,6 +39,16 @@ pub(super) struct Queues {
     lag: Arc<Lag>,
 }
 
+/// Rings the bell when it is dropped, whatever becomes of whoever holds it.
+#[must_use = "the writer may sleep until it is dropped"]
+pub(super) struct Ring<'a>(&'a Notify);
+
+impl Drop for Ring<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
 /// What the writer holds; once it is gone, nothing is queued any more.
 pub(super) struct Waiting(Arc<Streams>);
 
@@ -53,16 +63,14 @@ impl Queues {
         &self.lag
     }
 
-    pub fn send(&self, submission: Submission, reply: Reply) -> Result<(), Refusal> {
+    /// Queues a submission. The writer hears of it when the answer is dropped, if it does not look before.
+    pub fn send(&self, submission: Submission, reply: Reply) -> Result<Ring<'_>, Refusal> {
         let stream = submission.needs.stream() as usize;
         let at_us = self.lag.now_us();
-        {
-            let mut queue = lock(&self.streams[stream]);
-            queue.push(Queued { submission, reply, at_us })?;
-            self.lag.enqueued(stream, at_us);
-        }
-        self.bell.notify_one();
-        Ok(())
+        let mut queue = lock(&self.streams[stream]);
+        queue.push(Queued { submission, reply, at_us })?;
+        self.lag.enqueued(stream, at_us);
+        Ok(Ring(&self.bell))
     }
 
     /// Waits until somebody has sent something.
@@ -160,7 +168,7 @@ mod tests {
     fn send(queues: &Queues, stream: Stream, bytes: usize) -> Result<(), Refusal> {
         let needs = Needs { stream: Some(stream), ..Needs::default() };
         let submission = Submission { records: vec![0; bytes], needs, ..Submission::default() };
-        queues.send(submission, oneshot::channel().0)
+        queues.send(submission, oneshot::channel().0).map(drop)
     }
 
     /// What one commit takes: the streams in order, with the bytes of each submission.

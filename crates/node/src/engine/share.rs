@@ -12,7 +12,7 @@ const AIM_US: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: usize,
-    /// About how long a sync takes, in microseconds.
+    /// About how long a sync takes that nothing but the disk holds up, in microseconds.
     sync_us: u64,
 }
 
@@ -27,13 +27,23 @@ impl Share {
 
     /// Learns from a commit of so many bytes, how long it took, and how long its sync took of that.
     pub fn committed(&mut self, bytes: usize, took: Duration, sync_took: Duration) {
-        self.sync_us = (7 * self.sync_us + sync_took.as_micros() as u64) / 8;
-        if took.as_micros() as u64 > AIM_US.max(3 * self.sync_us) {
+        self.learn_sync(sync_took.as_micros() as u64);
+        let rest_us = took.saturating_sub(sync_took).as_micros() as u64;
+        if rest_us + self.sync_us > AIM_US.max(3 * self.sync_us) {
             self.bytes = (self.bytes - self.bytes / 8).max(COMMIT_SHARE_BYTES_MIN);
         } else if 2 * bytes >= self.bytes {
             // A smaller one says nothing of larger ones.
             self.bytes = (self.bytes + self.bytes / 8).min(COMMIT_SHARE_BYTES_MAX);
         }
+    }
+
+    /// What most syncs take longer than: a slow disk is slow each time, while a thread that has to wait for a processor behind its
+    /// sync says nothing of the disk.
+    fn learn_sync(&mut self, took_us: u64) {
+        self.sync_us = match took_us < self.sync_us {
+            true => self.sync_us - (self.sync_us - took_us).div_ceil(4),
+            false => self.sync_us + (took_us - self.sync_us).min(self.sync_us / 16 + 1),
+        };
     }
 }
 
@@ -51,9 +61,12 @@ mod tests {
         share.bytes()
     }
 
+    fn about(bytes: usize, expected: usize) {
+        assert!(bytes.abs_diff(expected) <= expected / 4, "{bytes}");
+    }
+
     #[test]
     fn the_share_is_what_a_short_commit_holds_and_has_bounds() {
-        let about = |bytes: usize, expected: usize| assert!(bytes.abs_diff(expected) <= expected / 4, "{bytes}");
         about(settled(200, 800), 1 << 20);
         about(settled(200, 1_600), 1 << 19);
         assert_eq!(settled(10, 10), COMMIT_SHARE_BYTES_MAX);
@@ -64,6 +77,16 @@ mod tests {
     fn where_every_sync_is_slow_commits_are_larger() {
         assert!(settled(2_000, 2_000) > 1 << 20);
         assert_eq!(settled(10_000, 2_000), COMMIT_SHARE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_sync_that_is_slow_now_and_then_makes_commits_neither_larger_nor_smaller() {
+        let mut share = Share::new();
+        for n in 0..1000 {
+            let (bytes, sync_took) = (share.bytes(), Duration::from_micros(if n % 2 == 0 { 200 } else { 3_000 }));
+            share.committed(bytes, sync_took + Duration::from_micros(800 * bytes as u64 / (1 << 20)), sync_took);
+        }
+        about(share.bytes(), 1 << 20);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::commits::Commits;
 use super::correction::{CorrectionError, CorrectionRequest, RemedyOutcome};
 use super::lookup::{Found, Lookup};
 use super::question::Asked;
-use super::queue::Queues;
+use super::queue::{Queues, Ring};
 use super::snapshot::Snapshots;
 use super::tend::Tending;
 use super::trouble::Troubles;
@@ -155,7 +155,7 @@ impl Shared {
         self.stopping.store(true, Ordering::Release);
     }
 
-    pub fn send_submission(&self, submission: Submission, reply: Reply) -> Result<(), Refusal> {
+    pub fn send_submission(&self, submission: Submission, reply: Reply) -> Result<Ring<'_>, Refusal> {
         let sent = self.queues.send(submission, reply);
         if sent.is_err() {
             self.metrics.queue_refusals.inc();

@@ -126,6 +126,9 @@ impl<L: Log + 'static> Desk<L> {
                     () = self.commit_due.notified() => {}
                     () = self.shared.queues.rung() => {}
                 }
+            } else {
+                // Whoever only reads has waited for a commit, and need not wait for the next one to be staged.
+                tokio::task::yield_now().await;
             }
             self.stage_shares();
             // Whoever is ready gets into this commit.

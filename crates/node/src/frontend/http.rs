@@ -1,10 +1,11 @@
 //! HTTP/1.1 and HTTP/2: events in, counters out (DESIGN "What the user touches").
 //!
-//! Three parts: [`transport`] is how bytes and connections come and go, [`words`] how things are said, [`endpoints`] what can
+//! Four parts: [`front`] says who answers a request, [`transport`] is how bytes and connections come and go, [`words`] how things are said, [`endpoints`] what can
 //! be asked. Requests are read on threads of their own, each with its own listener and runtime; what they write goes to the
 //! engine as one submission per request, what they read comes from shared memory. Every error is a [`words::problem`].
 
 mod endpoints;
+mod front;
 mod options;
 mod transport;
 mod words;
@@ -12,9 +13,6 @@ mod words;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::http::Uri;
-use axum::middleware::from_fn_with_state;
 use tally_core::limits::HTTP_WALKS_MAX;
 use tokio::sync::{Semaphore, watch};
 
@@ -24,10 +22,6 @@ pub use transport::server::{HttpServer, serve};
 
 use crate::counters::{Counters, Host};
 use crate::frontend::budget::Budget;
-use endpoints::{health, openapi};
-use transport::guard::guard;
-use transport::observe::observe;
-use words::problem::{self, Problem, ProblemKind};
 
 /// How metrics call it.
 const PROTOCOL: &str = "http";
@@ -82,22 +76,4 @@ impl Deref for Api {
     fn deref(&self) -> &ApiParts {
         &self.0
     }
-}
-
-fn router(api: Api) -> Router {
-    let routes = match api.options.surface {
-        Surface::Everything => openapi::routes(&api.options.access),
-        Surface::Watch => health::routes(),
-    };
-    let access = Arc::new(api.options.access.clone());
-    routes
-        .fallback(nothing_here)
-        .layer(from_fn_with_state(access, guard))
-        .layer(from_fn_with_state(Arc::clone(&api.host.metrics), observe))
-        .with_state(api)
-}
-
-async fn nothing_here(uri: Uri) -> Problem {
-    let path = problem::quoted(uri.path());
-    Problem::new(ProblemKind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
 }

@@ -101,11 +101,16 @@ fn a_page_that_the_operator_names_may_ask_and_read() {
     let answer = node.send("POST", "/v1/counters/a/increment", &asked, b"");
     assert_eq!((&answer.ok()["value"], answer.header("access-control-allow-origin")), (&json!(1), Some(page)));
     assert!(answer.header("access-control-expose-headers").unwrap().contains("etag"));
-    let refused = node.send("POST", "/v1/counters/a/increment", &asked[..2], b"");
-    refused.problem(401, "unauthorized");
-    assert_eq!(refused.header("access-control-allow-origin"), Some(page), "the page may read why");
+    let json = [&asked[..], &[("content-type", "application/json")]].concat();
+    let answer = node.send("POST", "/v1/events", &json, br#"{"type":"unheard"}"#);
+    assert_eq!((&answer.ok()["unmatched"], answer.header("access-control-allow-origin")), (&json!(1), Some(page)));
     let other = [("origin", "https://other.example.com"), ("authorization", &bearer)];
-    node.send("POST", "/v1/counters/a/increment", &other, b"").problem(403, "foreign-origin");
+    for path in ["/v1/counters/a/increment", "/v1/events"] {
+        let refused = node.send("POST", path, &asked[..2], b"");
+        refused.problem(401, "unauthorized");
+        assert_eq!(refused.header("access-control-allow-origin"), Some(page), "the page may read why");
+        node.send("POST", path, &other, b"").problem(403, "foreign-origin");
+    }
 }
 
 #[test]
@@ -114,10 +119,15 @@ fn a_token_is_asked_for_and_health_and_metrics_may_have_an_address_without_one()
         options.http_options.access.token = Password::new(TOKEN);
         options.watch = Some("127.0.0.1:0".parse().unwrap());
     });
-    for (path, headers) in
-        [("/v1/counters/a", &[][..]), ("/metrics", &[]), ("/v1/counters/a", &[("authorization", "Bearer wrong")])]
-    {
-        let refused = node.send("GET", path, headers, b"");
+    let wrong = &[("authorization", "Bearer wrong")];
+    for (method, path, headers) in [
+        ("GET", "/v1/counters/a", &[][..]),
+        ("GET", "/metrics", &[]),
+        ("GET", "/v1/counters/a", wrong),
+        ("POST", "/v1/events", &[]),
+        ("POST", "/v1/events", wrong),
+    ] {
+        let refused = node.send(method, path, headers, b"");
         refused.problem(401, "unauthorized");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"tally\""));
     }
@@ -138,6 +148,9 @@ fn a_token_is_asked_for_and_health_and_metrics_may_have_an_address_without_one()
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
         assert_eq!(read_answer(&mut stream).unwrap().status, status, "{path}");
     }
+    let mut stream = watch();
+    stream.write_all(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").unwrap();
+    read_answer(&mut stream).unwrap().problem(404, "not-found");
     let mut stream = watch();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: evil.example\r\n\r\n").unwrap();
     read_answer(&mut stream).unwrap().problem(421, "unknown-host");

@@ -133,14 +133,19 @@ fn an_event_brings_a_small_delta_and_a_declared_counter_has_room_for_it() {
 fn what_was_counted_shows_in_the_metrics() {
     let node = TestNode::start();
     node.post("/v1/events", format!("{}\nx\n", view("a", "DE"))).ok();
+    node.post("/v1/events", "x").problem(400, "no-valid-event");
+    node.get("/v1/events").problem(405, "method-not-allowed");
     node.get("/nowhere").problem(404, "not-found");
     let metrics = node.get("/metrics");
     for line in [
-        "tally_events_total 2",
-        "tally_events_invalid_total 1",
+        "tally_events_total 3",
+        "tally_events_invalid_total 2",
         "tally_entries_received_total 2",
         r#"tally_entries_total{box="counted"} 2"#,
         r#"tally_http_requests_total{method="POST",route="/v1/events",status="200"} 1"#,
+        r#"tally_http_requests_total{method="POST",route="/v1/events",status="400"} 1"#,
+        r#"tally_http_request_seconds_count{method="POST",route="/v1/events"} 2"#,
+        r#"tally_http_requests_total{method="GET",route="/v1/events",status="405"} 1"#,
         r#"tally_http_requests_total{method="GET",route="other",status="404"} 1"#,
     ] {
         assert!(metrics.text().contains(line), "{line} is missing in\n{}", metrics.text());

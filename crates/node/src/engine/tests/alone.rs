@@ -4,6 +4,7 @@ use super::ground::Ground;
 use super::*;
 use crate::clock::Hands;
 use crate::worker::{ShownStatus, Spawner, WorkerState};
+use std::task::Poll;
 
 pub const START_MS: u64 = 1_800_000_000_000;
 
@@ -50,6 +51,21 @@ pub fn simulated(ground: &mut Ground, test: impl AsyncFnOnce(Engine, Time)) {
         engine.start_tending().unwrap();
         Spawner::task(thread.run(async |_| ()));
         test(engine, Time(hands)).await;
+    });
+}
+
+#[test]
+fn what_was_handed_over_is_committed_though_whoever_did_it_leaves_before_the_writer_was_woken() {
+    let mut ground = Ground::new(1 << 20);
+    simulated(&mut ground, async |engine, time| {
+        time.pass(0).await;
+        {
+            let mut leaving = std::pin::pin!(engine.submit(numbered(&engine, "x", 3)));
+            let is_pending = std::future::poll_fn(|context| Poll::Ready(leaving.as_mut().poll(context).is_pending()));
+            assert!(is_pending.await);
+        }
+        time.pass(0).await;
+        assert_eq!(engine.len(), 3);
     });
 }
 

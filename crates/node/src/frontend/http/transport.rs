@@ -2,6 +2,7 @@
 //! Knows no endpoint, but for what is open to all.
 
 pub mod answer;
+pub mod aside;
 pub mod body;
 pub mod guard;
 pub mod head;

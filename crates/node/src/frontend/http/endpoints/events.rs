@@ -7,8 +7,8 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use tally_core::limits::{BODY_BYTES_MAX, ENTRIES_PER_REQUEST_MAX, EVENT_BYTES_MA
 
 use crate::counters::{RETRY_AFTER, Refusal};
 use crate::frontend::http::Api;
-use crate::frontend::http::transport::body::{Pieces, content_length};
-use crate::frontend::http::transport::guard::{is_batch, is_lines, is_protobuf};
+use crate::frontend::http::transport::body::Pieces;
+use crate::frontend::http::transport::guard::BodyType;
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::metrics::Metrics;
@@ -49,15 +49,15 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
     let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
     let mut batch = EventsBatch::new(api.counters.declarations(), api.counters.hasher());
     let arrival = api.host.clock.arrival();
-    let read = if is_batch(&headers) {
-        compact::read(&mut pieces, arrival, &mut batch).await
-    } else if is_protobuf(&headers) {
-        protobuf::read(&mut pieces, arrival, &mut batch).await
-    } else {
-        let mut reader = BodyReader::knowing(known::take(batch.declarations()), form(&headers), arrival);
-        let read = read(&mut pieces, &mut reader, &mut batch, content_length(&headers).unwrap_or(0)).await;
-        known::keep(batch.declarations(), reader.into_layouts());
-        read
+    let read = match BodyType::of(&headers) {
+        BodyType::Batch => compact::read(&mut pieces, arrival, &mut batch).await,
+        BodyType::Protobuf => protobuf::read(&mut pieces, arrival, &mut batch).await,
+        body_type => {
+            let mut reader = BodyReader::knowing(known::take(batch.declarations()), form(body_type), arrival);
+            let read = read(&mut pieces, &mut reader, &mut batch).await;
+            known::keep(batch.declarations(), reader.into_layouts());
+            read
+        }
     };
     if let Err(problem) = read {
         return Err(pieces.refuse(problem).await);
@@ -69,19 +69,16 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
     let outcome = commit(&api, batch, is_strict).await?;
     observe(&api.host.metrics, &outcome);
     let body = judge(outcome)?.to_json();
-    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
 }
 
-async fn read(
-    pieces: &mut Pieces,
-    reader: &mut BodyReader<Plan>,
-    batch: &mut EventsBatch,
-    promised_bytes: u64,
-) -> Result<(), Problem> {
+async fn read(pieces: &mut Pieces, reader: &mut BodyReader<Plan>, batch: &mut EventsBatch) -> Result<(), Problem> {
     let mut body_bytes = 0;
     while let Some(piece) = pieces.next().await? {
         if body_bytes == 0 {
-            batch.expect(promised_bytes, piece.len());
+            batch.expect(pieces.promised_bytes().unwrap_or(0), piece.len());
         }
         body_bytes += piece.len();
         reader.feed(&piece, batch)?;
@@ -112,8 +109,8 @@ async fn commit(api: &Api, mut batch: EventsBatch, is_strict: bool) -> Result<Ou
 }
 
 /// NDJSON if the sender says so; otherwise the body itself tells.
-fn form(headers: &HeaderMap) -> Option<Form> {
-    is_lines(headers).then_some(Form::Lines)
+fn form(body_type: BodyType) -> Option<Form> {
+    (body_type == BodyType::Lines).then_some(Form::Lines)
 }
 
 fn check(batch: &EventsBatch) -> Result<(), Problem> {
@@ -219,11 +216,11 @@ mod tests {
         let form_of = |content_type: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-            form(&headers)
+            form(BodyType::of(&headers))
         };
         assert_eq!(form_of("application/x-ndjson"), Some(Form::Lines));
         assert_eq!(form_of("Application/NDJSON; charset=utf-8"), Some(Form::Lines));
         assert_eq!(form_of("application/json"), None);
-        assert_eq!(form(&HeaderMap::new()), None);
+        assert_eq!(form(BodyType::of(&HeaderMap::new())), None);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use crate::clock::Stopwatch;
 use crate::frontend::budget::{Admission, Budget, Charge};
 use crate::frontend::http::Api;
-use crate::frontend::http::transport::guard::is_batch;
+use crate::frontend::http::transport::guard::BodyType;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use decode::{DecodeFault, Decoder, decoder};
 use turn::Turn;
@@ -41,6 +41,8 @@ type BodyFrame = Result<Frame<Bytes>, axum::Error>;
 /// Pieces of a body, decoded, in order.
 pub struct Pieces {
     body: Body,
+    /// What the sender says that there is, as it is sent.
+    promised_bytes: Option<u64>,
     /// The sender says that there is more than may be.
     too_large: bool,
     /// It is in parts, and read for as long as its sender likes.
@@ -84,11 +86,13 @@ impl Pieces {
     /// `limit` is on the decoded body, in bytes.
     pub fn new(api: &Api, headers: &HeaderMap, body: Body, limit: usize) -> Result<Pieces, Problem> {
         let decoder = decoder(headers)?;
+        let promised_bytes = content_length(headers);
         Ok(Pieces {
-            expected_bytes: expected_bytes(headers, decoder.is_some()),
+            expected_bytes: expected_bytes(promised_bytes, decoder.is_some(), headers),
+            promised_bytes,
             admission: AdmissionState::NotAsked,
             body,
-            too_large: decoder.is_none() && content_length(headers).is_some_and(|bytes| bytes > limit as u64),
+            too_large: decoder.is_none() && promised_bytes.is_some_and(|bytes| bytes > limit as u64),
             is_endless: false,
             expects_leave: headers.contains_key(EXPECT),
             decoder,
@@ -119,6 +123,11 @@ impl Pieces {
             admission: AdmissionState::GivenUp,
             ..pieces
         })
+    }
+
+    /// How many bytes the sender promises.
+    pub fn promised_bytes(&self) -> Option<u64> {
+        self.promised_bytes
     }
 
     /// Begins the next part.
@@ -238,11 +247,14 @@ impl Pieces {
     }
 
     async fn frame(&mut self) -> Result<Option<Bytes>, Problem> {
-        let left = self.total_timeout.saturating_sub(self.begun.elapsed());
         loop {
+            // A body of a known length ends with its last byte: nobody has to be waited for to know.
+            if self.body.is_end_stream() {
+                return Ok(None);
+            }
             let next = match ready(self.body.frame()).await {
                 Poll::Ready(next) => next,
-                Poll::Pending => self.wait_for_frame(left).await?,
+                Poll::Pending => self.wait_for_frame().await?,
             };
             match next {
                 None => return Ok(None),
@@ -260,8 +272,9 @@ impl Pieces {
     }
 
     /// Waits for a sender; nobody else does so for long.
-    async fn wait_for_frame(&mut self, left: Duration) -> Result<Option<BodyFrame>, Problem> {
+    async fn wait_for_frame(&mut self) -> Result<Option<BodyFrame>, Problem> {
         self.turn = None;
+        let left = self.total_timeout.saturating_sub(self.begun.elapsed());
         let patience = left.min(self.idle_timeout);
         if let Ok(next) = timeout(patience.min(LARGE_PAUSE_MAX), self.body.frame()).await {
             return Ok(next);
@@ -298,15 +311,19 @@ async fn ready<T>(future: impl Future<Output = T>) -> Poll<T> {
 }
 
 /// What a body is expected to take in memory, by what its sender says of it.
-fn expected_bytes(headers: &HeaderMap, is_compressed: bool) -> usize {
+fn expected_bytes(promised_bytes: Option<u64>, is_compressed: bool, headers: &HeaderMap) -> usize {
+    let Some(promised_bytes) = promised_bytes else { return LARGE_BYTES_UNKNOWN };
+    if !is_compressed && promised_bytes <= HTTP_AT_ONCE_BYTES as u64 {
+        // It is read at once, whatever it is.
+        return promised_bytes as usize;
+    }
     let unpacked = if is_compressed { LARGE_TIMES_COMPRESSED } else { 1 };
-    let spelt_out = if is_batch(headers) { LARGE_TIMES_COMPACT } else { 1 };
-    let promised = content_length(headers).map(|bytes| bytes.min(BODY_BYTES_MAX as u64) as usize);
-    promised.map_or(LARGE_BYTES_UNKNOWN, |bytes| bytes * unpacked * spelt_out)
+    let spelt_out = if BodyType::of(headers) == BodyType::Batch { LARGE_TIMES_COMPACT } else { 1 };
+    promised_bytes.min(BODY_BYTES_MAX as u64) as usize * unpacked * spelt_out
 }
 
 /// How many bytes the sender promises.
-pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

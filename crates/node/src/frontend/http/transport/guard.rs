@@ -25,7 +25,7 @@ use crate::seldom::Seldom;
 
 pub use cors::Origin;
 pub use host::HostName;
-pub use media::{is_batch, is_lines, is_protobuf};
+pub use media::{BodyType, EVENTS};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -48,18 +48,17 @@ pub struct Peer(pub SocketAddr);
 
 /// Lets a request in, or says why not.
 pub async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let page = access.origins.iter().find(|allowed| allowed.is_of(request.headers())).cloned();
-    let mut response = match access.check(&request, page.is_some()) {
-        Err(problem) => {
-            tell(&problem, &request);
-            refusal(problem)
-        }
-        Ok(()) if page.is_some() && cors::is_preflight(&request) => cors::preflight(&request),
-        Ok(()) => match access.check_content(&request) {
-            Err(problem) => refusal(problem),
-            Ok(()) => next.run(request).await,
-        },
+    let page = access.page(request.headers()).cloned();
+    let peer = request.extensions().get::<Peer>().copied();
+    let response = match access.turn_away(&request, peer, page.is_some()) {
+        Some(response) => response,
+        None => next.run(request).await,
     };
+    readable(response, page.as_ref())
+}
+
+/// An answer that a page may read, if it is one that the operator has named.
+pub fn readable(mut response: Response, page: Option<&Origin>) -> Response {
     if let Some(page) = page {
         page.may_read(response.headers_mut());
     }
@@ -74,7 +73,7 @@ static FOREIGN_PAGES: Seldom = Seldom::new(TELL_EVERY);
 static UNKNOWN_HOSTS: Seldom = Seldom::new(TELL_EVERY);
 
 /// Says that somebody was not let in; who has forgotten the token is told, and nobody else.
-fn tell(problem: &Problem, request: &Request) {
+fn tell(problem: &Problem, request: &Request, peer: Option<Peer>) {
     let (seldom, what) = match problem.kind {
         ProblemKind::Unauthorized if request.headers().contains_key(AUTHORIZATION) => {
             (&WRONG_TOKENS, "a client has given a wrong token")
@@ -86,7 +85,7 @@ fn tell(problem: &Problem, request: &Request) {
     if !seldom.is_due() {
         return;
     }
-    let client = request.extensions().get::<Peer>().map_or_else(|| "unknown".to_owned(), |peer| peer.0.to_string());
+    let client = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.0.to_string());
     let field = |name: &HeaderName| quoted(text(request.headers(), name).unwrap_or("none"));
     let path = quoted(request.uri().path());
     tracing::warn!(%client, method = %request.method(), path, host = field(&HOST), origin = field(&ORIGIN), "{what}");
@@ -102,6 +101,23 @@ fn refusal(problem: Problem) -> Response {
 }
 
 impl Access {
+    /// The page that a request comes from, if it is one that the operator has named.
+    pub fn page(&self, headers: &HeaderMap) -> Option<&Origin> {
+        self.origins.iter().find(|allowed| allowed.is_of(headers))
+    }
+
+    /// What is answered to a request that is not let in, or that only asks whether it would be.
+    pub fn turn_away(&self, request: &Request, peer: Option<Peer>, from_allowed_page: bool) -> Option<Response> {
+        if let Err(problem) = self.check(request, from_allowed_page) {
+            tell(&problem, request, peer);
+            return Some(refusal(problem));
+        }
+        if from_allowed_page && cors::is_preflight(request) {
+            return Some(cors::preflight(request));
+        }
+        media::check(request).err().map(refusal)
+    }
+
     /// `from_allowed_page`: the browser names a page that the operator has named, too.
     fn check(&self, request: &Request, from_allowed_page: bool) -> Result<(), Problem> {
         // Who reaches the node under a stranger's name does not have its token.
@@ -116,10 +132,6 @@ impl Access {
             Some(token) if !is_preflight && !is_open_to_all(request.uri().path()) => check_token(request, token),
             _ => Ok(()),
         }
-    }
-
-    fn check_content(&self, request: &Request) -> Result<(), Problem> {
-        media::check(request)
     }
 }
 

@@ -1,30 +1,67 @@
 //! Every answer passes here on its way out: it is counted and timed, and errors of the framework become problems.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use prometheus_client::metrics::counter::Counter;
 
+use super::guard::EVENTS;
 use crate::clock::Stopwatch;
 use crate::frontend::http::words::problem::{CONTENT_TYPE_PROBLEM, Problem, ProblemKind};
-use crate::metrics::{HttpRequest, HttpRoute, Metrics};
+use crate::metrics::{HttpRequest, HttpRoute, Metrics, Timings};
 
-/// Sees every answer: counts it, and makes a problem of errors that come from the framework.
-pub async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+/// The answer that nearly all are, as method, route and status.
+const USUAL: (&str, &str, StatusCode) = ("POST", EVENTS, StatusCode::OK);
+
+/// Counts and times answers.
+pub struct Observer {
+    metrics: Arc<Metrics>,
+    /// Where the usual answer is counted: to look it up takes longer than to count.
+    usual: OnceLock<(Timings, Counter)>,
+}
+
+impl Observer {
+    pub fn new(metrics: Arc<Metrics>) -> Observer {
+        Observer { metrics, usual: OnceLock::new() }
+    }
+
+    /// Takes note of an answer; errors that come from the framework become problems.
+    pub fn observed(&self, response: Response, method: &Method, route: &str, took: Duration) -> Response {
+        let response = explained(response, method);
+        let (method, status) = (method_label(method), response.status());
+        match (method, route, status) == USUAL {
+            true => count(self.usual.get_or_init(|| self.look_up(method, route, status)), took),
+            false => count(&self.look_up(method, route, status), took),
+        }
+        response
+    }
+
+    fn look_up(&self, method: &'static str, route: &str, status: StatusCode) -> (Timings, Counter) {
+        let timed = HttpRoute { method, route: route.to_owned() };
+        let counted = HttpRequest { method, route: route.to_owned(), status: status.as_u16() };
+        let Metrics { http_request_seconds, http_requests, .. } = &*self.metrics;
+        (http_request_seconds.get_or_create_owned(&timed), http_requests.get_or_create_owned(&counted))
+    }
+}
+
+fn count((seconds, requests): &(Timings, Counter), took: Duration) {
+    seconds.observe(took, 1);
+    requests.inc();
+}
+
+/// Sees every answer of the router.
+pub async fn observe(State(observer): State<Arc<Observer>>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let took = Stopwatch::start();
-    let response = explained(next.run(request).await, &method);
-    let method = method_label(&method);
-    let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
-    let timed = HttpRoute { method, route: route.clone() };
-    metrics.http_request_seconds.get_or_create(&timed).observe(took.elapsed(), 1);
-    let counted = HttpRequest { method, route, status: response.status().as_u16() };
-    metrics.http_requests.get_or_create(&counted).inc();
-    response
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("other", MatchedPath::as_str);
+    observer.observed(response, &method, route, took.elapsed())
 }
 
 fn explained(response: Response, method: &Method) -> Response {

@@ -14,13 +14,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
-use axum::response::IntoResponse;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket, Type};
 use tally_core::limits::{
     HTTP_ANSWER_BYTES, HTTP_CONNECTION_BYTES, HTTP_HEAD_BYTES_MAX, HTTP_READ_BUFFER_BYTES_MAX, HTTP_STREAMS_MAX,
@@ -34,15 +33,17 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::answer::charged;
+use super::aside::Aside;
 use super::guard::Peer;
 use super::head;
 use super::linger::linger;
 use super::patience::{Patience, PatienceVerdict};
-use super::pulse::{Pulse, WatchedStream};
+use super::pulse::{Pulse, WatchedStream, Working};
 use crate::counters::{Counters, Host, RETRY_AFTER};
 use crate::frontend::budget::{Budget, Charge, Full};
+use crate::frontend::http::front::Front;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::frontend::http::{Api, HttpOptions, PROTOCOL, router};
+use crate::frontend::http::{Api, HttpOptions, PROTOCOL};
 use crate::frontend::places::{ClientPlace, NoPlace, Places};
 use crate::metrics::{CutOff, Metrics};
 use crate::worker::Spawner;
@@ -98,7 +99,7 @@ pub fn serve(
         turned_away: Arc::new(Semaphore::new(HTTP_TURNED_AWAY_MAX)),
         options: Arc::clone(&api.options),
         metrics: Arc::clone(&api.host.metrics),
-        router: router(api),
+        front: Arc::new(Front::new(api)),
         shutdown,
     };
     let threads = listeners
@@ -112,7 +113,7 @@ pub fn serve(
 /// What the threads have in common.
 #[derive(Clone)]
 struct Listening {
-    router: Router,
+    front: Arc<Front>,
     options: Arc<HttpOptions>,
     budget: Arc<Budget>,
     places: Arc<Places>,
@@ -262,7 +263,7 @@ async fn connection(
     let patience = shared.options.linger;
     let pulse = Arc::new(Pulse::new(&shared.budget));
     let (stream, given_back) = WatchedStream::new(stream, Arc::clone(&pulse), &shared.budget);
-    let ended = converse(stream, Peer(peer), pulse, shared, &protocols, Arc::new(place)).await;
+    let ended = converse(stream, Peer(peer), pulse, shared, &protocols, place).await;
     if !ended.may_be_sending && ended.owed.is_none() {
         return;
     }
@@ -289,25 +290,14 @@ async fn converse(
     pulse: Arc<Pulse>,
     shared: Listening,
     protocols: &Protocols,
-    place: Arc<ClientPlace>,
+    place: ClientPlace,
 ) -> EndedConnection {
-    let service = TowerToHyperService::new(shared.router);
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(Arc::clone(&pulse));
-        let working = pulse.work();
-        let (place, budget) = (Arc::clone(&place), Arc::clone(&shared.budget));
-        let charge = head_charge(&request, &budget);
-        let answer = charge.map(|charge| (service.call(request), charge));
-        async move {
-            let answer = match answer {
-                Ok((answer, _charge)) => answer.await?,
-                Err(full) => Problem::from(full).into_response(),
-            };
-            drop(working);
-            place.settle();
-            Ok::<_, Infallible>(charged(answer, &budget))
-        }
+    let caller =
+        Arc::new(Caller { front: shared.front, budget: shared.budget, place, peer, pulse: Arc::clone(&pulse) });
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let caller = Arc::clone(&caller);
+        let working = caller.pulse.work();
+        async move { Ok::<_, Infallible>(caller.answer(request, working).await) }
     });
     let mut connection = pin!(protocols.serve_connection(TokioIo::new(stream), service));
     let mut shutdown = shared.shutdown;
@@ -315,7 +305,11 @@ async fn converse(
     let mut may_be_sending = true;
     let mut patience = Patience::new(&shared.options);
     loop {
-        tokio::select! {
+        let attend = pin!(attend(&mut shutdown, ending, patience.look_every));
+        let notice = Aside::new(attend);
+        let notice = tokio::select! {
+            // Requests come first; the others are as good a little later.
+            biased;
             ended = connection.as_mut() => {
                 let owed = ended.err().and_then(|error| {
                     tracing::debug!(%error, "an HTTP connection ended early");
@@ -325,25 +319,66 @@ async fn converse(
                 });
                 return EndedConnection { may_be_sending, owed };
             }
-            () = stopped(&mut shutdown), if !ending => {
+            notice = notice => notice,
+        };
+        let verdict = match notice {
+            Notice::Stop => {
                 ending = true;
                 may_be_sending = pulse.is_working();
                 connection.as_mut().graceful_shutdown();
+                continue;
             }
-            () = sleep(patience.look_every) => match patience.verdict(&pulse) {
-                PatienceVerdict::Stay => {}
-                PatienceVerdict::Idle if !ending => {
-                    ending = true;
-                    may_be_sending = false;
-                    connection.as_mut().graceful_shutdown();
-                }
-                PatienceVerdict::Gone(cut) => {
-                    shared.metrics.cuts.of(PROTOCOL, cut).inc();
-                    return EndedConnection { may_be_sending: false, owed: None };
-                }
-                PatienceVerdict::Idle => return EndedConnection { may_be_sending: false, owed: None },
+            Notice::Look => patience.verdict(&pulse),
+        };
+        match verdict {
+            PatienceVerdict::Stay => {}
+            PatienceVerdict::Idle if !ending => {
+                ending = true;
+                may_be_sending = false;
+                connection.as_mut().graceful_shutdown();
             }
+            PatienceVerdict::Gone(cut) => {
+                shared.metrics.cuts.of(PROTOCOL, cut).inc();
+                return EndedConnection { may_be_sending: false, owed: None };
+            }
+            PatienceVerdict::Idle => return EndedConnection { may_be_sending: false, owed: None },
         }
+    }
+}
+
+/// What a connection has to attend to beside its requests.
+enum Notice {
+    /// The node stops.
+    Stop,
+    /// It is time to look whether there is still somebody.
+    Look,
+}
+
+async fn attend(shutdown: &mut watch::Receiver<bool>, is_ending: bool, look_every: Duration) -> Notice {
+    tokio::select! {
+        () = stopped(shutdown), if !is_ending => Notice::Stop,
+        () = sleep(look_every) => Notice::Look,
+    }
+}
+
+/// Whose requests come over a connection, and who answers them.
+struct Caller {
+    front: Arc<Front>,
+    budget: Arc<Budget>,
+    place: ClientPlace,
+    peer: Peer,
+    pulse: Arc<Pulse>,
+}
+
+impl Caller {
+    async fn answer(&self, request: hyper::Request<Incoming>, working: Working) -> Response {
+        let answer = match head_charge(&request, &self.budget) {
+            Ok(_charge) => self.front.answer(request.map(Body::new), self.peer, &self.pulse).await,
+            Err(full) => Problem::from(full).into_response(),
+        };
+        drop(working);
+        self.place.settle();
+        charged(answer, &self.budget)
     }
 }
 

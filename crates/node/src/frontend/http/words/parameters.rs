@@ -14,6 +14,9 @@ pub struct Parameters(Vec<(String, String)>);
 impl Parameters {
     /// Reads a query that may have these parameters and no others.
     pub fn read(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
+        if uri.query().is_none() {
+            return Ok(Parameters(Vec::new()));
+        }
         let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| refused("the query", "unreadable", &error.to_string()))?;
         for (at, (name, value)) in parameters.iter().enumerate() {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tally_core::counter::{Declarations, Plan, Rejection, Staged, Stager, listed};
 use tally_core::event::body::Sink;
 use tally_core::event::{Event, EventError, Line, Shape};
@@ -66,9 +66,9 @@ pub struct Outcome {
     #[schema(required = false)]
     pub conflicts: Vec<Again>,
     /// The position in the log behind the events; only if there were good ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "1-0-4711")]
-    pub token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_words")]
+    #[schema(value_type = Option<String>, example = "1-0-4711")]
+    pub token: Option<Position>,
 }
 
 impl Outcome {
@@ -80,7 +80,7 @@ impl Outcome {
     fn plain_json(&self) -> Option<Vec<u8>> {
         let Outcome { events, invalid, unmatched, received, counted, duplicate, conflict, rejected_count, .. } = *self;
         let is_plain = invalid + unmatched + duplicate + conflict + rejected_count == 0;
-        let token = self.token.as_ref().filter(|_| is_plain)?;
+        let token = self.token.filter(|_| is_plain)?;
         let mut json = Vec::with_capacity(PLAIN_JSON_BYTES);
         let numbers = [
             (r#"{"events":"#, events),
@@ -88,16 +88,22 @@ impl Outcome {
             (r#","counted":"#, counted),
             (r#","duplicate":0,"conflict":0,"rejectedCount":0,"ignored":"#, self.ignored),
             (r#","late":"#, self.late),
+            // As a position is written.
+            (r#","rejected":[],"token":""#, token.epoch.into()),
+            ("-", token.log.into()),
+            ("-", token.offset),
         ];
         for (before, number) in numbers {
             json.extend_from_slice(before.as_bytes());
             json.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
-        json.extend_from_slice(br#","rejected":[],"token":""#);
-        json.extend_from_slice(token.as_bytes());
         json.extend_from_slice(br#""}"#);
         Some(json)
     }
+}
+
+fn in_words<S: Serializer>(token: &Option<Position>, serializer: S) -> Result<S::Ok, S::Error> {
+    token.map(|token| token.to_string()).serialize(serializer)
 }
 
 /// Why something was not counted.
@@ -250,7 +256,7 @@ impl EventsBatch {
             }
         }
         outcome.rejected_count += refused;
-        outcome.token = position.map(|position| position.to_string());
+        outcome.token = position;
         if refused > 0 {
             self.show_refused(answers);
         }
@@ -478,7 +484,7 @@ counters:
         check_balance(&outcome);
         assert_eq!((outcome.events, outcome.invalid, outcome.unmatched), (4, 1, 1));
         assert_eq!((outcome.received, outcome.counted, outcome.rejected_count), (4, 3, 1));
-        assert_eq!(outcome.token.as_deref(), Some("1-0-7"));
+        assert_eq!(outcome.token, Some(Position { epoch: 1, log: 0, offset: 7 }));
         let [missing, bad] = outcome.rejected.as_slice() else { panic!("{:?}", outcome.rejected) };
         assert_eq!((missing.index, missing.counter.as_deref()), (1, Some("countries")));
         assert!(missing.reason.contains("country"), "{}", missing.reason);
@@ -509,7 +515,7 @@ counters:
 
     #[test]
     fn an_answer_without_words_is_written_as_any_other() {
-        let token = Some("1-0-18446744073709551615".to_owned());
+        let token = Some(Position { epoch: 1, log: 0, offset: u64::MAX });
         let plain = Outcome {
             events: 1_000_000,
             received: 7,
@@ -520,7 +526,7 @@ counters:
             ..Outcome::default()
         };
         let told = [
-            Outcome { duplicate: 1, ..Outcome { token: plain.token.clone(), ..Outcome::default() } },
+            Outcome { duplicate: 1, ..Outcome { token: plain.token, ..Outcome::default() } },
             Outcome { events: 1, ..Outcome::default() },
         ];
         assert!(plain.plain_json().is_some() && told.iter().all(|outcome| outcome.plain_json().is_none()));

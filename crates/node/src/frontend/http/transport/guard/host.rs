@@ -4,6 +4,7 @@
 //! do is to send another name than its own. So a node that answers to addresses, to `localhost` and to names that it was told
 //! is not reached in this way.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -69,12 +70,16 @@ fn authority(request: &Request) -> Option<&str> {
 }
 
 /// The name without its port, as it is compared.
-fn name(authority: &str) -> String {
+fn name(authority: &str) -> Cow<'_, str> {
     let name = match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => authority,
     };
-    name.trim_end_matches('.').to_ascii_lowercase()
+    let name = name.trim_end_matches('.');
+    match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(name.to_ascii_lowercase()),
+        false => Cow::Borrowed(name),
+    }
 }
 
 /// An address, which no page can have as its name unless it is served from there; or a name that never leaves the machine.

@@ -12,7 +12,8 @@ use tally_batch::MEDIA_TYPE as BATCH;
 
 use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
-const EVENTS: &str = "/v1/events";
+/// Where events go.
+pub const EVENTS: &str = "/v1/events";
 const EVENTS_STREAM: &str = "/v1/events/stream";
 
 const JSON: &str = "application/json";
@@ -23,56 +24,58 @@ const LINES: [&str; 4] = ["application/x-ndjson", "application/ndjson", "applica
 /// Names that people have given to protobuf.
 const PROTOBUF: [&str; 2] = ["application/x-protobuf", "application/protobuf"];
 
+/// What the sender of a body says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyType {
+    Json,
+    /// Each line is a document of its own.
+    Lines,
+    /// A compact batch of events.
+    Batch,
+    /// Events in protobuf.
+    Protobuf,
+    Other,
+}
+
+impl BodyType {
+    pub fn of(headers: &HeaderMap) -> BodyType {
+        let Some(found) = headers.get(CONTENT_TYPE) else { return BodyType::Other };
+        // Without its parameters.
+        let essence = found.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
+        match () {
+            () if is(JSON) => BodyType::Json,
+            () if LINES.iter().any(|name| is(name)) => BodyType::Lines,
+            () if is(BATCH) => BodyType::Batch,
+            () if PROTOBUF.iter().any(|name| is(name)) => BodyType::Protobuf,
+            () => BodyType::Other,
+        }
+    }
+}
+
 /// Refuses a body that does not say that it is JSON.
 pub fn check(request: &Request) -> Result<(), Problem> {
     if request.method().is_safe() || request.body().is_end_stream() {
         return Ok(());
     }
-    let headers = request.headers();
-    if request.uri().path() == EVENTS_STREAM {
-        return if is_batch(headers) { Ok(()) } else { Err(refuse(headers, BATCH)) };
-    }
-    let takes_events = request.uri().path() == EVENTS;
-    let is_events = || takes_events && (is_lines(headers) || is_batch(headers) || is_protobuf(headers));
-    if is(headers, JSON) || is_events() {
-        return Ok(());
-    }
-    let wanted = match takes_events {
-        true => {
+    let wanted = match (request.uri().path(), BodyType::of(request.headers())) {
+        (EVENTS_STREAM, BodyType::Batch) => return Ok(()),
+        (EVENTS_STREAM, _) => BATCH,
+        (_, BodyType::Json) => return Ok(()),
+        (EVENTS, BodyType::Lines | BodyType::Batch | BodyType::Protobuf) => return Ok(()),
+        (EVENTS, BodyType::Other) => {
             "application/json, application/x-ndjson for one event per line, application/vnd.tally.batch for a compact batch, or \
              application/x-protobuf (curl: -H 'content-type: application/json')"
         }
-        false => "application/json (curl: -H 'content-type: application/json')",
+        _ => "application/json (curl: -H 'content-type: application/json')",
     };
-    Err(refuse(headers, wanted))
+    Err(refuse(request.headers(), wanted))
 }
 
 fn refuse(headers: &HeaderMap, wanted: &str) -> Problem {
     let found = headers.get(CONTENT_TYPE).map(|found| quoted(found.to_str().unwrap_or("not text")));
     let detail = format!("Content-Type is {}; send {wanted}", found.as_deref().unwrap_or("missing"));
     Problem::new(ProblemKind::UnsupportedMediaType, detail).with("value", found)
-}
-
-/// Whether the sender says that each line is a document of its own.
-pub fn is_lines(headers: &HeaderMap) -> bool {
-    LINES.iter().any(|lines| is(headers, lines))
-}
-
-/// Whether the sender says that it is a compact batch of events.
-pub fn is_batch(headers: &HeaderMap) -> bool {
-    is(headers, BATCH)
-}
-
-/// Whether the sender says that it is events in protobuf.
-pub fn is_protobuf(headers: &HeaderMap) -> bool {
-    PROTOBUF.iter().any(|protobuf| is(headers, protobuf))
-}
-
-/// Whether the type, without its parameters, is this one.
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
-    let Some(found) = headers.get(CONTENT_TYPE) else { return false };
-    let essence = found.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-    essence.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 #[cfg(test)]
