@@ -92,6 +92,10 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "a filter that is believed before it is complete" in "crates/core/src/memory/layer.rs":
             "self.filter_is_complete && !self.filter.maybe(key)" => "!self.filter.maybe(key)";
     }
+    Suite::Core, "a_new_key_stays_known_whatever_keys_come_before_its_turn" => {
+        "knowledge that other keys take away from what is staged" in "crates/core/src/memory/layer.rs":
+            "(self.filter.gave_up() || self.filter.was_denied(key))" => "self.filter.gave_up()";
+    }
     Suite::Core, "every_entry_ends_where_the_model_says" => {
         "an entry that is in no box" in "crates/core/src/fates.rs":
             "        self.contracts.bump(op.counter, kind, 1);\n        self.facts.boxes.add(op.cell, kind, 1);"

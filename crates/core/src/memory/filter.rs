@@ -5,6 +5,9 @@
 //! rebuilt without the keys; it grows by another part of twice the size. Wrong answers of parts add up, and so small parts,
 //! which are many and cost little, have room to spare (0.01 % each), and large ones, of which there are four at most
 //! under [`FILTER_BYTES_MAX`], are filled to 0.23 %.
+//!
+//! A "no" that somebody relies on stays one: keys that come later may set the bits that were missing, so those bits are noted until
+//! nobody relies on anything any more ([`Filter::was_denied`], [`Filter::forget_denied`]).
 
 use crate::id::CellKey;
 use crate::limits::FILTER_BYTES_MAX;
@@ -19,13 +22,24 @@ const BLOCKS_SMALL: usize = BLOCKS_MIN << 4;
 /// Keys per block, on average, when a part is full: 24 bits per key while it is small, 13.5 bits then.
 const KEYS_PER_BLOCK_SMALL: u64 = 21;
 const KEYS_PER_BLOCK: u64 = 38;
+/// Notes of so many keys are kept room for.
+const FRESH_KEPT: usize = 1 << 16;
 
 pub(super) struct Filter {
     /// The newest last.
     parts: Vec<FilterPart>,
     keys: u64,
+    /// Bits that were set since nobody relied on a "no".
+    fresh: Vec<FreshBits>,
     bytes_max: usize,
     gave_up: bool,
+}
+
+/// A key that was inserted, and in which words its bit was not set before.
+struct FreshBits {
+    key: CellKey,
+    part: u8,
+    words: u8,
 }
 
 struct FilterPart {
@@ -40,7 +54,7 @@ struct FilterPart {
 
 impl Default for Filter {
     fn default() -> Filter {
-        Filter { parts: Vec::new(), keys: 0, bytes_max: FILTER_BYTES_MAX, gave_up: false }
+        Filter { parts: Vec::new(), keys: 0, fresh: Vec::new(), bytes_max: FILTER_BYTES_MAX, gave_up: false }
     }
 }
 
@@ -78,11 +92,37 @@ impl Filter {
         if self.parts.last().is_none_or(|part| part.room == 0) {
             self.grow();
         }
+        let newest = self.parts.len().saturating_sub(1) as u8;
         if let Some(part) = self.parts.last_mut() {
-            part.insert(key, &mask);
+            let words = part.insert(key, &mask);
+            self.fresh.push(FreshBits { key, part: newest, words });
             self.keys += 1;
         }
         true
+    }
+
+    /// Whether a key was denied before the keys came that were inserted since nobody relied on that. `true` is certain.
+    #[cold]
+    pub fn was_denied(&self, key: CellKey) -> bool {
+        let mask = mask(key);
+        self.parts.iter().enumerate().all(|(number, part)| {
+            let block = part.block_of(key);
+            let set_a_missing_bit = |fresh: &FreshBits| {
+                let theirs = self::mask(fresh.key);
+                usize::from(fresh.part) == number
+                    && part.block_of(fresh.key) == block
+                    && (0..WORDS).any(|word| fresh.words & 1 << word != 0 && theirs[word] == mask[word])
+            };
+            !part.maybe(key, &mask) || self.fresh.iter().any(set_a_missing_bit)
+        })
+    }
+
+    /// Nobody relies on what was denied.
+    pub fn forget_denied(&mut self) {
+        if self.fresh.capacity() > FRESH_KEPT {
+            self.fresh = Vec::new();
+        }
+        self.fresh.clear();
     }
 
     /// Keys that were inserted, removed rows among them.
@@ -146,12 +186,16 @@ impl FilterPart {
         block.iter().zip(mask).fold(0, |missing, (word, bit)| missing | bit & !word) == 0
     }
 
-    fn insert(&mut self, key: CellKey, mask: &Block) {
+    /// Answers in which words its bit was not set before.
+    fn insert(&mut self, key: CellKey, mask: &Block) -> u8 {
         let at = self.block_of(key);
-        for (word, bit) in self.words[at..][..WORDS].iter_mut().zip(mask) {
+        let mut fresh = 0;
+        for (number, (word, bit)) in self.words[at..][..WORDS].iter_mut().zip(mask).enumerate() {
+            fresh |= u8::from(*word & bit == 0) << number;
             *word |= bit;
         }
         self.room -= 1;
+        fresh
     }
 
     /// Where a key's block begins: the upper half of the key as a fraction of 2⁶⁴, times the number of blocks.
@@ -203,9 +247,26 @@ mod tests {
         let blocks = BLOCKS_SMALL + 1;
         filter.add_part(blocks);
         let keys = blocks as u64 * KEYS_PER_BLOCK;
-        (0..keys).for_each(|n| filter.parts[0].insert(key(n), &mask(key(n))));
+        (0..keys).for_each(|n| _ = filter.parts[0].insert(key(n), &mask(key(n))));
         let wrong = (keys..keys + 1_000_000).filter(|n| filter.maybe(key(*n))).count();
         assert!((1_500..3_000).contains(&wrong), "{wrong} of a million");
+    }
+
+    #[test]
+    fn a_key_that_was_denied_is_known_to_have_been_whatever_came_since() {
+        let mut filter = Filter::default();
+        let (before, since) = (330_000, 60_000);
+        (0..before).for_each(|n| _ = filter.insert(key(n)));
+        filter.forget_denied();
+        let denied: Vec<_> = (before + since..before + since + 1_000_000).filter(|n| !filter.maybe(key(*n))).collect();
+        (before..before + since).for_each(|n| _ = filter.insert(key(n)));
+        assert_eq!(filter.parts.len(), 2, "they came to two parts");
+        let taken_for_others: Vec<_> = denied.iter().filter(|n| filter.maybe(key(**n))).collect();
+        assert!(taken_for_others.len() > 10, "{}", taken_for_others.len());
+        assert!(taken_for_others.iter().all(|n| filter.was_denied(key(**n))));
+        assert!((0..before).step_by(97).all(|n| !filter.was_denied(key(n))), "what was there was not denied");
+        filter.forget_denied();
+        assert!(taken_for_others.iter().all(|n| !filter.was_denied(key(**n))));
     }
 
     #[test]

@@ -63,8 +63,10 @@ impl<V: Row + Clone> Layer<V> {
             return None;
         }
         let known = self.look(key);
-        let was_excluded = self.filter_was_of_use && self.filter.gave_up();
-        assert!(known.is_some() || self.store_is_void || was_excluded, "everything that is asked for is known");
+        assert!(
+            known.is_some() || self.store_is_void || self.was_excluded(key),
+            "everything that is asked for is known"
+        );
         known.flatten()
     }
 
@@ -128,6 +130,7 @@ impl<V: Row + Clone> Layer<V> {
         self.settled.clear();
         self.settled.extend(newest);
         self.store_is_void &= self.settled.len() == cuts;
+        self.filter.forget_denied();
         self.filter_was_of_use = self.filter_is_complete && !self.filter.gave_up();
     }
 
@@ -140,6 +143,7 @@ impl<V: Row + Clone> Layer<V> {
         for key in self.changes.newest_first().chain(settled).flat_map(Stratum::keys) {
             self.filter.insert(key);
         }
+        self.filter.forget_denied();
     }
 
     /// Whether [`Self::relearn`] would make a much smaller filter than the one there is.
@@ -150,6 +154,12 @@ impl<V: Row + Clone> Layer<V> {
     /// Certain to be nowhere. Asked first, since most keys of most layers are new.
     fn is_excluded(&self, key: CellKey) -> bool {
         self.filter_is_complete && !self.filter.maybe(key)
+    }
+
+    /// Was certain to be nowhere when something was staged that relies on it. Keys that have come since may be alike to the filter, or
+    /// more than it holds.
+    fn was_excluded(&self, key: CellKey) -> bool {
+        self.filter_was_of_use && (self.filter.gave_up() || self.filter.was_denied(key))
     }
 
     /// What memory says about a key; `None` if nothing.

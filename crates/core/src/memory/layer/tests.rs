@@ -299,3 +299,20 @@ fn the_bytes_of_a_layer_are_those_of_its_tables_and_its_filter() {
     layer.begin_cut();
     assert!(layer.bytes() as f64 > rows as f64 * per_row);
 }
+
+#[test]
+fn a_new_key_stays_known_whatever_keys_come_before_its_turn() {
+    let key = |n: u64| CellHasher::new(1).key(&n.to_le_bytes());
+    let claim = |n: u64| Claim { content: n, at_ms: n };
+    let mut layer = Layer::<Claim> { settled_max: 0, ..Layer::default() };
+    let (stored, staged) = (330_000, 400_000);
+    (0..stored).for_each(|n| layer.put(key(n), claim(n)));
+    layer.begin_cut();
+    layer.finish_cut();
+    layer.forget_loaded();
+    // Staged together, and each is told that there is none of its key.
+    let staged: Vec<_> = (stored..stored + staged).filter(|n| layer.knows(key(*n))).collect();
+    for n in staged {
+        assert_eq!(layer.get_or_put(key(n), claim(n)), None, "the {n}th is new");
+    }
+}
