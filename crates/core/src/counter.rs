@@ -13,6 +13,7 @@ mod error;
 mod meaning;
 pub(crate) mod plan;
 mod resolve;
+pub mod rollup;
 pub(crate) mod schema;
 mod settings;
 pub(crate) mod stage;
@@ -21,8 +22,10 @@ mod target;
 pub(crate) mod yaml;
 
 use crate::head::Group;
+use crate::values::KeptRollup;
 use hashbrown::HashMap;
 use resolve::Beginnings;
+use std::collections::BTreeMap;
 
 pub use crate::contract::{Contract, DedupSettings, Display, Mode, Persistent, Simple, Transition};
 pub use crate::measure::Measure;
@@ -31,6 +34,7 @@ pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
 pub use plan::Plan;
 pub use resolve::IdError;
+pub use rollup::{Rollup, Rollups, Unit, Zone};
 pub use schema::schema;
 pub use settings::{Clocks, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};
@@ -86,6 +90,8 @@ pub struct Counter {
     pub lateness: Option<Lateness>,
     /// `None`: as the node. Some contracts need one.
     pub durability: Option<Durability>,
+    /// Into which parts the values of its keys are split.
+    pub rollups: Rollups,
 }
 
 impl Counter {
@@ -131,6 +137,8 @@ pub struct Declarations {
     /// By the types of events that fed them.
     removed_by_event_type: HashMap<Box<str>, Vec<u16>>,
     by_event_type: HashMap<Box<str>, Vec<Listener>>,
+    /// The roll-ups that counters have, and since when.
+    rollups: BTreeMap<Box<str>, Vec<KeptRollup>>,
 }
 
 impl Declarations {
@@ -177,6 +185,17 @@ impl Declarations {
             self.removed.push(meaning.counter(name));
         }
         self
+    }
+
+    /// The same declarations with the roll-ups that counters have by now.
+    pub(crate) fn with_rollups(mut self, rollups: BTreeMap<Box<str>, Vec<KeptRollup>>) -> Declarations {
+        self.rollups = rollups;
+        self
+    }
+
+    /// The roll-ups that a counter has, where declarations are in force.
+    pub fn rollups_of(&self, name: &str) -> &[KeptRollup] {
+        self.rollups.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The same declarations under the version that the log knows them by.

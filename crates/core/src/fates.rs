@@ -44,6 +44,11 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// What an entry says of the parts that it counts for; nothing if its counter has none.
+    pub fn parts_of(&self, op: &Op) -> Vec<Vec<u8>> {
+        self.declarations.counter(op.counter).parts_of(event_at(self.batch.records, op.record))
+    }
+
     /// The id of the counter that an entry is for.
     pub fn entry_id(&self, op: &Op, id: &mut Vec<u8>) {
         self.declarations.staged_entry_id(op.counter, event_at(self.batch.records, op.record), id);
@@ -108,7 +113,8 @@ impl Fates {
         scene.entry_id(op, &mut self.id);
         // Runs come at the multiples of their interval.
         let due_ms = (scene.batch.log_time_ms / every_ms + 1) * every_ms;
-        self.contracts.parked.park(op.cell, &self.id, stamp.time_ms, op.arg, due_ms);
+        let parts = scene.parts_of(op);
+        self.contracts.parked.park(op.cell, &self.id, stamp.time_ms, op.arg, &parts, due_ms);
         values.wait(op, scene);
         self.put_into(op, BoxKind::Late);
         Answer::Late

@@ -24,6 +24,7 @@ mod endings;
 mod firsts;
 mod history;
 mod key;
+pub mod parts;
 mod proposals;
 mod remedy;
 mod row;
@@ -39,14 +40,16 @@ pub use add::add;
 pub use audit::{Duplicate, DuplicatePlace, Duplicates};
 pub use boxes::{BoxKind, Boxes, KeyBoxes};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal, Purpose};
-pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, LookedUp, Placed, Rows};
+pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, LookedUp, Placed, Rows, StoredRows};
 pub use endings::{Ending, Endings};
 pub use facts::{Facts, LookedUpKind, begin_cut};
 pub use firsts::{FirstChunks, FirstContents, FirstKey, Firsts, StoredFirsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
+pub use parts::block::{CORRECTION, NONE, OTHER};
+pub use parts::{Parts, PartsSince, Split, SplitRollup};
 pub use proposals::{Proposals, read as read_proposal};
 pub use remedy::{Grounds, LateRun, Remedy};
-pub use row::{Answered, Claim, CountedAs, Entity, Row};
+pub use row::{Answered, Claim, CountedAs, Entity, NO_PARTS, Row};
 
 // Every kind of fact there is, once. Numbers are those on disk: none is ever used for something else. A line of what is looked up
 // says: number, kind, what holds it, the row, its rows for people, and which part of the memory for cells its filter may take; what
@@ -86,6 +89,8 @@ facts! {
             9 Proposal(number: u64) => proposals: Proposals;
             /// An [`Ending`]: the deadline of a counter, and its cell; the value is empty.
             11 Ending(at_ms: u64, cell: CellKey) => endings: Endings;
+            /// Parts of a key ([`parts::block`]): cell, roll-up, and the bucket, if it has any.
+            12 Part(cell: CellKey, rollup: u16, bucket: u32) => parts: Parts;
         }
     }
 }

@@ -24,4 +24,5 @@ pub mod op;
 mod pen;
 pub mod position;
 pub mod record;
+pub mod series;
 pub mod values;

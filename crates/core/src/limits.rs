@@ -32,6 +32,21 @@ pub const COUNTERS_MAX: usize = 4096;
 /// Dimensions that form one counter's key.
 pub const KEY_DIMENSIONS_MAX: usize = 16;
 
+/// Roll-ups of one counter.
+pub const ROLLUPS_MAX: usize = 16;
+
+/// Dimensions of one roll-up, beside the bucket of time.
+pub const ROLLUP_DIMENSIONS_MAX: usize = 4;
+
+/// Parts that one key has in one bucket of one roll-up; what comes then is `other`.
+pub const PARTS_PER_ROW_MAX: usize = 10_000;
+
+/// Points of one series.
+pub const SERIES_POINTS_MAX: usize = 10_000;
+
+/// Numbers of one series: points times parts.
+pub const SERIES_NUMBERS_MAX: usize = 1_000_000;
+
 /// Counters that one event may feed.
 pub const ENTRIES_PER_EVENT_MAX: usize = 256;
 

@@ -78,6 +78,7 @@ impl Machine {
     pub fn configure(&mut self, declarations: Declarations, offset: u64) {
         self.values.keep_forgotten();
         self.timeline.configured(offset, &declarations);
+        self.values.declare_rollups(&declarations);
         self.declare(declarations);
     }
 
@@ -85,6 +86,7 @@ impl Machine {
         self.fates.contracts.declare(&declarations);
         self.values.declare(&declarations);
         let declarations = declarations.with_removed(self.fates.contracts.removed());
+        let declarations = declarations.with_rollups(self.values.rolling.in_force());
         self.stager = Stager::new(Arc::new(declarations), self.hasher);
     }
 

@@ -11,6 +11,7 @@ mod many;
 mod named;
 mod once;
 mod quota;
+mod rolling;
 mod sums;
 
 use crate::combined::sum_within;
@@ -23,11 +24,13 @@ use crate::limits::DECLARED_MAX;
 use crate::memory::cell::{self, Added, Table};
 use crate::memory::names::Names;
 use crate::op::{Answer, Batch, Op};
-use crate::record::Record;
+use crate::record::{Record, event_at};
 use quota::Quota;
 use std::collections::BTreeMap;
 
 pub(crate) use quota::end_of_hour_ms;
+pub use rolling::KeptRollup;
+pub(crate) use rolling::{Belongs, KeptRollups, Rolling};
 pub(crate) use sums::AllSums;
 pub use sums::Sums;
 
@@ -44,6 +47,7 @@ pub struct Values {
     /// Corrections that the store was asked for, to be reverted.
     stored_corrections: BTreeMap<u64, Option<Correction>>,
     pub(crate) sums: AllSums,
+    pub(crate) rolling: Rolling,
     /// How many idempotency keys are kept.
     pub(crate) answered: Quota,
     /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
@@ -86,11 +90,13 @@ impl Counts for Values {
     fn count(&mut self, op: &Op, scene: &Scene<'_>) {
         let measure = self.sums.counted(op.counter, op.arg);
         measure.count(self, op, scene);
+        self.roll(op.counter, op.cell, op.arg, Belongs::Event(event_at(scene.batch.records, op.record)));
     }
 
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
         if self.sums.measure(op.counter).take_back(self, counted) {
             self.sums.counted(op.counter, -1);
+            self.roll(op.counter, counted.cell, -1, Belongs::Counted(counted.counted_as.as_ref()));
         }
     }
 
@@ -110,6 +116,7 @@ impl Values {
             generations: Generations::default(),
             stored_corrections: BTreeMap::new(),
             sums: AllSums::default(),
+            rolling: Rolling::default(),
             answered: Quota::default(),
             forgotten_before_ms: 0,
             answers_of_format_4_ms: None,
@@ -146,6 +153,13 @@ impl Values {
         self.sums.declare(declarations);
     }
 
+    /// Goes over to the roll-ups of declarations that are in force here. Those that stood in the log before a checkpoint are not: what the
+    /// checkpoint has would begin anew.
+    pub(crate) fn declare_rollups(&mut self, declarations: &Declarations) {
+        let Values { rolling, sums, hasher, log_time_ms, .. } = self;
+        rolling.declare(declarations, hasher, *log_time_ms, |name| sums.is_untouched(name));
+    }
+
     /// Lets log time pass: what is due expires.
     pub(crate) fn pass_time(&mut self, log_time_ms: u64) {
         assert!(log_time_ms >= self.log_time_ms, "log time never runs backwards");
@@ -176,6 +190,7 @@ impl Values {
             return Answer::Overflow;
         }
         self.sums.counted(op.counter, op.arg);
+        self.roll(op.counter, op.cell, op.arg, Belongs::Nowhere);
         let added = self.table.count(op.cell, op.arg);
         self.added(added, op, batch)
     }

@@ -10,9 +10,9 @@ pub mod local;
 pub use crate::engine::{
     AuditPage, AuditQuestion, AuditedRepeat, ClearRequest, Cleared, CommitReader, Commits, CommitsError, Committed,
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
-    Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page, Place,
-    PreviewPart, Proposed, RETRY_AFTER, Reading, Refusal, Said, Seen, Snapshot, Terms, Total, Transacted,
-    ValuesStanding, Watch, Watched, Why,
+    Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page, PartsOf,
+    Place, PreviewPart, Proposed, RETRY_AFTER, Reading, Refusal, Said, Seen, SeriesFound, Snapshot, Terms, Total,
+    Transacted, ValuesStanding, Watch, Watched, Why,
 };
 pub use host::Host;
 
@@ -26,6 +26,7 @@ use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
+use tally_core::series::Series;
 
 /// An answer that takes a while.
 pub type Answering<'a, T, E = Refusal> = BoxFuture<'a, Result<T, E>>;
@@ -89,6 +90,9 @@ pub trait Counters: Send + Sync {
     /// Everything about one counter at one moment. With `all_values` the keys of the counter that it belongs to are added up, however
     /// many they are, as of a moment not before the call.
     fn explain<'a>(&'a self, target: &'a Target<'a>, all_values: bool) -> Answering<'a, Explained>;
+
+    /// Adds up the parts of a counter, all as of one moment.
+    fn series(&self, of: PartsOf, empty: Series) -> Answering<'_, SeriesFound>;
 
     /// What corrections have done to a counter: up to `limit` generations below `before`, the newest first.
     fn history<'a>(&'a self, target: &'a Target<'a>, before: u64, limit: usize) -> Answering<'a, HistoryPage>;

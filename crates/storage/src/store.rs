@@ -45,8 +45,8 @@ pub struct Cut<'a> {
     /// Hands out the changed rows, chunk by chunk: all keys of one are lower than all of the next, and within one whoever writes puts
     /// them in order. An error abandons the cut.
     pub rows: &'a mut dyn FnMut() -> Result<Option<Collected>, Abandoned>,
-    /// In strictly ascending order of keys.
-    pub ledger: &'a mut dyn Iterator<Item = LedgerRow>,
+    /// In strictly ascending order of keys. An error ends the cut, and nothing was changed.
+    pub ledger: &'a mut dyn Iterator<Item = Result<LedgerRow, Error>>,
 }
 
 /// Whoever made the cut has given it up.

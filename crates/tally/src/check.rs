@@ -6,7 +6,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
-use tally_core::counter::{ConfigError, ConfigErrors, Counter, Declarations, Direction, Lateness, Rule, schema};
+use tally_core::counter::{
+    ConfigError, ConfigErrors, Counter, Declarations, Direction, Lateness, Rollup, Rollups, Rule, schema,
+};
 use tally_core::limits::CONFIG_BYTES_MAX;
 
 /// Check a configuration file without starting a server
@@ -169,7 +171,21 @@ fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
     let floor = if counter.floor_at_zero { "true: reads show 0 for a sum below it" } else { "false" };
     settings.push(("floorAtZero", floor.into()));
     settings.push(("durability", counter.durability.map_or("as the node", |durability| durability.name()).into()));
+    if !counter.rollups.is_empty() {
+        settings.push(("rollups", rollups(&counter.rollups)));
+    }
     settings
+}
+
+fn rollups(rollups: &Rollups) -> String {
+    let mut text = rollups.all.iter().map(Rollup::to_string).collect::<Vec<_>>().join(" ");
+    if rollups.all.iter().any(|rollup| rollup.unit.is_some()) {
+        text.push_str(&format!(", by the clocks of {}", rollups.zone.name()));
+    }
+    for (dimension, most) in &rollups.limits {
+        text.push_str(&format!(", at most {most} values of {dimension}"));
+    }
+    text
 }
 
 fn lateness(lateness: Lateness) -> String {

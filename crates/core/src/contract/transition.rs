@@ -140,12 +140,13 @@ impl Fates {
         }
     }
 
-    /// The id of an entry, if later ones of its entity may have another; otherwise each of them says it.
+    /// The id of an entry and what it says of its parts, if later ones of its entity may say otherwise.
     fn counted_as(&mut self, op: &Op, scene: &Scene<'_>) -> Option<CountedAs> {
-        if !self.contracts.moves(op.counter) {
+        let parts = scene.parts_of(op);
+        if parts.is_empty() && !self.contracts.moves(op.counter) {
             return None;
         }
         scene.entry_id(op, &mut self.id);
-        Some(CountedAs::new(&self.id, &[]))
+        Some(CountedAs::new(&self.id, &parts))
     }
 }

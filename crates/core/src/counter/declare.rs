@@ -4,6 +4,7 @@
 //! tells everything. Only what depends on the broken part is left out.
 
 mod fields;
+mod rollups;
 mod settings;
 
 use super::schema::{CONFIGURATION, COUNTER};
@@ -105,6 +106,7 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
     // A field that the mode has no use for is wrong whatever it says.
     let lateness = if mode.takes_lateness() { settings::lateness(&fields, rules.as_deref()) } else { Some(None) };
     let durability = source.keep(settings::durability(&fields, mode));
+    let rollups = rollups::rollups(&fields, dimensions.as_deref().unwrap_or_default());
     Some(Counter {
         name: name?.into(),
         contract: contract?,
@@ -114,6 +116,7 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
         floor_at_zero: floor_at_zero?,
         lateness: lateness?,
         durability: durability?,
+        rollups: rollups?,
         rules: rules?,
     })
 }

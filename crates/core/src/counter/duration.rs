@@ -9,7 +9,7 @@ pub(super) const PATTERN: &str = "^[0-9]+(ms|s|m|h|d)$";
 pub(super) const SHAPE: &str = "a whole number and a unit: 500ms, 60s, 10m, 2h or 1d";
 
 /// Milliseconds; more than 64 bits hold is the most they hold. `None` if it is no duration.
-pub(super) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let (_, unit_ms) = UNITS.into_iter().find(|(name, _)| *name == unit)?;

@@ -6,7 +6,9 @@
 //! records.
 
 use super::declare::{self, FieldPlace};
-use super::{ConfigError, ConfigErrors, Contract, Counter, Declarations, Direction, Field, Measure, Mode, Rule};
+use super::{
+    ConfigError, ConfigErrors, Contract, Counter, Declarations, Direction, Field, Measure, Mode, Rollups, Rule,
+};
 use crate::limits::{IDENTITY_FIELDS_MAX, KEY_DIMENSIONS_MAX, NAMES_EVER_MAX};
 use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_str, take_varint};
 use std::collections::BTreeMap;
@@ -83,6 +85,7 @@ impl Meaning {
             floor_at_zero: self.floor_at_zero,
             lateness: None,
             durability: None,
+            rollups: Rollups::default(),
         }
     }
 

@@ -63,6 +63,16 @@ pub(crate) enum Value {
         least: usize,
         most: usize,
     },
+    /// Lists of names, none twice in one of them.
+    NameLists {
+        most: usize,
+        names_most: usize,
+    },
+    /// A number for each of some names.
+    Numbers {
+        least: u64,
+        most: u64,
+    },
     Groups(&'static SettingGroup),
     Group(&'static SettingGroup),
     WordOrGroup(Word, &'static SettingGroup),
@@ -110,12 +120,12 @@ pub(crate) static COUNTER: SettingGroup = SettingGroup {
     what: "a counter",
     example: "{counterName: visits, mode: simple}",
     fields: COUNTER_FIELDS,
-    future: &["rollups", "maxCardinality", "window"],
+    future: &["window", "retention"],
 };
 
 /// What every counter may say, and between it what belongs to one contract.
 const COUNTER_FIELDS: &[&[Setting]] = &{
-    let mut parts: [&[Setting]; contract::SETTINGS.len() + 2] = [&[]; contract::SETTINGS.len() + 2];
+    let mut parts: [&[Setting]; contract::SETTINGS.len() + 3] = [&[]; contract::SETTINGS.len() + 3];
     parts[0] = WHAT;
     let mut at = 0;
     while at < contract::SETTINGS.len() {
@@ -123,6 +133,7 @@ const COUNTER_FIELDS: &[&[Setting]] = &{
         at += 1;
     }
     parts[at + 1] = HOW;
+    parts[at + 2] = PARTS;
     parts
 };
 
@@ -158,6 +169,25 @@ const HOW: &[Setting] = &[
         "durability",
         Value::Word { words: DURABILITIES, future: &[] },
         "What an answer means for the disk. Without it: as the node, and sync for a persistent counter.",
+    ),
+];
+
+const PARTS: &[Setting] = &[
+    optional(
+        "rollups",
+        Value::NameLists { most: ROLLUPS_MAX, names_most: ROLLUP_DIMENSIONS_MAX + 1 },
+        "Into which parts the value of each key is split: lists of dimensions beside the key, each with at most one of minute, hour, \
+         day, week and month, the bucket of the event's own time.",
+    ),
+    optional(
+        "timezone",
+        Value::Name,
+        "By whose clocks the buckets of time begin, such as Europe/Berlin. Without it: UTC.",
+    ),
+    optional(
+        "maxCardinality",
+        Value::Numbers { least: 1, most: PARTS_PER_ROW_MAX as u64 },
+        "How many values of a dimension each key has parts for: the first that come. What comes then is \"other\".",
     ),
 ];
 

@@ -112,7 +112,7 @@ fn what_is_not_built_yet_is_known_and_refused() {
         );
         refused(&counter(&format!("    mode: simple\n    measure: {measure}\n")), (4, 14), &message);
     }
-    for field in ["rollups: [[country]]", "maxCardinality: {referrer: 1000}", "window: 5m"] {
+    for field in ["retention: {hour: 90d}", "window: 5m"] {
         let name = field.split(':').next().unwrap();
         let message = format!("field \"{name}\" is not available in this version; remove it");
         refused(&counter(&format!("    mode: simple\n    {field}\n")), (4, 5), &message);

@@ -130,6 +130,18 @@ pub(crate) fn raw_dimensions(event: &[u8]) -> impl Iterator<Item = (&[u8], &[u8]
     })
 }
 
+/// When the event at the front of `event` happened, as the client says; when it was received, if the client says nothing.
+#[inline]
+pub(crate) fn raw_time_ms(event: &[u8]) -> i64 {
+    let read = "the event was read before";
+    let received_at_ms = take_varint(&mut &event[1..]).expect(read) as i64;
+    if event[0] & has::OCCURRED_AT == 0 {
+        return received_at_ms;
+    }
+    let Layout { time, .. } = Layout::of(event);
+    take_signed(&mut &event[time..]).expect(read).wrapping_add(received_at_ms)
+}
+
 /// Where the fields of an encoded event begin and end.
 struct Layout {
     /// Behind the time of receipt and the type.
@@ -254,6 +266,7 @@ mod tests {
         let raw: Vec<_> = raw_dimensions(&bytes).collect();
         let known: Vec<_> = dimensions.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         assert_eq!(raw, known);
+        assert_eq!(raw_time_ms(&bytes), occurred_at_ms.unwrap_or(received_at_ms as i64));
         let mut content = Vec::new();
         copy_content(&[bytes, b"behind it".to_vec()].concat(), &mut content);
         let mut content = take_bytes(&mut content.as_slice()).unwrap();

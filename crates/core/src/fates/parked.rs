@@ -5,7 +5,7 @@
 //! what waits at its place in the log.
 
 use crate::id::CellKey;
-use crate::ledger::{Delta, LateRun};
+use crate::ledger::{CountedAs, Delta, LateRun};
 use crate::limits::{LATE_RUN_BYTES_MAX, PARKED_BYTES_MAX, PARKED_MAX};
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const SUM_BYTES: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct Parked {
     sums: BTreeMap<(CellKey, u64), ParkedEntry>,
-    /// Bytes of their ids.
+    /// Bytes of their ids and parts.
     id_bytes: usize,
 }
 
@@ -47,16 +47,32 @@ pub struct ParkedEntry {
     pub entries: u64,
     /// The log time of its run.
     pub due_ms: u64,
+    /// The same sum by what entries say of their parts; nothing if the counter has none.
+    pub parts: BTreeMap<CountedAs, i64>,
+}
+
+impl ParkedEntry {
+    /// What it takes beside its numbers.
+    fn text_bytes(&self) -> usize {
+        self.id.len() + self.parts.keys().map(|part| part.as_bytes().len() + SUM_BYTES).sum::<usize>()
+    }
 }
 
 impl Parked {
     /// Adds an entry. No number of them carries a sum beyond 64 bits that anybody could send ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)).
-    pub(crate) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, due_ms: u64) {
+    pub(crate) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, parts: &[Vec<u8>], due_ms: u64) {
         let bucket_ms = u64::try_from(time_ms).unwrap_or(0) / BUCKET_MS * BUCKET_MS;
         let entry = self.sums.entry((cell, bucket_ms)).or_insert_with(|| {
             self.id_bytes += id.len();
-            ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms }
+            ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms, parts: BTreeMap::new() }
         });
+        if !parts.is_empty() {
+            let part = entry.parts.entry(CountedAs::new(b"", parts)).or_insert_with_key(|part| {
+                self.id_bytes += part.as_bytes().len() + SUM_BYTES;
+                0
+            });
+            *part = part.saturating_add(delta);
+        }
         entry.delta = entry.delta.saturating_add(delta);
         entry.entries += 1;
         entry.due_ms = entry.due_ms.min(due_ms);
@@ -65,7 +81,7 @@ impl Parked {
     /// Takes a sum out, if it is there.
     pub(crate) fn take(&mut self, cell: CellKey, bucket_ms: u64) -> Option<ParkedEntry> {
         let entry = self.sums.remove(&(cell, bucket_ms))?;
-        self.id_bytes -= entry.id.len();
+        self.id_bytes -= entry.text_bytes();
         Some(entry)
     }
 
@@ -73,12 +89,12 @@ impl Parked {
     pub(crate) fn take_due(&mut self, due_by_ms: u64) -> Vec<(CellKey, ParkedEntry)> {
         let due = self.sums.extract_if(.., |_, entry| entry.due_ms <= due_by_ms);
         let due: Vec<_> = due.map(|((cell, _), entry)| (cell, entry)).collect();
-        self.id_bytes -= due.iter().map(|(_, entry)| entry.id.len()).sum::<usize>();
+        self.id_bytes -= due.iter().map(|(_, entry)| entry.text_bytes()).sum::<usize>();
         due
     }
 
     pub(crate) fn resume(&mut self, cell: CellKey, bucket_ms: u64, entry: ParkedEntry) {
-        self.id_bytes += entry.id.len();
+        self.id_bytes += entry.text_bytes();
         let before = self.sums.insert((cell, bucket_ms), entry);
         assert!(before.is_none(), "a sum is parked once");
     }
@@ -148,7 +164,7 @@ mod tests {
         let cell = CellHasher::new(1).key(b"views:a");
         let mut parked = Parked::default();
         for (time_ms, delta) in [(1, 2), (BUCKET_MS as i64 - 1, 3), (BUCKET_MS as i64, 10)] {
-            parked.park(cell, b"views:a", time_ms, delta, 100);
+            parked.park(cell, b"views:a", time_ms, delta, &[], 100);
         }
         assert_eq!(parked.len(), 2);
         assert!(parked.due(LateRun::due_by(99)).is_empty());
@@ -165,7 +181,7 @@ mod tests {
     fn too_many_do_not_wait_for_their_time() {
         let mut parked = Parked::default();
         for n in 0..3u8 {
-            parked.park(CellHasher::new(1).key(&[n]), &[n], 0, 1, 1000);
+            parked.park(CellHasher::new(1).key(&[n]), &[n], 0, 1, &[], 1000);
         }
         let due = |limits| parked.due(parked.plan(0, limits)).len();
         let limits = RunLimits::default();
@@ -179,7 +195,7 @@ mod tests {
     fn a_run_is_bounded_in_bytes_and_always_applies_something() {
         let mut parked = Parked::default();
         for n in 0..10u8 {
-            parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, 0);
+            parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, &[], 0);
         }
         let due = |parked: &Parked, bytes_max| parked.due(LateRun { bytes_max, ..LateRun::due_by(0) });
         assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES as u64)).len(), 4);

@@ -3,6 +3,8 @@
 use super::LedgerKey;
 use super::row::Row;
 use crate::id::CellKey;
+use crate::record::DecodeError;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A kind of fact in memory: what has changed since the last cut, and what is on its way to the store.
@@ -46,6 +48,36 @@ pub trait LookedUp: Kind {
 pub trait Rows: Send + Sync {
     /// In strictly ascending order of their keys.
     fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_>;
+
+    /// The same, for a kind whose rows follow from those that are there.
+    fn rows_over<'a>(&'a self, _: &'a dyn StoredRows) -> Box<dyn Iterator<Item = LedgerRow> + 'a> {
+        self.rows()
+    }
+}
+
+/// Rows of the ledger as they are before a cut. What cannot be read is kept by whoever reads it, and the cut comes to nothing.
+pub trait StoredRows {
+    fn row(&self, key: &[u8]) -> Option<Vec<u8>>;
+    fn keys(&self, range: &Range<Vec<u8>>) -> Vec<Vec<u8>>;
+    /// The row at this key, or behind it, is not what was written there.
+    fn damaged(&self, key: &[u8], error: DecodeError);
+}
+
+/// Nothing is there.
+pub struct NoRows;
+
+impl StoredRows for NoRows {
+    fn row(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn keys(&self, _: &Range<Vec<u8>>) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn damaged(&self, _: &[u8], error: DecodeError) {
+        unreachable!("there is nothing that could be: {error}")
+    }
 }
 
 /// A fact that is found by a hash.
@@ -111,5 +143,10 @@ impl LedgerCut {
     /// The changes in strictly ascending order of their keys.
     pub fn rows(&self) -> impl Iterator<Item = LedgerRow> + '_ {
         self.0.iter().flat_map(|kind| kind.rows())
+    }
+
+    /// The same, where rows are there.
+    pub fn rows_over<'a>(&'a self, stored: &'a dyn StoredRows) -> impl Iterator<Item = LedgerRow> + 'a {
+        self.0.iter().flat_map(move |kind| kind.rows_over(stored))
     }
 }

@@ -44,6 +44,16 @@ impl KeyPart for u32 {
     }
 }
 
+impl KeyPart for u16 {
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_be_bytes());
+    }
+
+    fn take(bytes: &mut &[u8]) -> Result<u16, DecodeError> {
+        take_array(bytes).map(u16::from_be_bytes)
+    }
+}
+
 /// The longest: kind, hash, offset, index.
 pub(super) const KEY_BYTES_MAX: usize = 1 + 16 + 8 + 4;
 
@@ -62,6 +72,17 @@ impl LedgerKey {
     /// The keys of all steps of a cell, in the order of their generations.
     pub fn steps_of(cell: CellKey) -> Range<Vec<u8>> {
         starting_with(hashed(LedgerKind::Step, cell))
+    }
+
+    /// The keys of all parts of a cell.
+    pub fn parts_of(cell: CellKey) -> Range<Vec<u8>> {
+        starting_with(hashed(LedgerKind::Part, cell))
+    }
+
+    /// The keys of its parts of one roll-up, in the order of their buckets, from one up to another.
+    pub fn parts_within(cell: CellKey, rollup: u16, buckets: &Range<u32>) -> Range<Vec<u8>> {
+        let key = |bucket| LedgerKey::Part(cell, rollup, bucket).encode();
+        key(buckets.start)..key(buckets.end)
     }
 
     /// The keys that say where the duplicates of an event id are, in the order of the log.
@@ -89,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 10] {
+    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 11] {
         let key = CellKey::from_bytes(hash);
         [
             LedgerKey::Claim(key),
@@ -102,6 +123,7 @@ mod tests {
             LedgerKey::DuplicateOf(key, number, index),
             LedgerKey::Proposal(number),
             LedgerKey::First(number, key),
+            LedgerKey::Part(key, number as u16, index),
         ]
     }
 
@@ -161,7 +183,7 @@ mod tests {
         let hash = [9; 16];
         let number = [0, 0, 0, 0, 0, 0, 1, 2];
         let index = [0, 0, 3, 4];
-        let expected: [Vec<u8>; 10] = [
+        let expected: [Vec<u8>; 11] = [
             [&[1], &hash[..]].concat(),
             [&[2], &hash[..]].concat(),
             [&[3], &hash[..]].concat(),
@@ -172,6 +194,7 @@ mod tests {
             [&[8], &hash[..], &number, &index].concat(),
             [&[9], &number[..]].concat(),
             [&[10], &number[..], &hash].concat(),
+            [&[12], &hash[..], &[1, 2], &index].concat(),
         ];
         for (key, expected) in keys(hash, 0x0102, 0x0304).into_iter().zip(expected) {
             assert_eq!(key.encode(), expected, "{key:?}");

@@ -53,17 +53,20 @@ impl Entity {
     }
 }
 
-/// The id of a cell and the parts of it that an entity was counted for, as they stand in a row. There are no parts yet, and where the
-/// entity says the id there is nothing to keep: so this is one pointer, and mostly none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What says nothing of parts.
+pub const NO_PARTS: &[&[u8]] = &[];
+
+/// The id of a cell and what says which parts of it an entity was counted for, as they stand in a row: its time, and the names and values
+/// of dimensions. Where the entity says the id and there are no parts, there is nothing to keep: so this is one pointer, and mostly none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountedAs(Box<[u8]>);
 
 impl CountedAs {
-    pub fn new(id: &[u8], parts: &[&[u8]]) -> CountedAs {
+    pub fn new(id: &[u8], parts: &[impl AsRef<[u8]>]) -> CountedAs {
         let mut bytes = Vec::with_capacity(id.len() + 3);
         put_bytes(&mut bytes, id);
         put_varint(&mut bytes, parts.len() as u64);
-        parts.iter().for_each(|part| put_bytes(&mut bytes, part));
+        parts.iter().for_each(|part| put_bytes(&mut bytes, part.as_ref()));
         CountedAs(bytes.as_slice().into())
     }
 
@@ -71,7 +74,20 @@ impl CountedAs {
         take_bytes(&mut &self.0[..]).expect("it was written or read before")
     }
 
-    fn take(bytes: &mut &[u8]) -> Result<CountedAs, DecodeError> {
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        let mut left = take_bytes(&mut rest).and_then(|_| take_varint(&mut rest)).unwrap_or(0);
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            take_bytes(&mut rest).ok()
+        })
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn take(bytes: &mut &[u8]) -> Result<CountedAs, DecodeError> {
         let whole = *bytes;
         take_bytes(bytes)?;
         for _ in 0..take_varint(bytes)? {
@@ -151,7 +167,7 @@ impl Row for Entity {
                 _ => return bad("position of what was counted", before),
             };
             let counted_as = match (has(entity_flag::ID), has(entity_flag::AS)) {
-                (true, _) => Some(CountedAs::new(take_bytes(bytes)?, &[])),
+                (true, _) => Some(CountedAs::new(take_bytes(bytes)?, NO_PARTS)),
                 (_, true) => Some(CountedAs::take(bytes)?),
                 (false, false) => None,
             };
@@ -275,7 +291,7 @@ pub(super) mod tests {
             check(&Claim { content: a, at_ms: b });
             let cell = CellKey::from_bytes(cell);
             let at = a.min(Entity::OFF - 1);
-            for counted_as in [None, Some(CountedAs::new(&cell.to_bytes(), &[])), Some(CountedAs::new(b"", &[b"DE", b""]))] {
+            for counted_as in [None, Some(CountedAs::new(&cell.to_bytes(), NO_PARTS)), Some(CountedAs::new(b"", &["DE", ""]))] {
                 for counted_at in if on { [at, at / 2] } else { [Entity::OFF; 2] } {
                     let counted_as = counted_as.clone();
                     check(&Entity { occurred_ms: c, offset: at, counted_at, cell, generation: b, counted_as });
@@ -303,9 +319,9 @@ pub(super) mod tests {
         assert_eq!(entity.to_bytes(), expected);
         assert_eq!(Entity { counted_at: 1, ..entity.clone() }.to_bytes(), [&[5], &expected[1..], &[3]].concat());
         assert_eq!(Entity { counted_at: Entity::OFF, ..entity.clone() }.to_bytes(), [&[0], &expected[1..]].concat());
-        let named = Entity { counted_as: Some(CountedAs::new(b"v:a", &[])), ..entity.clone() };
+        let named = Entity { counted_as: Some(CountedAs::new(b"v:a", NO_PARTS)), ..entity.clone() };
         assert_eq!(named.to_bytes(), [&[9], &expected[1..], b"\x03v:a\x00"].concat());
-        let parts = Entity { counted_as: Some(CountedAs::new(b"v:a", &[b"DE", b"tv"])), ..entity };
+        let parts = Entity { counted_as: Some(CountedAs::new(b"v:a", &["DE", "tv"])), ..entity };
         assert_eq!(parts.to_bytes(), [&[9], &expected[1..], b"\x03v:a\x02\x02DE\x02tv"].concat());
         let of_format_4 = [&[3], &expected[1..], b"\x03v:a"].concat();
         assert_eq!(Entity::decode(&of_format_4), Ok(named), "as it was written once");

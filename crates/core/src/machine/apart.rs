@@ -6,7 +6,7 @@
 use super::{Machine, Need, RemedyOutcome, Unfit};
 use crate::fates::{Counts, ParkedEntry, Scene, Void};
 use crate::id::CellKey;
-use crate::ledger::{Correction, CountedAs, Delta, Entity, Grounds, Purpose, Remedy};
+use crate::ledger::{Correction, CountedAs, Delta, Entity, Grounds, NO_PARTS, Purpose, Remedy};
 use crate::op::{Answer, Batch, OpKind};
 
 /// What a generation does to the counters of one partition.
@@ -76,7 +76,7 @@ impl Machine {
     pub fn take_back_apart(&mut self, id: &[u8], generation: u64) {
         let Machine { values, stager, hasher, .. } = self;
         let cell = hasher.key(id);
-        let counted_as = Some(CountedAs::new(id, &[]));
+        let counted_as = Some(CountedAs::new(id, NO_PARTS));
         let counted = Entity { occurred_ms: 0, offset: 0, counted_at: 0, cell, generation, counted_as };
         if values.uncount(&counted)
             && let Some(sums) = values.sums.of_cell(stager.declarations(), id)

@@ -8,19 +8,19 @@ use crate::counter::Meaning;
 use crate::database::Databases;
 use crate::fates::{Balance, Kept, ParkedEntry, Senders};
 use crate::id::CellKey;
-use crate::ledger::{Boxes, LOOKED_UP, LedgerKind, Proposal, Row};
+use crate::ledger::{Boxes, CountedAs, LOOKED_UP, LedgerKind, Proposal, Row};
 use crate::record::{
     DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
-use crate::values::{Sums, end_of_hour_ms};
-use std::collections::VecDeque;
+use crate::values::{KeptRollups, Sums, end_of_hour_ms};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The first version had open proposals in it, no rules in meanings and no sums of counters, idempotency keys by the hour, and nothing
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
-/// formats up to 4 have them. The seventh did not have every deadline among the facts.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=8;
+/// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no roll-ups.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -59,6 +59,10 @@ impl Machine {
             .filter(|up_to_ms| *up_to_ms >= self.values.keys_known_from_ms(self.log_time_ms()));
         out.push(answers_ms.is_some().into());
         answers_ms.into_iter().for_each(|up_to_ms| put_varint(&mut out, up_to_ms));
+        put_list(&mut out, self.values.rolling.all(), |out, (name, kept)| {
+            put_bytes(out, name.as_bytes());
+            kept.encode(out);
+        });
         (out, read_from)
     }
 
@@ -97,7 +101,7 @@ impl Machine {
         for (at, keys) in take_list::<Vec<_>, _>(bytes, |bytes| Ok((take_varint(bytes)?, take_varint(bytes)?)))? {
             self.values.answered.resume(if version == 1 { end_of_hour_ms(at) } else { at }, keys);
         }
-        for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, take_parked)? {
+        for (cell, bucket_ms, entry) in take_list::<Vec<_>, _>(bytes, |bytes| take_parked(bytes, version))? {
             self.values.table.add_pending(cell, entry.entries as i64);
             self.fates.contracts.parked.resume(cell, bucket_ms, entry);
         }
@@ -120,6 +124,10 @@ impl Machine {
             7.. => Some(take_varint(bytes)?),
             _ => Some(log_time_ms),
         };
+        if version >= 9 {
+            let kept = take_list(bytes, |bytes| Ok((take_str(bytes)?.into(), KeptRollups::decode(bytes)?)))?;
+            self.values.rolling.resume(kept);
+        }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
             self.declare(declarations);
@@ -131,9 +139,8 @@ impl Machine {
     pub fn resumed(&mut self) -> Result<(), ReplayError> {
         if let Some(config) = self.timeline.last_config() {
             let declarations = config.declarations()?;
-            if declarations.version() != self.declarations().version() {
-                self.declare(declarations);
-            }
+            self.values.declare_rollups(&declarations);
+            self.declare(declarations);
         }
         Ok(())
     }
@@ -268,9 +275,13 @@ fn put_parked(out: &mut Vec<u8>, (cell, bucket_ms, entry): &(CellKey, u64, &Park
     put_signed(out, entry.delta);
     put_varint(out, entry.entries);
     put_varint(out, entry.due_ms);
+    put_list(out, &entry.parts, |out, (part, sum)| {
+        out.extend_from_slice(part.as_bytes());
+        put_signed(out, *sum);
+    });
 }
 
-fn take_parked(bytes: &mut &[u8]) -> Result<(CellKey, u64, ParkedEntry), DecodeError> {
+fn take_parked(bytes: &mut &[u8], version: u8) -> Result<(CellKey, u64, ParkedEntry), DecodeError> {
     let cell = CellKey::from_bytes(take_array(bytes)?);
     let bucket_ms = take_varint(bytes)?;
     let entry = ParkedEntry {
@@ -278,6 +289,11 @@ fn take_parked(bytes: &mut &[u8]) -> Result<(CellKey, u64, ParkedEntry), DecodeE
         delta: take_signed(bytes)?,
         entries: take_varint(bytes)?,
         due_ms: take_varint(bytes)?,
+        parts: if version >= 9 {
+            take_list(bytes, |bytes| Ok((CountedAs::take(bytes)?, take_signed(bytes)?)))?
+        } else {
+            BTreeMap::new()
+        },
     };
     Ok((cell, bucket_ms, entry))
 }

@@ -4,6 +4,7 @@ mod combined;
 mod contracts;
 mod followed;
 mod honesty;
+mod parts;
 mod remedies;
 mod repeats;
 mod transitions;

@@ -1,6 +1,6 @@
 //! Additions by name that were combined into one record.
 
-use super::Values;
+use super::{Belongs, Values};
 use crate::combined::{Additions, bound_of};
 use crate::memory::cell::Added;
 use crate::op::{Answer, Op};
@@ -27,6 +27,7 @@ impl Values {
     fn add_part(&mut self, op: &Op, name: &[u8], delta: i64) {
         if op.counter != Op::AD_HOC {
             self.sums.counted(op.counter, delta);
+            self.roll(op.counter, op.cell, delta, Belongs::Nowhere);
         }
         match self.table.count(op.cell, delta) {
             Added::Created(_) => self.note_created(name),

@@ -66,6 +66,12 @@ impl AllSums {
         active.or_else(|| self.retired.get(name).copied()).flatten()
     }
 
+    /// Whether nothing was ever counted for it.
+    pub fn is_untouched(&self, name: &str) -> bool {
+        let is_known = self.retired.contains_key(name) || self.active.iter().any(|active| *active.name == *name);
+        !is_known || self.of(name) == Some(Sums::default())
+    }
+
     /// Answers what the counter's keys keep.
     #[inline]
     pub fn counted(&mut self, counter: u16, change: i64) -> Measure {

@@ -3,7 +3,7 @@
 use super::{
     AuditPage, AuditQuestion, ClearRequest, Cleared, Commits, Committed, Corrected, CorrectionEffects, CorrectionError,
     CorrectionList, CorrectionRequest, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum, Matching, Page,
-    Place, PreviewPart, Proposed, Refusal, Said, Seen, Snapshot,
+    PartsOf, Place, PreviewPart, Proposed, Refusal, Said, Seen, SeriesFound, Snapshot,
 };
 use crate::counters::{Answering, Counters, Host};
 use futures_util::future::BoxFuture;
@@ -16,6 +16,7 @@ use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
+use tally_core::series::Series;
 
 impl Engine {
     /// The process around it.
@@ -73,6 +74,10 @@ impl Counters for Engine {
 
     fn scan(&self, space: Space, prefix: Vec<u8>, after: Option<Vec<u8>>, limit: usize) -> Answering<'_, Page> {
         Box::pin(self.scan(space, prefix, after, limit))
+    }
+
+    fn series(&self, of: PartsOf, empty: Series) -> Answering<'_, SeriesFound> {
+        Box::pin(self.series(of, empty))
     }
 
     fn sum<'a>(&'a self, of: &'a Matching) -> Answering<'a, Option<MatchedSum>> {

@@ -21,5 +21,6 @@ mod hostile;
 mod metrics;
 mod protocol;
 mod scenarios;
+mod series;
 mod support;
 mod workers;

@@ -382,7 +382,7 @@ fn write_cut(generation: &StoreGeneration, identity: &StoreIdentity, cut: Cut<'_
     }
     for row in cut.ledger {
         // Until the load is finished the keyspace is as of before the cut.
-        let (key, value) = settle(row, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
+        let (key, value) = settle(row?, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
         let key = Key::Ledger(&key).encode();
         pace.wrote(key.len() + value.as_ref().map_or(0, |value| value.len()));
         match value {

@@ -122,6 +122,7 @@ impl Store for MemoryStore {
         }
         let mut last = None;
         for row in cut.ledger {
+            let row = row?;
             assert!(last.as_ref() < Some(&row.key), "ledger rows of a cut ascend");
             last = Some(row.key.clone());
             match settle(row, |key| Ok(next.ledger.get(key).cloned()))? {

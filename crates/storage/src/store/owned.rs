@@ -21,7 +21,7 @@ impl OwnedCut {
         while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
             rows.push(chunk);
         }
-        let (to, names, ledger) = (cut.to.clone(), cut.names.clone(), cut.ledger.collect());
+        let (to, names, ledger) = (cut.to.clone(), cut.names.clone(), cut.ledger.collect::<Result<_, _>>()?);
         Ok(OwnedCut { from: cut.from, to, replace: cut.replace, names, rows, ledger })
     }
 
@@ -37,7 +37,7 @@ impl OwnedCut {
             replace: self.replace,
             names: &self.names,
             rows: &mut || Ok(chunks.next()),
-            ledger: &mut self.ledger.iter().cloned(),
+            ledger: &mut self.ledger.iter().cloned().map(Ok),
         })
     }
 }

@@ -65,7 +65,7 @@ fn commit(store: &dyn Store, changes: DraftCut) -> Result<(), Error> {
         replace: changes.replace,
         names: &names,
         rows: &mut || Ok(chunks.next()),
-        ledger: &mut changes.ledger.into_iter().map(|(key, change)| LedgerRow { key: key.into(), change }),
+        ledger: &mut changes.ledger.into_iter().map(|(key, change)| Ok(LedgerRow { key: key.into(), change })),
     })
 }
 
@@ -189,7 +189,7 @@ pub fn an_abandoned_cut_leaves_no_trace(fresh: FreshStore<'_>) {
             names.deleted(b"a");
             let to = at(2);
             let rows = &mut || chunks.pop().unwrap();
-            let ledger = &mut std::iter::once(LedgerRow { key: b"k".into(), change: Change::Delete });
+            let ledger = &mut std::iter::once(Ok(LedgerRow { key: b"k".into(), change: Change::Delete }));
             let from = Some(at(1).position);
             let result = store.commit(Cut { from, to: &to, replace, names: &names, rows, ledger });
             assert!(matches!(result, Err(Error::Abandoned)));

@@ -6,6 +6,7 @@ use crate::counter::schema::{SettingGroup, Value, Word};
 use crate::counter::yaml::{Item, YamlKey, YamlNode, YamlText};
 use crate::limits::NAME_BYTES_MAX;
 use crate::nearest::nearest;
+use std::ops::RangeInclusive;
 
 pub(crate) struct Fields<'n> {
     pub source: &'n YamlText<'n>,
@@ -156,11 +157,21 @@ impl<'n> Fields<'n> {
         let Some(list) = self.get(name) else { return Ok(Vec::new()) };
         let example = if name == "by" { "session, seq" } else { "video" };
         let items = self.source.list(name, list, example)?;
-        if items.len() < least {
+        self.unique_names(name, list, items, least..=most)
+    }
+
+    fn unique_names(
+        &self,
+        name: &str,
+        list: &'n Item,
+        items: &'n [Item],
+        allowed: RangeInclusive<usize>,
+    ) -> Result<Vec<(&'n Item, &'n str)>, ConfigError> {
+        if items.len() < *allowed.start() {
             return Err(self.source.error(list, format!("{name:?} is empty"), "name a field or remove it"));
         }
-        if let Some(one_more) = items.get(most) {
-            let message = format!("{name:?} has at most {most} names; this is one more");
+        if let Some(one_more) = items.get(*allowed.end()) {
+            let message = format!("{name:?} has at most {} names; this is one more", allowed.end());
             return Err(self.source.error(one_more, message, "remove some"));
         }
         let mut names: Vec<(&Item, &str)> = Vec::with_capacity(items.len());
@@ -173,6 +184,42 @@ impl<'n> Fields<'n> {
             names.push((item, text));
         }
         Ok(names)
+    }
+
+    /// Lists of names.
+    pub fn name_lists(&self, name: &str) -> Result<Vec<(&'n Item, Vec<(&'n Item, &'n str)>)>, ConfigError> {
+        let Value::NameLists { most, names_most } = *self.value(name) else { mismatch(name) };
+        let Some(item) = self.get(name) else { return Ok(Vec::new()) };
+        let items = self.source.list(name, item, "[[country], [country, hour]]")?;
+        if let Some(one_more) = items.get(most) {
+            let message = format!("more than {most} lists in {name:?}");
+            return Err(self.source.error(one_more, message, "remove some"));
+        }
+        let names = |list: &'n Item| {
+            let names = self.source.list(name, list, "[country, hour]")?;
+            Ok((list, self.unique_names(name, list, names, 1..=names_most)?))
+        };
+        items.iter().map(names).collect()
+    }
+
+    /// A number for each of some names.
+    pub fn numbers(&self, name: &str) -> Result<Vec<(&'n YamlKey, u64)>, ConfigError> {
+        let Value::Numbers { least, most } = *self.value(name) else { mismatch(name) };
+        let Some(item) = self.get(name) else { return Ok(Vec::new()) };
+        let fields = self.source.map(name, item, "{referrer: 1000}")?;
+        let number = |(key, item): &'n (YamlKey, Item)| {
+            let number = match &item.value {
+                YamlNode::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
+                _ => None,
+            };
+            let wrong = || {
+                let (field, given) = (&key.value, self.source.written(item));
+                let message = format!("{field} in {name:?} must be a whole number from {least} to {most}, not {given}");
+                self.source.error(item, message, format!("write {field}: 1000, for example, without quotes"))
+            };
+            Ok((key, number.ok_or_else(wrong)?))
+        };
+        fields.iter().map(number).collect()
     }
 
     fn find(&self, name: &str) -> Option<&'n (YamlKey, Item)> {

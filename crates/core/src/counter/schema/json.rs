@@ -109,6 +109,20 @@ fn value(value: &Value) -> JsonObject {
             ("maxItems", Json::Number(*most as u64)),
             ("uniqueItems", Json::Flag(true)),
         ],
+        Value::NameLists { most, names_most } => {
+            let names = Value::Names { least: 1, most: *names_most };
+            vec![
+                kind("array", true),
+                ("items", Json::Object(self::value(&names))),
+                ("maxItems", Json::Number(*most as u64)),
+                ("uniqueItems", Json::Flag(true)),
+            ]
+        }
+        Value::Numbers { least, most } => {
+            let number =
+                vec![kind("integer", false), ("minimum", Json::Number(*least)), ("maximum", Json::Number(*most))];
+            vec![kind("object", false), ("additionalProperties", Json::Object(number))]
+        }
         Value::Groups(of) => vec![kind("array", true), ("items", Json::Object(group(of, false)))],
         Value::Group(of) => group(of, false),
         Value::WordOrGroup(other, of) => {

@@ -67,6 +67,7 @@ fn persistent_counters_are_declared_as_they_were_specified() {
         floor_at_zero: true,
         lateness: None,
         durability: Some(Durability::Sync),
+        rollups: Rollups::default(),
     };
     let total = Counter {
         name: "connects_total".into(),

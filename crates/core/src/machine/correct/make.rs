@@ -6,6 +6,7 @@ use crate::ledger::{Answered, Cause, Correction, Delta, Purpose, Row, Step};
 use crate::machine::Machine;
 use crate::memory::cell::Added;
 use crate::op::Answer;
+use crate::values::Belongs;
 use std::collections::BTreeMap;
 
 impl Machine {
@@ -109,6 +110,9 @@ impl Machine {
         if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), &delta.id) {
             *sums.by(correction.purpose) += i128::from(delta.delta);
         }
+        if !is_late {
+            self.correct_parts(correction, cell, delta);
+        }
         if let Some(step) = steps.get_mut(&cell) {
             // The history has one number for all of them, and a revert takes its opposite.
             step.delta = step.delta.wrapping_add(delta.delta);
@@ -125,11 +129,32 @@ impl Machine {
         true
     }
 
+    /// What people correct belongs to no part of a key but the one for that; what is cleared begins anew.
+    fn correct_parts(&mut self, correction: &Correction, cell: CellKey, delta: &Delta) {
+        let declarations = self.stager.declarations();
+        let reverted_ms = match correction.cause {
+            Cause::Revert(number) => self.values.made(number).map(|made| made.at_ms),
+            _ => None,
+        };
+        let belongs = Belongs::Corrected(delta.bucket_ms.or(reverted_ms));
+        match correction.cause {
+            Cause::Clear => self.values.clear_parts(declarations, &delta.id, cell, delta.delta, belongs),
+            _ => self.values.roll_id(declarations, &delta.id, cell, delta.delta, belongs),
+        }
+    }
+
     /// Late entries leave their box; `false` if they do not wait any more.
     fn let_count(&mut self, cell: CellKey, delta: &Delta) -> bool {
         let parked = self.fates.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
         let Some(parked) = parked else { return false };
         self.values.table.add_pending(cell, -(parked.entries as i64));
+        for (part, sum) in &parked.parts {
+            self.values.roll_id(self.stager.declarations(), &delta.id, cell, *sum, Belongs::Counted(Some(part)));
+        }
+        let unsaid = parked.delta - parked.parts.values().sum::<i64>();
+        if unsaid != 0 {
+            self.values.roll_id(self.stager.declarations(), &delta.id, cell, unsaid, Belongs::Nowhere);
+        }
         self.fates.settle(cell, &parked, self.stager.declarations());
         true
     }

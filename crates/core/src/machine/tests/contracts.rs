@@ -200,12 +200,7 @@ proptest! {
     }
 }
 
-pub(super) fn event(
-    kind: &'static str,
-    id: &'static str,
-    at_ms: i64,
-    dimensions: &[(&'static str, &'static str)],
-) -> Event<'static> {
+pub(super) fn event<'e>(kind: &'e str, id: &'e str, at_ms: i64, dimensions: &[(&'e str, &'e str)]) -> Event<'e> {
     let mut event = Event::new(kind, 100_000);
     event.event_id = Some(id.into());
     event.occurred_at_ms = Some(at_ms);

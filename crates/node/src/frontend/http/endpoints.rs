@@ -12,5 +12,6 @@ pub mod health;
 pub mod history;
 pub mod live;
 pub mod openapi;
+pub mod series;
 pub mod snapshot;
 pub mod workers;

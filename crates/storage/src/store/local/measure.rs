@@ -38,7 +38,7 @@ fn commit(store: &LocalStore, cut: u64, keys: Vec<Vec<u8>>) {
         replace: false,
         names: &Names::default(),
         rows: &mut || Ok(None),
-        ledger: &mut keys.into_iter().map(|key| LedgerRow { key, change: Change::Put(vec![0; 20]) }),
+        ledger: &mut keys.into_iter().map(|key| Ok(LedgerRow { key, change: Change::Put(vec![0; 20]) })),
     };
     store.commit(cut).unwrap();
 }

@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    aggregate, balance, commits, corrections, counters, duplicates, events, explain, health, history, live, snapshot,
-    workers,
+    aggregate, balance, commits, corrections, counters, duplicates, events, explain, health, history, live, series,
+    snapshot, workers,
 };
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::guard::Access;
@@ -64,6 +64,7 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(balance::balance))
         .routes(routes!(workers::workers))
         .routes(routes!(history::history))
+        .routes(routes!(series::series))
         .routes(routes!(corrections::list, corrections::propose))
         .routes(routes!(corrections::get, corrections::withdraw))
         .routes(routes!(corrections::preview))

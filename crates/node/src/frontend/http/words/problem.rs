@@ -55,6 +55,7 @@ pub enum ProblemKind {
     UnsupportedEncoding,
     UnsupportedMediaType,
     TooManyCounters,
+    NotRolledUp,
     Busy,
     RepeatsFull,
     DiskFull,
@@ -125,6 +126,7 @@ impl ProblemKind {
             ProblemKind::TooManyCounters => {
                 ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters")
             }
+            ProblemKind::NotRolledUp => ("not-rolled-up", S::UNPROCESSABLE_ENTITY, "No roll-up can answer this"),
             ProblemKind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             ProblemKind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
             ProblemKind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),

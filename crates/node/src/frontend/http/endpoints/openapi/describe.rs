@@ -11,7 +11,7 @@ use tally_core::limits::{
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 28] = [
+const OPERATIONS: [(&str, &str, &str); 29] = [
     ("post", "/v1/events", "sendEvents"),
     ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
@@ -25,6 +25,7 @@ const OPERATIONS: [(&str, &str, &str); 28] = [
     ("get", "/v1/counters/{id}/aggregate", "aggregateCounters"),
     ("get", "/v1/counters/{id}/explain", "explainCounter"),
     ("get", "/v1/counters/{id}/history", "getCounterHistory"),
+    ("get", "/v1/counters/{id}/series", "getCounterSeries"),
     ("get", "/v1/counters/{id}/watch", "watchCounter"),
     ("get", "/v1/counters/watch", "watchCounters"),
     ("get", "/v1/snapshot", "getSnapshot"),

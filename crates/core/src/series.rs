@@ -1,0 +1,331 @@
+//! Series: what the parts of a key came to, step by step of time and by values of dimensions.
+//!
+//! Which roll-up can answer is decided here, and what its parts add up to; whoever reads them feeds them in, bucket by bucket.
+
+use crate::counter::rollup::{Minutes, Rollup, Unit, Zone};
+use crate::ledger::parts::block::BlockParts;
+use crate::record::{DecodeError, take_bytes};
+use crate::values::KeptRollup;
+use hashbrown::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+/// A stretch of time that a point stands for: so many minutes or hours, or one of a longer unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub unit: Unit,
+    pub times: u32,
+}
+
+const WRITTEN: [(&str, Unit); 5] =
+    [("mo", Unit::Month), ("m", Unit::Minute), ("h", Unit::Hour), ("d", Unit::Day), ("w", Unit::Week)];
+
+impl Step {
+    /// Reads `5m`, `1h`, `1d`, `1w` or `1mo`. Several minutes divide the hour, and several hours the day.
+    pub fn parse(text: &str) -> Option<Step> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (times, unit) = text.split_at(digits);
+        let (_, unit) = WRITTEN.into_iter().find(|(written, _)| *written == unit)?;
+        let times: u32 = times.parse().ok()?;
+        let most = match unit {
+            Unit::Minute => 60,
+            Unit::Hour => 24,
+            Unit::Day | Unit::Week | Unit::Month => 1,
+        };
+        (times > 0 && most % times == 0).then_some(Step { unit, times })
+    }
+
+    /// The first minute of the step that a minute lies in.
+    pub fn start(self, minute: Minutes, zone: &Zone) -> Minutes {
+        let (around, length) = match self.unit {
+            _ if self.times == 1 => return self.unit.bucket(minute, zone),
+            Unit::Minute => (Unit::Hour, self.times),
+            _ => (Unit::Day, 60 * self.times),
+        };
+        let begun = around.bucket(minute, zone);
+        begun + (minute - begun) / length * length
+    }
+
+    /// The step behind the one that begins here.
+    pub fn next(self, start: Minutes, zone: &Zone) -> Minutes {
+        if self.times == 1 {
+            return self.unit.next(start, zone);
+        }
+        let length = if self.unit == Unit::Minute { self.times } else { 60 * self.times };
+        // A day may be an hour shorter than its clock says.
+        self.start(start.saturating_add(length), zone).max(start + 1)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = WRITTEN.iter().find(|(_, unit)| *unit == self.unit).map_or("", |(written, _)| written);
+        write!(f, "{}{written}", self.times)
+    }
+}
+
+/// The roll-up that answers a question about some dimensions at some step, or what would have to be declared. Of several the one with
+/// the fewest dimensions does, and of those the one with the longest bucket.
+pub fn choose<'k>(kept: &'k [KeptRollup], by: &[&str], unit: Option<Unit>) -> Result<&'k KeptRollup, Rollup> {
+    let has = |rollup: &Rollup, name: &str| rollup.dimensions.iter().any(|dimension| **dimension == *name);
+    let fits = |rollup: &Rollup| match (rollup.unit, unit) {
+        (_, None) => true,
+        (Some(bucket), Some(unit)) => bucket.fits_into(unit),
+        (None, Some(_)) => false,
+    };
+    let able = kept.iter().filter(|kept| fits(&kept.rollup) && by.iter().all(|name| has(&kept.rollup, name)));
+    let cost = |kept: &&KeptRollup| (kept.rollup.dimensions.len(), kept.rollup.unit.map(|unit| u8::MAX - unit as u8));
+    able.min_by_key(cost).ok_or_else(|| Rollup { dimensions: by.iter().map(|name| (*name).into()).collect(), unit })
+}
+
+/// What parts come to, step by step.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Where each step begins, and where the last one ends.
+    bounds: Vec<Minutes>,
+    /// Which dimensions of the roll-up are asked for, in the order of the question.
+    by: Box<[usize]>,
+    /// Their values, each combination once.
+    parts: Vec<Box<[u8]>>,
+    known: HashMap<Box<[u8]>, u32>,
+    /// What each comes to, step by step.
+    sums: Vec<Vec<i64>>,
+    /// As which parts those of the last row were known: the next row mostly has the same.
+    guesses: Vec<u32>,
+    values: Vec<u8>,
+}
+
+impl Series {
+    /// One point for each step that touches a stretch of time. `None` if there would be more than `most`.
+    pub fn new(
+        kept: &KeptRollup,
+        by: &[&str],
+        step: Option<Step>,
+        minutes: Range<Minutes>,
+        most: usize,
+    ) -> Option<Series> {
+        let bounds = match step {
+            None => vec![minutes.start, minutes.end],
+            Some(step) => bounds(step, &kept.zone, &minutes, most)?,
+        };
+        let at = |name: &&str| kept.rollup.dimensions.iter().position(|known| **known == **name).unwrap_or(0);
+        Some(Series {
+            bounds,
+            by: by.iter().map(at).collect(),
+            parts: Vec::new(),
+            known: HashMap::new(),
+            sums: Vec::new(),
+            guesses: Vec::new(),
+            values: Vec::new(),
+        })
+    }
+
+    /// The minutes whose buckets belong to it.
+    pub fn minutes(&self) -> Range<Minutes> {
+        self.bounds[0]..self.bounds[self.bounds.len() - 1]
+    }
+
+    /// Takes in a row of the store.
+    pub fn feed_row(&mut self, bucket: Minutes, row: &[u8]) -> Result<(), DecodeError> {
+        let Some(step) = self.step_of(bucket) else { return Ok(()) };
+        let mut parts = BlockParts::of(row)?;
+        let mut at = 0;
+        while let Some((values, sum)) = parts.take()? {
+            self.add(step, at, values, sum);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes in the parts of a bucket.
+    pub fn feed<'a>(&mut self, bucket: Minutes, parts: impl Iterator<Item = (&'a [u8], i64)>) {
+        let Some(step) = self.step_of(bucket) else { return };
+        for (at, (values, sum)) in parts.enumerate() {
+            self.add(step, at, values, sum);
+        }
+    }
+
+    fn step_of(&self, bucket: Minutes) -> Option<usize> {
+        self.minutes().contains(&bucket).then(|| self.bounds.partition_point(|start| *start <= bucket) - 1)
+    }
+
+    fn add(&mut self, step: usize, at: usize, values: &[u8], sum: i64) {
+        let mut wanted = std::mem::take(&mut self.values);
+        let values = self.project(values, &mut wanted);
+        let part = match self.guesses.get(at) {
+            Some(guess) if *self.parts[*guess as usize] == *values => *guess,
+            _ => self.part(values),
+        };
+        self.values = wanted;
+        match self.guesses.get_mut(at) {
+            Some(guess) => *guess = part,
+            None => self.guesses.push(part),
+        }
+        let sum_of = &mut self.sums[part as usize][step];
+        *sum_of = sum_of.saturating_add(sum);
+    }
+
+    /// The values that are asked for.
+    fn project<'a>(&self, values: &'a [u8], wanted: &'a mut Vec<u8>) -> &'a [u8] {
+        wanted.clear();
+        let mut texts = [&b""[..]; crate::limits::ROLLUP_DIMENSIONS_MAX];
+        let mut rest = values;
+        for text in &mut texts {
+            let begun = rest;
+            let Ok(_) = take_bytes(&mut rest) else { break };
+            *text = &begun[..begun.len() - rest.len()];
+        }
+        self.by.iter().for_each(|at| wanted.extend_from_slice(texts[*at]));
+        wanted
+    }
+
+    fn part(&mut self, values: &[u8]) -> u32 {
+        if let Some(part) = self.known.get(values) {
+            return *part;
+        }
+        let part = self.parts.len() as u32;
+        self.parts.push(values.into());
+        self.known.insert(values.into(), part);
+        self.sums.push(vec![0; self.bounds.len() - 1]);
+        part
+    }
+
+    /// The steps: where each begins.
+    pub fn steps(&self) -> &[Minutes] {
+        &self.bounds[..self.bounds.len() - 1]
+    }
+
+    /// The values of each part, in the order of the question; and what it comes to, step by step. The greatest first, and those that
+    /// come to the same in the order of their values; beyond `top` of them the rest is one, whose values are none.
+    pub fn ranked(&self, top: Option<usize>) -> Vec<(Vec<String>, Vec<i64>)> {
+        let total = |at: usize| self.sums[at].iter().fold(0i128, |sum, value| sum + i128::from(*value));
+        let mut order: Vec<usize> = (0..self.parts.len()).collect();
+        order.sort_by(|a, b| total(*b).cmp(&total(*a)).then_with(|| self.parts[*a].cmp(&self.parts[*b])));
+        let shown = top.unwrap_or(order.len()).min(order.len());
+        let (first, others) = order.split_at(shown);
+        let mut ranked: Vec<_> = first.iter().map(|at| (texts(&self.parts[*at]), self.sums[*at].clone())).collect();
+        if !others.is_empty() {
+            ranked.push((Vec::new(), self.added_up(others.iter().copied())));
+        }
+        ranked
+    }
+
+    /// What all parts come to, step by step.
+    pub fn totals(&self) -> Vec<i64> {
+        self.added_up(0..self.parts.len())
+    }
+
+    fn added_up(&self, parts: impl Iterator<Item = usize>) -> Vec<i64> {
+        let mut sums = vec![0i64; self.bounds.len() - 1];
+        for part in parts {
+            for (sum, value) in sums.iter_mut().zip(&self.sums[part]) {
+                *sum = sum.saturating_add(*value);
+            }
+        }
+        sums
+    }
+}
+
+fn bounds(step: Step, zone: &Zone, minutes: &Range<Minutes>, most: usize) -> Option<Vec<Minutes>> {
+    let mut bounds = vec![step.start(minutes.start, zone)];
+    loop {
+        let next = step.next(*bounds.last()?, zone);
+        bounds.push(next);
+        if next >= minutes.end {
+            return Some(bounds);
+        }
+        if bounds.len() > most {
+            return None;
+        }
+    }
+}
+
+fn texts(mut values: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let Ok(text) = take_bytes(&mut values) {
+        texts.push(String::from_utf8_lossy(text).into_owned());
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counter::rollup::minute_of;
+    use crate::record::put_bytes;
+
+    fn values(texts: &[&str]) -> Vec<u8> {
+        let mut values = Vec::new();
+        texts.iter().for_each(|text| put_bytes(&mut values, text.as_bytes()));
+        values
+    }
+
+    fn kept(words: &[&str], zone: &str) -> KeptRollup {
+        let unit = words.last().and_then(|word| Unit::named(word));
+        let dimensions = words.iter().filter(|word| Unit::named(word).is_none()).map(|word| (*word).into()).collect();
+        KeptRollup { number: 0, rollup: Rollup { dimensions, unit }, zone: Zone::named(zone).unwrap(), since_ms: None }
+    }
+
+    #[test]
+    fn a_step_is_written_as_it_is_read() {
+        for text in ["1m", "5m", "30m", "1h", "6h", "1d", "1w", "1mo"] {
+            assert_eq!(Step::parse(text).unwrap().to_string(), text);
+        }
+        for text in ["", "m", "0m", "7m", "5h", "2d", "2w", "2mo", "1y", "1H", "-1h", "1.5h"] {
+            assert_eq!(Step::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_follow_each_other_where_clocks_are_put_back() {
+        let zone = Zone::named("Europe/Berlin").unwrap();
+        let minute = |text: &str| minute_of(text.parse::<jiff::Timestamp>().unwrap().as_millisecond());
+        let day = minute("2026-10-24T22:00:00Z")..minute("2026-10-25T23:00:00Z");
+        let of = |step| bounds(Step::parse(step).unwrap(), &zone, &day, 1000).unwrap();
+        assert_eq!(of("1d"), [day.start, day.end], "it has 25 hours");
+        assert_eq!(of("1h").len() - 1, 25);
+        for step in ["1h", "6h", "30m", "5m"] {
+            let bounds = of(step);
+            assert!(bounds.is_sorted_by(|a, b| a < b) && bounds[0] == day.start, "{step}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_roll_up_that_can_answer_does() {
+        let all =
+            [&["country"][..], &["country", "device", "hour"], &["country", "hour"], &["day"], &["country", "day"]];
+        let all: Vec<_> = all.iter().map(|words| kept(words, "UTC")).collect();
+        let chosen = |by: &[&str], unit| choose(&all, by, unit).map(|kept| kept.rollup.to_string());
+        assert_eq!(chosen(&["country"], None).unwrap(), "[country]");
+        assert_eq!(chosen(&["country"], Some(Unit::Hour)).unwrap(), "[country, hour]");
+        assert_eq!(chosen(&["country"], Some(Unit::Day)).unwrap(), "[country, day]");
+        assert_eq!(chosen(&["device"], Some(Unit::Day)).unwrap(), "[country, device, hour]");
+        assert_eq!(chosen(&[], Some(Unit::Hour)).unwrap(), "[country, hour]");
+        assert_eq!(chosen(&[], Some(Unit::Month)).unwrap(), "[day]");
+        assert_eq!(chosen(&["city"], Some(Unit::Hour)).unwrap_err().to_string(), "[city, hour]");
+        assert_eq!(chosen(&[], Some(Unit::Minute)).unwrap_err().to_string(), "[minute]");
+    }
+
+    #[test]
+    fn parts_are_added_up_by_what_is_asked_for() {
+        let kept = kept(&["country", "device", "hour"], "UTC");
+        let mut series = Series::new(&kept, &["device"], Step::parse("2h"), 0..240, 10).unwrap();
+        for (bucket, country, device, sum) in
+            [(0, "DE", "tv", 1), (0, "US", "tv", 2), (60, "DE", "web", 4), (120, "DE", "tv", 8), (240, "DE", "tv", 16)]
+        {
+            series.feed(bucket, [(values(&[country, device]).as_slice(), sum)].into_iter());
+        }
+        assert_eq!(series.steps(), [0, 120]);
+        assert_eq!(series.totals(), [7, 8]);
+        let tv = (vec!["tv".to_owned()], vec![3, 8]);
+        assert_eq!(series.ranked(None), [tv.clone(), (vec!["web".to_owned()], vec![4, 0])]);
+        assert_eq!(series.ranked(Some(1)), [tv, (vec![], vec![4, 0])]);
+    }
+
+    #[test]
+    fn too_many_steps_are_none() {
+        let kept = kept(&["minute"], "UTC");
+        assert!(Series::new(&kept, &[], Step::parse("1m"), 0..1000, 999).is_none());
+        assert!(Series::new(&kept, &[], Step::parse("1m"), 0..1000, 1000).is_some());
+    }
+}

@@ -1,0 +1,364 @@
+//! The parts of declared counters, added to where their values change: the same delta, in the same step.
+//!
+//! Every change of a declared counter goes through one of the methods here, so the parts of a roll-up add up to what the counter has
+//! changed since the roll-up was there. What does not say its dimensions is `(none)`, what people correct without saying where
+//! `(correction)`. Beside the parts of each key those of the counter as a whole are kept, under the cell of its bare name.
+
+use super::Values;
+use crate::counter::rollup::{Minutes, Rollup, Rollups, Unit, Zone, minute_of};
+use crate::counter::{Counter, Declarations, Declared};
+use crate::event::{raw_dimensions, raw_time_ms};
+use crate::id::{CellHasher, CellKey};
+use crate::ledger::{CORRECTION, CountedAs, NONE, Split, SplitRollup};
+use crate::record::{
+    DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A roll-up that a counter has, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRollup {
+    pub number: u16,
+    pub rollup: Rollup,
+    pub zone: Zone,
+    /// The log time from which its parts add up; `None` if they always did.
+    pub since_ms: Option<u64>,
+}
+
+impl KeptRollup {
+    /// Without a bucket it is the same in every time zone.
+    fn is(&self, rollup: &Rollup, zone: &Zone) -> bool {
+        self.rollup == *rollup && (rollup.unit.is_none() || self.zone == *zone)
+    }
+}
+
+/// What is kept of a counter's roll-ups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptRollups {
+    /// The number of the next one. None is ever given to another.
+    next: u16,
+    kept: Vec<KeptRollup>,
+}
+
+/// A counter that has roll-ups.
+struct Roll {
+    split: Arc<Split>,
+    /// The cell of the counter as a whole, if it is not its only key.
+    whole: Option<CellKey>,
+    /// The bucket of the last time, and the times that lie in it.
+    bucket: Minutes,
+    until: Minutes,
+}
+
+/// The roll-ups of all counters.
+#[derive(Default)]
+pub(crate) struct Rolling {
+    /// In the order of the declarations; those without any are `None`.
+    active: Vec<Option<Roll>>,
+    kept: BTreeMap<Box<str>, KeptRollups>,
+    values: Vec<u8>,
+}
+
+impl Rolling {
+    /// Goes over to new declarations. A roll-up that was there goes on; another one begins at this log time. `is_new` says of which
+    /// counters nothing was counted yet.
+    pub fn declare(
+        &mut self,
+        declarations: &Declarations,
+        hasher: &CellHasher,
+        log_time_ms: u64,
+        is_new: impl Fn(&str) -> bool,
+    ) {
+        let is_there = |name: &str| declarations.counters().iter().any(|counter| *counter.name == *name);
+        for (_, kept) in self.kept.iter_mut().filter(|(name, _)| !is_there(name)) {
+            // Nothing adds to them while it is not declared.
+            kept.kept.clear();
+        }
+        self.active.clear();
+        for counter in declarations.counters() {
+            let roll = (!counter.rollups.is_empty() || self.kept.contains_key(&counter.name)).then(|| {
+                let kept = self.kept.entry(counter.name.clone()).or_default();
+                kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms));
+                kept.split(&counter.rollups)
+            });
+            self.active.push(roll.flatten().map(|split| {
+                let whole = counter.has_keys().then(|| hasher.key(counter.name.as_bytes()));
+                Roll { split: Arc::new(split), whole, bucket: 0, until: 0 }
+            }));
+        }
+    }
+
+    /// Every value is gone, and so the parts of every roll-up add up.
+    pub fn flush(&mut self) {
+        self.kept.values_mut().flat_map(|kept| &mut kept.kept).for_each(|kept| kept.since_ms = None);
+    }
+
+    #[inline]
+    fn is_rolled(&self, counter: u16) -> bool {
+        matches!(self.active.get(usize::from(counter)), Some(Some(_)))
+    }
+
+    /// The cell of a counter as a whole.
+    fn whole(&self, counter: u16) -> Option<CellKey> {
+        self.active.get(usize::from(counter))?.as_ref()?.whole
+    }
+
+    /// What each counter has.
+    pub fn in_force(&self) -> BTreeMap<Box<str>, Vec<KeptRollup>> {
+        self.kept.iter().map(|(name, kept)| (name.clone(), kept.kept.clone())).collect()
+    }
+
+    pub fn all(&self) -> &BTreeMap<Box<str>, KeptRollups> {
+        &self.kept
+    }
+
+    pub fn resume(&mut self, kept: BTreeMap<Box<str>, KeptRollups>) {
+        self.kept = kept;
+    }
+}
+
+impl KeptRollups {
+    fn declare(&mut self, rollups: &Rollups, since_ms: Option<u64>) {
+        let wanted = wanted(rollups);
+        self.kept.retain(|kept| wanted.iter().any(|rollup| kept.is(rollup, &rollups.zone)));
+        for rollup in wanted {
+            if !self.kept.iter().any(|kept| kept.is(&rollup, &rollups.zone)) {
+                self.kept.push(KeptRollup { number: self.next, rollup, zone: rollups.zone.clone(), since_ms });
+                self.next = self.next.checked_add(1).expect("nobody declares so many of one counter");
+            }
+        }
+    }
+
+    fn split(&self, rollups: &Rollups) -> Option<Split> {
+        let mut dimensions: Vec<Box<str>> = Vec::new();
+        for name in self.kept.iter().flat_map(|kept| &kept.rollup.dimensions) {
+            if !dimensions.contains(name) {
+                dimensions.push(name.clone());
+            }
+        }
+        let at = |name: &Box<str>| dimensions.iter().position(|known| known == name).unwrap_or(0) as u8;
+        let split = self.kept.iter().map(|KeptRollup { number, rollup, .. }| SplitRollup {
+            number: *number,
+            dimensions: rollup.dimensions.iter().map(at).collect(),
+            unit: rollup.unit,
+            admits: limit_of(rollups, rollup),
+        });
+        let mut split: Vec<_> = split.collect();
+        split.sort_by_key(|rollup| rollup.admits.is_none());
+        let unit = finest(split.iter().filter_map(|rollup| rollup.unit));
+        let (dimensions, zone) = (dimensions.into(), rollups.zone.clone());
+        (!split.is_empty()).then(|| Split { dimensions, unit, zone, rollups: split.into() })
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.next.into());
+        put_varint(out, self.kept.len() as u64);
+        for KeptRollup { number, rollup, zone, since_ms } in &self.kept {
+            put_varint(out, (*number).into());
+            out.push(rollup.unit.map_or(0, |unit| unit as u8));
+            put_bytes(out, zone.name().as_bytes());
+            put_signed(out, since_ms.map_or(-1, |since_ms| since_ms as i64));
+            put_varint(out, rollup.dimensions.len() as u64);
+            rollup.dimensions.iter().for_each(|name| put_bytes(out, name.as_bytes()));
+        }
+    }
+
+    pub fn decode(bytes: &mut &[u8]) -> Result<KeptRollups, DecodeError> {
+        let next = take_number(bytes)?;
+        let kept = (0..take_varint(bytes)?).map(|_| take_kept(bytes)).collect::<Result<_, _>>()?;
+        Ok(KeptRollups { next, kept })
+    }
+}
+
+fn take_number(bytes: &mut &[u8]) -> Result<u16, DecodeError> {
+    let number = take_varint(bytes)?;
+    u16::try_from(number).map_err(|_| DecodeError::BadValue { field: "number of a roll-up", value: number })
+}
+
+fn take_kept(bytes: &mut &[u8]) -> Result<KeptRollup, DecodeError> {
+    let number = take_number(bytes)?;
+    let unit = match take_byte(bytes)? {
+        0 => None,
+        unit => Some(Unit::numbered(unit).ok_or(DecodeError::BadValue { field: "bucket", value: unit.into() })?),
+    };
+    let zone = Zone::named(take_str(bytes)?).ok_or(DecodeError::BadValue { field: "timezone", value: 0 })?;
+    let since_ms = u64::try_from(take_signed(bytes)?).ok();
+    let dimensions =
+        (0..take_varint(bytes)?).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
+    Ok(KeptRollup { number, rollup: Rollup { dimensions, unit }, zone, since_ms })
+}
+
+/// The roll-ups that are declared, and one for each dimension whose values are limited: it decides which of them a key admits.
+fn wanted(rollups: &Rollups) -> Vec<Rollup> {
+    let mut wanted: Vec<Rollup> = rollups.all.to_vec();
+    for (name, _) in &rollups.limits {
+        let deciding = Rollup { dimensions: [name.clone()].into(), unit: None };
+        if !wanted.contains(&deciding) {
+            wanted.push(deciding);
+        }
+    }
+    wanted
+}
+
+fn limit_of(rollups: &Rollups, rollup: &Rollup) -> Option<u64> {
+    let [dimension] = &*rollup.dimensions else { return None };
+    let limit = rollups.limits.iter().find(|(name, _)| name == dimension).map(|(_, limit)| *limit);
+    limit.filter(|_| rollup.unit.is_none())
+}
+
+/// The finest bucket from which all of these follow. Weeks and months have only days in common.
+fn finest(units: impl Iterator<Item = Unit> + Clone) -> Option<Unit> {
+    let finest = units.clone().min()?;
+    Some(if units.clone().all(|unit| finest.fits_into(unit)) { finest } else { Unit::Day })
+}
+
+impl Roll {
+    #[inline]
+    fn bucket(&mut self, time_ms: i64) -> Minutes {
+        let Some(unit) = self.split.unit else { return 0 };
+        let minute = minute_of(time_ms);
+        if !(self.bucket..self.until).contains(&minute) {
+            self.bucket = unit.bucket(minute, &self.split.zone);
+            self.until = unit.next(self.bucket, &self.split.zone);
+        }
+        self.bucket
+    }
+}
+
+/// Where a change belongs.
+pub(crate) enum Belongs<'a> {
+    /// As an event in the log says.
+    Event(&'a [u8]),
+    /// As an entity that was counted says, if it does.
+    Counted(Option<&'a CountedAs>),
+    /// Whoever added it named the counter alone.
+    Nowhere,
+    /// It was corrected, in one bucket of time or at its own.
+    Corrected(Option<u64>),
+}
+
+impl Values {
+    /// Adds a change of a declared counter to its parts.
+    #[inline]
+    pub(crate) fn roll(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
+        if self.rolling.is_rolled(counter) {
+            self.roll_parts(counter, cell, delta, belongs);
+        }
+    }
+
+    /// The same for a counter that is known by an id.
+    pub(crate) fn roll_id(
+        &mut self,
+        declarations: &Declarations,
+        id: &[u8],
+        cell: CellKey,
+        delta: i64,
+        belongs: Belongs<'_>,
+    ) {
+        if let Declared::Now(counter) = declarations.declared(id) {
+            self.roll(counter, cell, delta, belongs);
+        }
+    }
+
+    fn roll_parts(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
+        let whole = self.rolling.whole(counter);
+        self.roll_cells(counter, [Some(cell), whole], delta, belongs);
+    }
+
+    /// A key begins anew, and so do its parts. Those of the counter as a whole are corrected.
+    pub(crate) fn clear_parts(
+        &mut self,
+        declarations: &Declarations,
+        id: &[u8],
+        cell: CellKey,
+        delta: i64,
+        belongs: Belongs<'_>,
+    ) {
+        if let Declared::Now(counter) = declarations.declared(id)
+            && self.rolling.is_rolled(counter)
+        {
+            self.facts.parts.clear_key(cell);
+            let whole = self.rolling.whole(counter);
+            self.roll_cells(counter, [whole], delta, belongs);
+        }
+    }
+
+    fn roll_cells<const N: usize>(
+        &mut self,
+        counter: u16,
+        cells: [Option<CellKey>; N],
+        delta: i64,
+        belongs: Belongs<'_>,
+    ) {
+        let Rolling { active, values, .. } = &mut self.rolling;
+        let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return };
+        let split = roll.split.clone();
+        values.clear();
+        let time_ms = write_values(&split, belongs, values).unwrap_or(self.log_time_ms as i64);
+        let bucket = roll.bucket(time_ms);
+        for cell in cells.into_iter().flatten() {
+            self.facts.parts.add(cell, &split, values, bucket, delta);
+        }
+    }
+}
+
+/// Writes the values of a change, one for each dimension; answers the time it belongs to, if it has one of its own.
+fn write_values(split: &Split, belongs: Belongs<'_>, out: &mut Vec<u8>) -> Option<i64> {
+    for name in &split.dimensions {
+        let value = match &belongs {
+            Belongs::Event(event) => {
+                raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value)
+            }
+            Belongs::Counted(counted) => counted.and_then(|counted| counted.value(name)),
+            Belongs::Nowhere => None,
+            Belongs::Corrected(_) => Some(CORRECTION.as_bytes()),
+        };
+        put_bytes(out, value.unwrap_or(NONE.as_bytes()));
+    }
+    match belongs {
+        Belongs::Event(event) => Some(raw_time_ms(event)),
+        Belongs::Counted(counted) => counted.and_then(CountedAs::time_ms),
+        Belongs::Nowhere => None,
+        Belongs::Corrected(at_ms) => at_ms.map(|at_ms| at_ms as i64),
+    }
+}
+
+impl Counter {
+    /// What has to be remembered of an event so that it can be taken back: its time, and its value of each dimension, behind the name.
+    pub(crate) fn parts_of(&self, event: &[u8]) -> Vec<Vec<u8>> {
+        if self.rollups.is_empty() {
+            return Vec::new();
+        }
+        let mut time = Vec::new();
+        put_signed(&mut time, raw_time_ms(event));
+        let mut parts = vec![time];
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.rollups.all.iter().flat_map(|rollup| &rollup.dimensions) {
+            if !names.contains(&&**name)
+                && let Some((_, value)) = raw_dimensions(event).find(|(known, _)| *known == name.as_bytes())
+            {
+                names.push(name);
+                let mut part = Vec::new();
+                put_bytes(&mut part, name.as_bytes());
+                part.extend_from_slice(value);
+                parts.push(part);
+            }
+        }
+        parts
+    }
+}
+
+impl CountedAs {
+    /// When it happened, if that is remembered.
+    fn time_ms(&self) -> Option<i64> {
+        take_signed(&mut self.parts().next()?).ok()
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.parts().skip(1).find_map(|mut part| {
+            let known = take_bytes(&mut part).ok()?;
+            (known == name.as_bytes()).then_some(part)
+        })
+    }
+}

@@ -1,0 +1,331 @@
+//! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::ops::Range;
+use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
+use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
+use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
+use tally_core::series::{Series, Step, choose};
+use tally_core::values::KeptRollup;
+
+use crate::counters::{PartsOf, SeriesFound};
+use crate::frontend::http::Api;
+use crate::frontend::http::words::envelope::rfc3339;
+use crate::frontend::http::words::id::{self, ID, IdPath};
+use crate::frontend::http::words::parameters::{Parameters, refused};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
+
+/// Points of a series if nobody says where it begins.
+const POINTS: u32 = 24;
+/// What stands between the values of a part that has several.
+const BETWEEN: &str = "|";
+/// What is beyond the top.
+const REST: &str = "(rest)";
+
+/// What a counter came to, step by step.
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SeriesBody<'a> {
+    #[schema(example = "views:v42")]
+    id: &'a str,
+    /// Where the first step begins.
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    from: String,
+    /// Where the last step ends.
+    #[schema(example = "2026-11-16T18:00:00.000Z")]
+    to: String,
+    /// Left out if there is one point for all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1h")]
+    step: Option<String>,
+    /// The dimensions that each point is split by.
+    by: Vec<&'a str>,
+    /// Where the numbers come from: `rollup`.
+    #[schema(example = "rollup")]
+    source: &'static str,
+    /// The roll-up that has answered.
+    #[schema(example = json!(["country", "hour"]))]
+    rollup: Vec<&'a str>,
+    #[schema(example = "UTC")]
+    timezone: &'a str,
+    /// The roll-up was added to a running counter at this time, and knows of nothing before; `null` if it always was there.
+    since: Option<String>,
+    /// The newest generation.
+    generation: u64,
+    /// What may still change.
+    provisional: Provisional,
+    points: Vec<Point<'a>>,
+}
+
+/// What may still change in a series.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Provisional {
+    /// The step that time is in; left out if the series ends before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    /// How many late entries wait for their run.
+    parked: u64,
+}
+
+/// One step.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Point<'a> {
+    #[schema(example = "2026-11-15T18:00:00.000Z")]
+    at: String,
+    value: i64,
+    /// What it is made of, by the values of the dimensions, `|` between them; left out without `by`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, i64>>)]
+    parts: Option<PartsAt<'a>>,
+}
+
+/// The parts of one step that are not 0.
+pub struct PartsAt<'a> {
+    parts: &'a [(String, Vec<i64>)],
+    step: usize,
+}
+
+impl Serialize for PartsAt<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, sums) in self.parts.iter().filter(|(_, sums)| sums[self.step] != 0) {
+            map.serialize_entry(name, &sums[self.step])?;
+        }
+        map.end()
+    }
+}
+
+/// Tells what a counter came to, step by step and by dimensions
+///
+/// Also for a declared name alone: over all its keys. The counter needs a roll-up that has the dimensions and a bucket that fits into the step.
+#[utoipa::path(get, path = "/v1/counters/{id}/series", tag = "counters",
+    params(("id" = String, Path, description = ID, example = "views:v42"),
+        ("from" = Option<String>, Query, description = "RFC 3339, or a duration before now such as `-24h`; 24 steps before `to` if left out"),
+        ("to" = Option<String>, Query, description = "The same; now if left out"),
+        ("step" = Option<String>, Query, description = "`1m`, `5m`, `1h`, `6h`, `1d`, `1w`, `1mo`; one point for all of it if left out", example = "1h"),
+        ("by" = Option<String>, Query, description = "Dimensions to split by, with commas between them", example = "country"),
+        ("top" = Option<u64>, Query, description = "Only so many parts, the greatest; the others are `(rest)`"),
+        ("fill" = Option<String>, Query, description = "`zero`: also steps in which nothing was counted"),
+        ("format" = Option<String>, Query, description = "`json` or `csv`")),
+    responses((status = 200, description = "The series", content((SeriesBody = "application/json"), (String = "text/csv"))), Problem))]
+pub async fn series(
+    State(api): State<Api>,
+    IdPath(id): IdPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let declarations = api.counters.declarations();
+    let asked = Asked::read(&uri, &headers, api.host.clock.now_ms())?;
+    let (text, counter, of_whole) = counter_of(&declarations, &api, &id)?;
+    let by: Vec<&str> = asked.by.iter().map(String::as_str).collect();
+    let kept =
+        choose(declarations.rollups_of(&counter.name), &by, asked.step.map(|step| step.unit).or(asked.needs_time()))
+            .map_err(|lacking| not_rolled_up(counter, &lacking))?;
+    let minutes = asked.minutes(kept);
+    let empty = Series::new(kept, &by, asked.step, minutes, SERIES_POINTS_MAX).ok_or_else(too_long)?;
+    let of = PartsOf {
+        cell: api.counters.hasher().key(text.as_bytes()),
+        rollup: kept.number,
+        deciding: deciding(&declarations, counter),
+        whole: of_whole.then(|| counter.name.clone()),
+    };
+    let found = api.counters.series(of, empty).await?;
+    answer(&text, kept, &asked, &found)
+}
+
+/// What an id stands for: its canonical text, its counter, and whether it is the counter as a whole.
+fn counter_of<'d>(declarations: &'d Declarations, api: &Api, id: &str) -> Result<(String, &'d Counter, bool), Problem> {
+    let (text, whole) = match id::reach(declarations, &api.counters.hasher(), id)? {
+        Reach::All(name) => (name.into_owned(), true),
+        Reach::One(target) => (target.text().into_owned(), false),
+    };
+    match declarations.counter_of(text.as_bytes()) {
+        Some(counter) => Ok((text, counter, whole)),
+        None => {
+            let detail = format!(
+                "{text} is not declared, so it has no parts; declare a counter with roll-ups, such as [[hour]]"
+            );
+            Err(Problem::new(ProblemKind::NotRolledUp, detail).with("id", text))
+        }
+    }
+}
+
+/// The roll-ups that decide which values of limited dimensions a key admits.
+fn deciding(declarations: &Declarations, counter: &Counter) -> Vec<u16> {
+    let is_limited = |rollup: &Rollup| match &*rollup.dimensions {
+        [only] => rollup.unit.is_none() && counter.rollups.limits.iter().any(|(name, _)| name == only),
+        _ => false,
+    };
+    let all = declarations.rollups_of(&counter.name).iter();
+    all.filter(|kept| is_limited(&kept.rollup)).map(|kept| kept.number).collect()
+}
+
+/// What a request asks for.
+struct Asked {
+    from_ms: Option<i64>,
+    to_ms: Option<i64>,
+    now_ms: u64,
+    step: Option<Step>,
+    by: Vec<String>,
+    top: Option<usize>,
+    fill: bool,
+    csv: bool,
+}
+
+impl Asked {
+    fn read(uri: &Uri, headers: &HeaderMap, now_ms: u64) -> Result<Asked, Problem> {
+        let parameters = Parameters::read(uri, &["from", "to", "step", "by", "top", "fill", "format"])?;
+        let time = |name: &str| parameters.text(name).map(|text| moment(name, text, now_ms)).transpose();
+        let asked = Asked {
+            from_ms: time("from")?,
+            to_ms: time("to")?,
+            now_ms,
+            step: parameters.text("step").map(step).transpose()?,
+            by: parameters.text("by").map(|by| by.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+            top: parameters.number("top")?.map(|top| usize::try_from(top).unwrap_or(usize::MAX)),
+            fill: one_of(&parameters, "fill", &["zero"])?.is_some(),
+            csv: match one_of(&parameters, "format", &["json", "csv"])? {
+                Some(format) => format == "csv",
+                None => headers.get(ACCEPT).is_some_and(|accept| accept == "text/csv"),
+            },
+        };
+        match (asked.from_ms, asked.to_ms) {
+            (Some(from), Some(to)) if from >= to => {
+                Err(refused("to", parameters.text("to").unwrap_or_default(), "it must be later than from"))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// Without a step a stretch of time still needs some bucket.
+    fn needs_time(&self) -> Option<tally_core::counter::Unit> {
+        let bounded = self.from_ms.is_some() || self.to_ms.is_some();
+        bounded.then_some(tally_core::counter::Unit::Month)
+    }
+
+    /// The stretch of time, in whole buckets of the roll-up that answers.
+    fn minutes(&self, kept: &KeptRollup) -> Range<Minutes> {
+        if self.step.is_none() && self.from_ms.is_none() && self.to_ms.is_none() {
+            return 0..Minutes::MAX;
+        }
+        let bucket = |minute| kept.rollup.unit.map_or(minute, |unit| unit.bucket(minute, &kept.zone));
+        let last = minute_of(self.to_ms.unwrap_or(self.now_ms as i64).saturating_sub(1));
+        let first = self.from_ms.map_or_else(|| self.first(last, kept), minute_of).min(last);
+        let end = kept.rollup.unit.map_or(last + 1, |unit| unit.next(bucket(last), &kept.zone));
+        bucket(first)..end
+    }
+
+    /// Where a series begins that ends here and does not say.
+    fn first(&self, last: Minutes, kept: &KeptRollup) -> Minutes {
+        let Some(step) = self.step else { return 0 };
+        (1..POINTS).fold(step.start(last, &kept.zone), |start, _| step.start(start.saturating_sub(1), &kept.zone))
+    }
+}
+
+fn moment(name: &str, text: &str, now_ms: u64) -> Result<i64, Problem> {
+    let before = text.strip_prefix('-').and_then(duration::parse);
+    let before = before.map(|ms| (now_ms as i64).saturating_sub_unsigned(ms));
+    let fix = "send a time such as 2026-11-15T18:00:00Z, or a duration before now such as -24h";
+    before.or_else(|| Some(text.parse::<Timestamp>().ok()?.as_millisecond())).ok_or_else(|| refused(name, text, fix))
+}
+
+fn step(text: &str) -> Result<Step, Problem> {
+    let fix = "send 1m, 5m, 15m, 1h, 6h, 1d, 1w or 1mo: minutes that divide an hour, hours that divide a day";
+    Step::parse(text).ok_or_else(|| refused("step", text, fix))
+}
+
+fn one_of<'p>(parameters: &'p Parameters, name: &str, words: &[&str]) -> Result<Option<&'p str>, Problem> {
+    match parameters.text(name) {
+        Some(word) if !words.contains(&word) => Err(refused(name, word, &format!("send {}", words.join(" or ")))),
+        word => Ok(word),
+    }
+}
+
+fn answer(id: &str, kept: &KeptRollup, asked: &Asked, found: &SeriesFound) -> Result<Response, Problem> {
+    let SeriesFound { series, parked, generation, as_of_ms } = found;
+    let parts: Vec<(String, Vec<i64>)> = match asked.by.is_empty() {
+        true => Vec::new(),
+        false => series.ranked(asked.top).into_iter().map(|(values, sums)| (joined(&values), sums)).collect(),
+    };
+    let totals = series.totals();
+    if parts.len().max(1) * totals.len() > SERIES_NUMBERS_MAX {
+        return Err(too_long());
+    }
+    let steps = series.steps().iter().enumerate().zip(&totals);
+    let is_there = |at: usize, total: i64| asked.fill || total != 0 || parts.iter().any(|(_, sums)| sums[at] != 0);
+    let steps = steps.filter(|((at, _), total)| is_there(*at, **total));
+    let points: Vec<Point<'_>> = steps
+        .map(|((step, start), total)| Point {
+            at: rfc3339(bucket_ms(*start)),
+            value: *total,
+            parts: (!asked.by.is_empty()).then_some(PartsAt { parts: &parts, step }),
+        })
+        .collect();
+    if asked.csv {
+        return Ok(csv(&asked.by, &points));
+    }
+    let minutes = series.minutes();
+    let now = minute_of(*as_of_ms as i64);
+    let running = series.steps().iter().rev().find(|start| **start <= now && now < minutes.end);
+    Ok(Json(SeriesBody {
+        id,
+        from: rfc3339(bucket_ms(minutes.start)),
+        to: rfc3339(bucket_ms(minutes.end)),
+        step: asked.step.map(|step| step.to_string()),
+        by: asked.by.iter().map(String::as_str).collect(),
+        source: "rollup",
+        rollup: kept.rollup.words().collect(),
+        timezone: kept.zone.name(),
+        since: kept.since_ms.map(rfc3339),
+        generation: *generation,
+        provisional: Provisional { from: running.map(|start| rfc3339(bucket_ms(*start))), parked: *parked },
+        points,
+    })
+    .into_response())
+}
+
+fn joined(values: &[String]) -> String {
+    if values.is_empty() { REST.to_owned() } else { values.join(BETWEEN) }
+}
+
+/// A line for each part of each point.
+fn csv(by: &[String], points: &[Point<'_>]) -> Response {
+    let mut lines =
+        if by.is_empty() { "at,value\r\n".to_owned() } else { format!("at,{},value\r\n", by.join(BETWEEN)) };
+    for Point { at, value, parts } in points {
+        match parts {
+            None => lines.push_str(&format!("{at},{value}\r\n")),
+            Some(PartsAt { parts, step }) => {
+                for (name, sums) in parts.iter().filter(|(_, sums)| sums[*step] != 0) {
+                    lines.push_str(&format!("{at},{},{}\r\n", quoted(name), sums[*step]));
+                }
+            }
+        }
+    }
+    ([(CONTENT_TYPE, "text/csv; charset=utf-8")], lines).into_response()
+}
+
+/// As RFC 4180 has it.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+fn not_rolled_up(counter: &Counter, lacking: &Rollup) -> Problem {
+    let (name, rollup) = (&counter.name, lacking.to_string());
+    let detail = format!("no roll-up of {name} can answer this; declare {rollup} among the rollups of {name}");
+    Problem::new(ProblemKind::NotRolledUp, detail).with("counter", &**name).with("rollup", rollup)
+}
+
+fn too_long() -> Problem {
+    let detail = format!(
+        "a series has at most {SERIES_POINTS_MAX} points and {SERIES_NUMBERS_MAX} numbers; ask for a shorter time, a longer step or a top"
+    );
+    Problem::new(ProblemKind::InvalidParameter, detail).with("limit", SERIES_POINTS_MAX)
+}
