@@ -16,7 +16,6 @@ counters:
 
 fn configured(options: &mut Options) {
     options.config = Some(CONFIG.to_owned());
-    options.resp = Some("127.0.0.1:0".parse().unwrap());
 }
 
 fn node() -> TestNode {
@@ -171,16 +170,4 @@ fn likes_corrections_and_clears_move_the_parts_they_belong_to() {
     let node = node.restart(configured);
     assert_eq!(points(&node, "likes:a", "by=country"), json!([]));
     assert_eq!(node.value("likes:a"), 0);
-}
-
-#[test]
-fn a_flush_forgets_parts() {
-    let node = node();
-    sample(&node);
-    let node = node.restart(configured);
-    assert_eq!(node.resp("FLUSHALL", 1), ["+OK"]);
-    assert_eq!(points(&node, "views:a", "by=country"), json!([]));
-    sample(&node);
-    check_sample(&node);
-    check_sample(&node.restart(configured));
 }

@@ -193,6 +193,11 @@ pub fn an_abandoned_cut_leaves_no_trace(fresh: FreshStore<'_>) {
             let from = Some(at(1).position);
             let result = store.commit(Cut { from, to: &to, replace, names: &names, rows, ledger });
             assert!(matches!(result, Err(Error::Abandoned)));
+            // A row that could not be made is as good as none.
+            let put = Ok(LedgerRow { key: b"j".into(), change: put("2") });
+            let ledger = &mut [put, Err(Error::Retry("unread".into()))].into_iter();
+            let result = store.commit(Cut { from, to: &to, replace, names: &names, rows: &mut || Ok(None), ledger });
+            assert!(matches!(result, Err(Error::Retry(_))), "{result:?}");
         }
         let store = reopen(store);
         assert_eq!(store.get(key(1)).unwrap(), plain(1));
