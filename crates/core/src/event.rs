@@ -26,7 +26,7 @@ mod time;
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub(crate) use codec::{copy_content, raw_dimensions, raw_time_ms};
+pub(crate) use codec::{copy_content, raw_dimensions, raw_time_and_dimensions};
 pub use error::EventError;
 pub(crate) use error::excerpt;
 pub use line::Line;

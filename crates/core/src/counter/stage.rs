@@ -279,8 +279,8 @@ impl Declarations {
 
     /// The same of an entry that was staged, from the bytes of its event in the log.
     pub(crate) fn staged_entry_id(&self, index: u16, event: &[u8], out: &mut Vec<u8>) {
-        let value =
-            |_, name: &str| raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value);
+        let dimensions = raw_dimensions(event);
+        let value = |_, name: &str| dimensions.value(name.as_bytes());
         self.counter(index).entry_id(value, out).expect("staging has built this id before");
     }
 }

@@ -116,30 +116,59 @@ pub(crate) fn copy_content(event: &[u8], out: &mut Vec<u8>) {
 
 /// The dimensions of the event at the front of `event`, found in the same way.
 #[inline]
-pub(crate) fn raw_dimensions(event: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let Layout { dimensions, tail_end, .. } = Layout::of(event);
-    let (mut left, mut at) = if dimensions < tail_end { varint(event, dimensions) } else { (0, tail_end) };
-    let mut text = move || {
-        let (len, begin) = varint(event, at);
-        at = begin + len;
-        &event[begin..at]
-    };
-    std::iter::from_fn(move || {
-        left = left.checked_sub(1)?;
-        Some((text(), text()))
-    })
+pub(crate) fn raw_dimensions(event: &[u8]) -> RawDimensions<'_> {
+    RawDimensions::new(event, &Layout::of(event))
 }
 
-/// When the event at the front of `event` happened, as the client says; when it was received, if the client says nothing.
+/// The same, and when it happened, as the client says; when it was received, if the client says nothing.
 #[inline]
-pub(crate) fn raw_time_ms(event: &[u8]) -> i64 {
+pub(crate) fn raw_time_and_dimensions(event: &[u8]) -> (i64, RawDimensions<'_>) {
+    let layout = Layout::of(event);
     let read = "the event was read before";
-    let received_at_ms = take_varint(&mut &event[1..]).expect(read) as i64;
-    if event[0] & has::OCCURRED_AT == 0 {
-        return received_at_ms;
+    let mut time_ms = take_varint(&mut &event[1..]).expect(read) as i64;
+    if layout.time < layout.time_end {
+        time_ms = take_signed(&mut &event[layout.time..]).expect(read).wrapping_add(time_ms);
     }
-    let Layout { time, .. } = Layout::of(event);
-    take_signed(&mut &event[time..]).expect(read).wrapping_add(received_at_ms)
+    (time_ms, RawDimensions::new(event, &layout))
+}
+
+/// Names and values of dimensions, as they stand.
+#[derive(Clone)]
+pub(crate) struct RawDimensions<'a> {
+    event: &'a [u8],
+    at: usize,
+    left: usize,
+}
+
+impl<'a> RawDimensions<'a> {
+    fn new(event: &'a [u8], layout: &Layout) -> RawDimensions<'a> {
+        let &Layout { dimensions, tail_end, .. } = layout;
+        let (left, at) = if dimensions < tail_end { varint(event, dimensions) } else { (0, tail_end) };
+        RawDimensions { event, at, left }
+    }
+
+    /// The value of one of them.
+    #[inline]
+    pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.clone().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    #[inline]
+    fn text(&mut self) -> &'a [u8] {
+        let (len, begin) = varint(self.event, self.at);
+        self.at = begin + len;
+        &self.event[begin..self.at]
+    }
+}
+
+impl<'a> Iterator for RawDimensions<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        self.left = self.left.checked_sub(1)?;
+        Some((self.text(), self.text()))
+    }
 }
 
 /// Where the fields of an encoded event begin and end.
@@ -266,7 +295,7 @@ mod tests {
         let raw: Vec<_> = raw_dimensions(&bytes).collect();
         let known: Vec<_> = dimensions.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         assert_eq!(raw, known);
-        assert_eq!(raw_time_ms(&bytes), occurred_at_ms.unwrap_or(received_at_ms as i64));
+        assert_eq!(raw_time_and_dimensions(&bytes).0, occurred_at_ms.unwrap_or(received_at_ms as i64));
         let mut content = Vec::new();
         copy_content(&[bytes, b"behind it".to_vec()].concat(), &mut content);
         let mut content = take_bytes(&mut content.as_slice()).unwrap();

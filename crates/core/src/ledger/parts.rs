@@ -11,12 +11,12 @@ use super::LedgerKey;
 use super::cut::{Change, Kind, LedgerRow, NoRows, Rows, StoredRows};
 use crate::counter::rollup::{Minutes, Unit, Zone};
 use crate::id::{CellKey, KeyHash};
-use crate::limits::PARTS_PER_ROW_MAX;
+use crate::limits::{PARTS_PER_ROW_MAX, ROLLUP_DIMENSIONS_MAX, ROLLUPS_MAX};
 use crate::memory::pending::{Overlay, Pending};
-use crate::memory::stratum::{SHARDS, shard_of};
+use crate::memory::stratum::SHARDS;
 use crate::record::{DecodeError, put_bytes, take_bytes};
 use block::{Block, OTHER};
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -51,6 +51,9 @@ impl Split {
     }
 }
 
+/// So many counts are about as much work as one row of another kind.
+const COUNTS_PER_ROW: usize = 4;
+
 /// What was added to the parts of keys since the last cut.
 #[derive(Default)]
 pub struct Parts {
@@ -58,10 +61,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Adds to the parts of a key. `values` has one for each dimension of the split, each behind its length; `bucket` is one of its unit.
+    /// Adds to the parts of keys. `values` has one for each dimension of the split, each behind its length; `bucket` is one of its unit.
     #[inline]
-    pub fn add(&mut self, cell: CellKey, split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
-        self.counts.recent.shard(cell).add(cell, split, values, bucket, delta);
+    pub fn add(&mut self, cells: &[CellKey], split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
+        let recent = &mut self.counts.recent;
+        let tuple = recent.tuples.number(split, values);
+        cells.iter().for_each(|cell| recent.shard(*cell).add(*cell, tuple, bucket, delta));
     }
 
     /// A key begins anew: what it had is void, in the store as well.
@@ -72,9 +77,7 @@ impl Parts {
     /// What was added to the parts of one key.
     pub fn of(&self, cell: CellKey) -> PartsSince {
         let mut since = PartsSince::default();
-        for counts in self.counts.oldest_first() {
-            counts.shards[shard_of(cell)].tell(cell, &mut since);
-        }
+        self.counts.oldest_first().for_each(|counts| counts.tell(cell, &mut since));
         since
     }
 }
@@ -96,8 +99,9 @@ impl Kind for Parts {
         *self = Parts::default();
     }
 
+    /// They are small, and many of them are one row.
     fn changed(&self) -> usize {
-        self.counts.recent.shards.iter().map(|shard| shard.counts.len()).sum()
+        self.counts.recent.shards.iter().map(|shard| shard.counts.len()).sum::<usize>() / COUNTS_PER_ROW
     }
 
     fn unsettled_bytes(&self) -> usize {
@@ -105,19 +109,24 @@ impl Kind for Parts {
     }
 
     fn bytes(&self) -> usize {
-        self.counts.newest_first().flat_map(|counts| &counts.shards).map(PartShard::bytes).sum()
+        self.counts.newest_first().map(PartCounts::bytes).sum()
     }
 }
 
-/// In shards by the top bits of the cell: no addition waits for more than one of them to grow, and a cut sorts one at a time.
+/// In many shards by the top bits of the cell: no addition waits for more than one of them to grow, a cut sorts one at a time, and the
+/// counts of one cell are found by a look through a few thousand.
 #[derive(Clone)]
 struct PartCounts {
     shards: Box<[PartShard]>,
+    tuples: Tuples,
 }
+
+const PART_SHARDS: usize = 1024;
 
 impl Default for PartCounts {
     fn default() -> PartCounts {
-        PartCounts { shards: std::iter::repeat_with(PartShard::default).take(SHARDS).collect() }
+        let shards = std::iter::repeat_with(PartShard::default).take(PART_SHARDS).collect();
+        PartCounts { shards, tuples: Tuples::default() }
     }
 }
 
@@ -126,43 +135,83 @@ impl PartCounts {
     fn shard(&mut self, cell: CellKey) -> &mut PartShard {
         &mut self.shards[shard_of(cell)]
     }
+
+    /// Adds what there is of a cell.
+    fn tell(&self, cell: CellKey, since: &mut PartsSince) {
+        let shard = &self.shards[shard_of(cell)];
+        if shard.cleared.contains(&cell) {
+            *since = PartsSince { cleared: true, ..PartsSince::default() };
+        }
+        for Count { tuple, bucket, sum, .. } in shard.counts.iter().filter(|count| count.cell == cell) {
+            let (split, values) = self.tuples.get(*tuple);
+            let start = since.texts.len();
+            since.texts.extend_from_slice(values);
+            let (split, end) = (since.split(split), since.texts.len());
+            since.counts.push(CountSince { split, start, end, bucket: *bucket, sum: *sum });
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.tuples.bytes() + self.shards.iter().map(PartShard::bytes).sum::<usize>()
+    }
+
+    /// The rows of a cell as a cut leaves them.
+    fn rows_of(&self, cell: &CellCounts<'_>, stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
+        let CellCounts { cell, is_cleared, counts } = *cell;
+        let mut blocks = Blocks::new(cell, stored, is_cleared);
+        for Count { sum, tuple, bucket, .. } in counts {
+            let (split, values) = self.tuples.get(*tuple);
+            blocks.add(split, values, *bucket, *sum)?;
+        }
+        Ok(blocks.into_rows(if is_cleared { stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() }))
+    }
+}
+
+#[inline]
+fn shard_of(cell: CellKey) -> usize {
+    (cell.as_u128() >> (u128::BITS - PART_SHARDS.ilog2())) as usize
 }
 
 impl Overlay for PartCounts {
     fn overlay(&mut self, newer: PartCounts) {
-        for (shard, newer) in self.shards.iter_mut().zip(newer.shards) {
-            newer.cleared.iter().for_each(|cell| shard.clear(*cell));
-            for count in newer.living() {
-                let tuple = newer.tuples[count.tuple as usize];
-                let split = &newer.splits[usize::from(tuple.split)];
-                shard.add(count.cell, split, newer.values(tuple), count.bucket, count.sum);
+        let PartCounts { shards, tuples } = self;
+        for (shard, newer_shard) in shards.iter_mut().zip(&newer.shards) {
+            newer_shard.cleared.iter().for_each(|cell| shard.clear(*cell));
+            for Count { cell, sum, tuple, bucket } in newer_shard.living() {
+                let (split, values) = newer.tuples.get(*tuple);
+                shard.add(*cell, tuples.number(split, values), *bucket, *sum);
             }
         }
     }
 }
 
+impl Rows for PartCounts {
+    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
+        self.rows_over(&NoRows)
+    }
+
+    fn rows_over<'a>(&'a self, stored: &'a dyn StoredRows) -> Box<dyn Iterator<Item = LedgerRow> + 'a> {
+        // Shards in order are cells in order.
+        Box::new(self.shards.iter().flat_map(move |shard| {
+            let counts = shard.sorted();
+            let of_cell = |cell: CellCounts<'_>| {
+                self.rows_of(&cell, stored).unwrap_or_else(|error| {
+                    stored.damaged(&LedgerKey::parts_of(cell.cell).start, error);
+                    Vec::new()
+                })
+            };
+            shard.cells(&counts).flat_map(of_cell).collect::<Vec<_>>()
+        }))
+    }
+}
+
 #[derive(Clone, Default)]
 struct PartShard {
-    splits: Vec<Arc<Split>>,
-    /// Values of all dimensions of a split, each combination once.
-    tuples: Vec<Tuple>,
-    texts: Vec<u8>,
-    tuple_index: HashTable<u32>,
     /// In the order in which they came first.
     counts: Vec<Count>,
     index: HashTable<u32>,
-    /// The newest count of each cell; the others hang behind it.
-    newest: HashMap<CellKey, u32, KeyHash>,
     /// What the store has of these is void.
     cleared: HashSet<CellKey, KeyHash>,
-    hash: DefaultHashBuilder,
-}
-
-#[derive(Clone, Copy)]
-struct Tuple {
-    split: u16,
-    start: u32,
-    end: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -172,88 +221,48 @@ struct Count {
     sum: i64,
     tuple: u32,
     bucket: Minutes,
-    /// The one before of the same cell, or [`NO_COUNT`].
-    before: u32,
 }
 
-const NO_COUNT: u32 = u32::MAX;
+/// What there is of one cell, in the order in which it came.
+struct CellCounts<'a> {
+    cell: CellKey,
+    is_cleared: bool,
+    counts: &'a [Count],
+}
+
+impl Count {
+    #[inline]
+    fn hash(cell: CellKey, tuple: u32, bucket: Minutes) -> u64 {
+        // The cell is a hash already; the others are few, and told apart by the upper bits of a product.
+        let other = (u64::from(tuple) << 32 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        cell.as_u128() as u64 ^ other ^ other >> 32
+    }
+}
 
 impl PartShard {
     #[inline]
-    fn add(&mut self, cell: CellKey, split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
-        let hash = self.hash_count(cell, values, bucket);
-        let known = self.index.find(hash, |at| {
-            let count = &self.counts[*at as usize];
-            let tuple = self.tuples[count.tuple as usize];
-            count.cell == cell
-                && count.bucket == bucket
-                && self.values(tuple) == values
-                && Arc::ptr_eq(&self.splits[usize::from(tuple.split)], split)
-        });
-        match known.copied() {
-            Some(at) => {
-                let sum = &mut self.counts[at as usize].sum;
-                *sum = sum.saturating_add(delta);
-            }
-            None => self.begin(hash, cell, split, values, bucket, delta),
-        }
-    }
-
-    #[cold]
-    fn begin(&mut self, hash: u64, cell: CellKey, split: &Arc<Split>, values: &[u8], bucket: Minutes, sum: i64) {
-        let tuple = self.tuple(split, values);
-        let at = self.counts.len() as u32;
-        let before = self.newest.insert(cell, at).unwrap_or(NO_COUNT);
-        self.counts.push(Count { cell, sum, tuple, bucket, before });
-        let PartShard { index, counts, tuples, texts, hash: state, .. } = self;
-        index.insert_unique(hash, at, |at| {
-            let Count { cell, tuple, bucket, .. } = counts[*at as usize];
-            let Tuple { start, end, .. } = tuples[tuple as usize];
-            hash_count(state, cell, &texts[start as usize..end as usize], bucket)
-        });
-    }
-
-    fn hash_count(&self, cell: CellKey, values: &[u8], bucket: Minutes) -> u64 {
-        hash_count(&self.hash, cell, values, bucket)
-    }
-
-    fn tuple(&mut self, split: &Arc<Split>, values: &[u8]) -> u32 {
-        let split = self.split(split);
-        let PartShard { tuples, texts, tuple_index, hash, .. } = self;
-        let of = |tuple: Tuple| &texts[tuple.start as usize..tuple.end as usize];
-        let known = |at: &u32| tuples[*at as usize].split == split && of(tuples[*at as usize]) == values;
-        if let Some(at) = tuple_index.find(hash.hash_one(values), known) {
-            return *at;
-        }
-        let start = texts.len() as u32;
-        texts.extend_from_slice(values);
-        tuples.push(Tuple { split, start, end: texts.len() as u32 });
-        let at = tuples.len() as u32 - 1;
-        let of = |at: &u32| {
-            let Tuple { start, end, .. } = tuples[*at as usize];
-            hash.hash_one(&texts[start as usize..end as usize])
+    fn add(&mut self, cell: CellKey, tuple: u32, bucket: Minutes, delta: i64) {
+        let PartShard { counts, index, .. } = self;
+        let hash = Count::hash(cell, tuple, bucket);
+        let is_it = |at: &u32| {
+            let count = &counts[*at as usize];
+            count.cell == cell && count.tuple == tuple && count.bucket == bucket
         };
-        tuple_index.insert_unique(hash.hash_one(values), at, of);
-        at
-    }
-
-    fn split(&mut self, split: &Arc<Split>) -> u16 {
-        let at = self.splits.iter().position(|known| Arc::ptr_eq(known, split)).unwrap_or_else(|| {
-            self.splits.push(split.clone());
-            self.splits.len() - 1
+        if let Some(at) = index.find(hash, is_it) {
+            let sum = &mut counts[*at as usize].sum;
+            *sum = sum.saturating_add(delta);
+            return;
+        }
+        counts.push(Count { cell, sum: delta, tuple, bucket });
+        index.insert_unique(hash, counts.len() as u32 - 1, |at| {
+            let Count { cell, tuple, bucket, .. } = counts[*at as usize];
+            Count::hash(cell, tuple, bucket)
         });
-        u16::try_from(at).expect("there are no more than counters, and one for each configuration since the last cut")
-    }
-
-    fn values(&self, tuple: Tuple) -> &[u8] {
-        &self.texts[tuple.start as usize..tuple.end as usize]
     }
 
     fn clear(&mut self, cell: CellKey) {
-        let mut at = self.newest.remove(&cell).unwrap_or(NO_COUNT);
-        while at != NO_COUNT {
-            let count = &mut self.counts[at as usize];
-            (count.cell, at) = (CellKey::NONE, count.before);
+        for count in self.counts.iter_mut().filter(|count| count.cell == cell) {
+            count.cell = CellKey::NONE;
         }
         self.cleared.insert(cell);
     }
@@ -262,84 +271,113 @@ impl PartShard {
         self.counts.iter().filter(|count| count.cell != CellKey::NONE)
     }
 
-    /// Adds what there is of a cell.
-    fn tell(&self, cell: CellKey, since: &mut PartsSince) {
-        if self.cleared.contains(&cell) {
-            *since = PartsSince { cleared: true, ..PartsSince::default() };
-        }
-        let begun = since.counts.len();
-        let mut at = self.newest.get(&cell).copied().unwrap_or(NO_COUNT);
-        while at != NO_COUNT {
-            let Count { sum, tuple, bucket, before, .. } = self.counts[at as usize];
-            let tuple = self.tuples[tuple as usize];
-            let start = since.texts.len();
-            since.texts.extend_from_slice(self.values(tuple));
-            let split = since.split(&self.splits[usize::from(tuple.split)]);
-            since.counts.push(CountSince { split, start, end: since.texts.len(), bucket, sum });
-            at = before;
-        }
-        since.counts[begun..].reverse();
+    /// By cell, and of each in the order in which they came.
+    fn sorted(&self) -> Vec<Count> {
+        let mut sorted: Vec<Count> = self.living().copied().collect();
+        sorted.sort_by_key(|count| count.cell);
+        sorted
+    }
+
+    /// Its cells in order, also those that were only cleared.
+    fn cells<'a>(&'a self, sorted: &'a [Count]) -> impl Iterator<Item = CellCounts<'a>> {
+        let mut cells: Vec<CellKey> =
+            sorted.iter().map(|count| count.cell).chain(self.cleared.iter().copied()).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        let mut rest = sorted;
+        cells.into_iter().map(move |cell| {
+            let (counts, behind) = rest.split_at(rest.partition_point(|count| count.cell <= cell));
+            rest = behind;
+            CellCounts { cell, is_cleared: self.cleared.contains(&cell), counts }
+        })
     }
 
     fn bytes(&self) -> usize {
-        self.texts.capacity()
-            + self.tuples.capacity() * size_of::<Tuple>()
-            + self.counts.capacity() * size_of::<Count>()
-            + self.tuple_index.allocation_size()
-            + self.index.allocation_size()
-            + self.newest.allocation_size()
-            + self.cleared.allocation_size()
+        self.counts.capacity() * size_of::<Count>() + self.index.allocation_size() + self.cleared.allocation_size()
     }
+}
 
-    /// Its cells in order, each with its counts in theirs; also those that were only cleared.
-    fn cells(&self) -> Vec<(CellKey, Vec<u32>)> {
-        let mut cells: Vec<CellKey> = self.newest.keys().chain(&self.cleared).copied().collect();
-        cells.sort_unstable();
-        cells.dedup();
-        let mut order: Vec<u32> = (0..self.counts.len() as u32).collect();
-        order.retain(|at| self.counts[*at as usize].cell != CellKey::NONE);
-        order.sort_by_key(|at| self.counts[*at as usize].cell);
-        let mut order = order.into_iter().peekable();
-        let mut of = |cell| {
-            let mut counts = Vec::new();
-            while let Some(at) = order.next_if(|at| self.counts[*at as usize].cell == cell) {
-                counts.push(at);
-            }
-            counts
+/// Values of all dimensions of a split, each combination once and known by a number.
+#[derive(Clone)]
+struct Tuples {
+    splits: Vec<Arc<Split>>,
+    /// By hash, so that none waits for more than one to grow.
+    shards: Box<[TupleShard]>,
+    hash: DefaultHashBuilder,
+}
+
+#[derive(Clone, Default)]
+struct TupleShard {
+    tuples: Vec<Tuple>,
+    texts: Vec<u8>,
+    index: HashTable<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Tuple {
+    split: u16,
+    start: u32,
+    end: u32,
+}
+
+impl Default for Tuples {
+    fn default() -> Tuples {
+        let shards = std::iter::repeat_with(TupleShard::default).take(SHARDS).collect();
+        Tuples { splits: Vec::new(), shards, hash: DefaultHashBuilder::default() }
+    }
+}
+
+impl Tuples {
+    #[inline]
+    fn number(&mut self, split: &Arc<Split>, values: &[u8]) -> u32 {
+        let Tuples { splits, shards, hash } = self;
+        let hashed = hash.hash_one(values);
+        let shard = hashed as usize % SHARDS;
+        let TupleShard { tuples, texts, index } = &shards[shard];
+        let is_it = |at: &u32| {
+            let Tuple { split: of, start, end } = tuples[*at as usize];
+            &texts[start as usize..end as usize] == values && Arc::ptr_eq(&splits[usize::from(of)], split)
         };
-        cells.into_iter().map(|cell| (cell, of(cell))).collect()
-    }
-
-    /// The rows of a cell as a cut leaves them.
-    fn rows_of(&self, cell: CellKey, counts: &[u32], stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
-        let is_cleared = self.cleared.contains(&cell);
-        let mut blocks = Blocks::new(cell, stored, is_cleared);
-        for at in counts {
-            let Count { sum, tuple, bucket, .. } = self.counts[*at as usize];
-            let tuple = self.tuples[tuple as usize];
-            blocks.add(&self.splits[usize::from(tuple.split)], self.values(tuple), bucket, sum)?;
+        // The table looks at other bits of the hash than these.
+        match index.find(hashed.rotate_left(32), is_it) {
+            Some(at) => *at * SHARDS as u32 + shard as u32,
+            None => self.begin(split, values, hashed),
         }
-        Ok(blocks.into_rows(if is_cleared { stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() }))
-    }
-}
-
-fn hash_count(state: &DefaultHashBuilder, cell: CellKey, values: &[u8], bucket: Minutes) -> u64 {
-    state.hash_one((cell.as_u128() as u64, bucket, values))
-}
-
-impl Rows for PartCounts {
-    fn rows(&self) -> Box<dyn Iterator<Item = LedgerRow> + '_> {
-        self.rows_over(&NoRows)
     }
 
-    fn rows_over<'a>(&'a self, stored: &'a dyn StoredRows) -> Box<dyn Iterator<Item = LedgerRow> + 'a> {
-        let cells = self.shards.iter().flat_map(|shard| shard.cells().into_iter().map(move |cell| (shard, cell)));
-        Box::new(cells.flat_map(|(shard, (cell, counts))| {
-            shard.rows_of(cell, &counts, stored).unwrap_or_else(|error| {
-                stored.damaged(&LedgerKey::parts_of(cell).start, error);
-                Vec::new()
-            })
-        }))
+    #[cold]
+    fn begin(&mut self, split: &Arc<Split>, values: &[u8], hashed: u64) -> u32 {
+        let known = self.splits.iter().position(|known| Arc::ptr_eq(known, split));
+        let split = known.unwrap_or_else(|| {
+            self.splits.push(split.clone());
+            self.splits.len() - 1
+        });
+        let split = u16::try_from(split).expect("there is one for each counter and configuration since the last cut");
+        let Tuples { shards, hash, .. } = self;
+        let shard = hashed as usize % SHARDS;
+        let TupleShard { tuples, texts, index } = &mut shards[shard];
+        let start = texts.len() as u32;
+        texts.extend_from_slice(values);
+        tuples.push(Tuple { split, start, end: texts.len() as u32 });
+        let at = tuples.len() as u32 - 1;
+        index.insert_unique(hashed.rotate_left(32), at, |at| {
+            let Tuple { start, end, .. } = tuples[*at as usize];
+            hash.hash_one(&texts[start as usize..end as usize]).rotate_left(32)
+        });
+        at * SHARDS as u32 + shard as u32
+    }
+
+    fn get(&self, number: u32) -> (&Arc<Split>, &[u8]) {
+        let TupleShard { tuples, texts, .. } = &self.shards[number as usize % SHARDS];
+        let Tuple { split, start, end } = tuples[number as usize / SHARDS];
+        (&self.splits[usize::from(split)], &texts[start as usize..end as usize])
+    }
+
+    fn bytes(&self) -> usize {
+        let bytes = |shard: &TupleShard| {
+            shard.texts.capacity() + shard.tuples.capacity() * size_of::<Tuple>() + shard.index.allocation_size()
+        };
+        self.shards.iter().map(bytes).sum()
     }
 }
 
@@ -412,10 +450,10 @@ impl<'a> Blocks<'a> {
     }
 
     fn add(&mut self, split: &Split, values: &[u8], bucket: Minutes, delta: i64) -> Result<(), DecodeError> {
-        let mut texts = Vec::with_capacity(split.dimensions.len());
+        let mut texts = [&b""[..]; ROLLUPS_MAX * ROLLUP_DIMENSIONS_MAX];
         let mut rest = values;
-        while !rest.is_empty() {
-            texts.push(take_bytes(&mut rest)?);
+        for text in &mut texts[..split.dimensions.len()] {
+            *text = take_bytes(&mut rest)?;
         }
         for rollup in &split.rollups {
             if rollup.admits.is_none() && self.only.is_some_and(|only| only != rollup.number) {

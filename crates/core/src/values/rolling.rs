@@ -5,9 +5,9 @@
 //! `(correction)`. Beside the parts of each key those of the counter as a whole are kept, under the cell of its bare name.
 
 use super::Values;
-use crate::counter::rollup::{Minutes, Rollup, Rollups, Unit, Zone, minute_of};
+use crate::counter::rollup::{Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
 use crate::counter::{Counter, Declarations, Declared};
-use crate::event::{raw_dimensions, raw_time_ms};
+use crate::event::raw_time_and_dimensions;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{CORRECTION, CountedAs, NONE, Split, SplitRollup};
 use crate::record::{
@@ -262,8 +262,10 @@ impl Values {
     }
 
     fn roll_parts(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
-        let whole = self.rolling.whole(counter);
-        self.roll_cells(counter, [Some(cell), whole], delta, belongs);
+        match self.rolling.whole(counter) {
+            Some(whole) => self.roll_cells(counter, &[cell, whole], delta, belongs),
+            None => self.roll_cells(counter, &[cell], delta, belongs),
+        }
     }
 
     /// A key begins anew, and so do its parts. Those of the counter as a whole are corrected.
@@ -279,48 +281,44 @@ impl Values {
             && self.rolling.is_rolled(counter)
         {
             self.facts.parts.clear_key(cell);
-            let whole = self.rolling.whole(counter);
-            self.roll_cells(counter, [whole], delta, belongs);
+            if let Some(whole) = self.rolling.whole(counter) {
+                self.roll_cells(counter, &[whole], delta, belongs);
+            }
         }
     }
 
-    fn roll_cells<const N: usize>(
-        &mut self,
-        counter: u16,
-        cells: [Option<CellKey>; N],
-        delta: i64,
-        belongs: Belongs<'_>,
-    ) {
+    fn roll_cells(&mut self, counter: u16, cells: &[CellKey], delta: i64, belongs: Belongs<'_>) {
         let Rolling { active, values, .. } = &mut self.rolling;
         let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return };
-        let split = roll.split.clone();
         values.clear();
-        let time_ms = write_values(&split, belongs, values).unwrap_or(self.log_time_ms as i64);
+        let time_ms = write_values(&roll.split, belongs, values).unwrap_or(self.log_time_ms as i64);
         let bucket = roll.bucket(time_ms);
-        for cell in cells.into_iter().flatten() {
-            self.facts.parts.add(cell, &split, values, bucket, delta);
-        }
+        self.facts.parts.add(cells, &roll.split, values, bucket, delta);
     }
 }
 
 /// Writes the values of a change, one for each dimension; answers the time it belongs to, if it has one of its own.
+#[inline]
 fn write_values(split: &Split, belongs: Belongs<'_>, out: &mut Vec<u8>) -> Option<i64> {
+    if let Belongs::Event(event) = belongs {
+        let (time_ms, dimensions) = raw_time_and_dimensions(event);
+        for name in &split.dimensions {
+            put_bytes(out, dimensions.value(name.as_bytes()).unwrap_or(NONE.as_bytes()));
+        }
+        return Some(time_ms);
+    }
     for name in &split.dimensions {
         let value = match &belongs {
-            Belongs::Event(event) => {
-                raw_dimensions(event).find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value)
-            }
             Belongs::Counted(counted) => counted.and_then(|counted| counted.value(name)),
-            Belongs::Nowhere => None,
             Belongs::Corrected(_) => Some(CORRECTION.as_bytes()),
+            Belongs::Nowhere | Belongs::Event(_) => None,
         };
         put_bytes(out, value.unwrap_or(NONE.as_bytes()));
     }
     match belongs {
-        Belongs::Event(event) => Some(raw_time_ms(event)),
         Belongs::Counted(counted) => counted.and_then(CountedAs::time_ms),
-        Belongs::Nowhere => None,
         Belongs::Corrected(at_ms) => at_ms.map(|at_ms| at_ms as i64),
+        Belongs::Nowhere | Belongs::Event(_) => None,
     }
 }
 
@@ -330,20 +328,19 @@ impl Counter {
         if self.rollups.is_empty() {
             return Vec::new();
         }
+        let (time_ms, dimensions) = raw_time_and_dimensions(event);
+        // As exact as any roll-up needs it, so that what waits together is one sum.
+        let unit = finest(self.rollups.all.iter().filter_map(|rollup| rollup.unit)).unwrap_or(Unit::Hour);
         let mut time = Vec::new();
-        put_signed(&mut time, raw_time_ms(event));
+        put_signed(&mut time, bucket_ms(unit.bucket(minute_of(time_ms), &self.rollups.zone)) as i64);
         let mut parts = vec![time];
-        let mut names: Vec<&str> = Vec::new();
-        for name in self.rollups.all.iter().flat_map(|rollup| &rollup.dimensions) {
-            if !names.contains(&&**name)
-                && let Some((_, value)) = raw_dimensions(event).find(|(known, _)| *known == name.as_bytes())
-            {
-                names.push(name);
-                let mut part = Vec::new();
-                put_bytes(&mut part, name.as_bytes());
-                part.extend_from_slice(value);
-                parts.push(part);
-            }
+        let rolled =
+            |name: &[u8]| self.rollups.all.iter().flat_map(|rollup| &rollup.dimensions).any(|of| of.as_bytes() == name);
+        for (name, value) in dimensions.filter(|(name, _)| rolled(name)) {
+            let mut part = Vec::new();
+            put_bytes(&mut part, name);
+            part.extend_from_slice(value);
+            parts.push(part);
         }
         parts
     }

@@ -18,9 +18,12 @@ pub struct Block {
     width: u8,
     texts: Vec<u8>,
     parts: Vec<BlockPart>,
-    index: HashTable<u32>,
-    hash: DefaultHashBuilder,
+    /// Only where there are many.
+    index: Option<(HashTable<u32>, DefaultHashBuilder)>,
 }
+
+/// So many parts are looked through one by one.
+const FEW: usize = 8;
 
 #[derive(Clone, Copy)]
 struct BlockPart {
@@ -31,8 +34,7 @@ struct BlockPart {
 
 impl Block {
     pub fn new(width: u8) -> Block {
-        let (texts, parts) = (Vec::new(), Vec::new());
-        Block { width, texts, parts, index: HashTable::new(), hash: DefaultHashBuilder::default() }
+        Block { width, texts: Vec::new(), parts: Vec::new(), index: None }
     }
 
     /// What a row holds.
@@ -65,8 +67,17 @@ impl Block {
     }
 
     pub fn has(&self, values: &[u8]) -> bool {
-        let at = |at: &u32| self.values(&self.parts[*at as usize]) == values;
-        self.index.find(self.hash.hash_one(values), at).is_some()
+        self.find(values).is_some()
+    }
+
+    fn find(&self, values: &[u8]) -> Option<usize> {
+        match &self.index {
+            None => self.parts.iter().position(|part| self.values(part) == values),
+            Some((index, hash)) => {
+                let is_it = |at: &u32| self.values(&self.parts[*at as usize]) == values;
+                index.find(hash.hash_one(values), is_it).map(|at| *at as usize)
+            }
+        }
     }
 
     /// Each part's values, one behind the other and each behind its length, and its sum.
@@ -85,26 +96,34 @@ impl Block {
     }
 
     fn entry(&mut self, values: &[u8]) -> &mut i64 {
-        let Block { texts, parts, index, hash, .. } = self;
-        let known = |at: &u32| {
-            let BlockPart { start, end, .. } = parts[*at as usize];
-            &texts[start as usize..end as usize] == values
-        };
-        let at = match index.find(hash.hash_one(values), known) {
-            Some(at) => *at as usize,
-            None => {
-                let start = texts.len() as u32;
-                texts.extend_from_slice(values);
-                parts.push(BlockPart { start, end: texts.len() as u32, sum: 0 });
-                let rehash = |at: &u32| {
-                    let BlockPart { start, end, .. } = parts[*at as usize];
-                    hash.hash_one(&texts[start as usize..end as usize])
-                };
-                index.insert_unique(hash.hash_one(values), parts.len() as u32 - 1, rehash);
-                parts.len() - 1
+        let at = self.find(values).unwrap_or_else(|| self.push(values));
+        &mut self.parts[at].sum
+    }
+
+    fn push(&mut self, values: &[u8]) -> usize {
+        let start = self.texts.len() as u32;
+        self.texts.extend_from_slice(values);
+        self.parts.push(BlockPart { start, end: self.texts.len() as u32, sum: 0 });
+        let at = self.parts.len() - 1;
+        match &self.index {
+            Some(_) => self.learn(at),
+            None if at >= FEW => {
+                self.index = Some(Default::default());
+                (0..=at).for_each(|at| self.learn(at));
             }
+            None => {}
+        }
+        at
+    }
+
+    fn learn(&mut self, at: usize) {
+        let Block { texts, parts, index, .. } = self;
+        let Some((index, hash)) = index else { return };
+        let hashed = |at: &u32| {
+            let BlockPart { start, end, .. } = parts[*at as usize];
+            hash.hash_one(&texts[start as usize..end as usize])
         };
-        &mut parts[at].sum
+        index.insert_unique(hashed(&(at as u32)), at as u32, hashed);
     }
 }
 
