@@ -11,5 +11,5 @@ pub mod journal;
 pub mod layer;
 pub mod names;
 pub(crate) mod pending;
-mod prefetch;
+pub(crate) mod prefetch;
 pub(crate) mod stratum;

@@ -13,6 +13,7 @@ use crate::counter::rollup::{Minutes, Unit, Zone};
 use crate::id::{CellKey, KeyHash};
 use crate::limits::{PARTS_PER_ROW_MAX, ROLLUP_DIMENSIONS_MAX, ROLLUPS_MAX};
 use crate::memory::pending::{Overlay, Pending};
+use crate::memory::prefetch::prefetch;
 use crate::memory::stratum::SHARDS;
 use crate::record::{DecodeError, put_bytes, take_bytes};
 use block::{Block, OTHER};
@@ -65,12 +66,13 @@ impl Parts {
     #[inline]
     pub fn add(&mut self, cells: &[CellKey], split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
         let recent = &mut self.counts.recent;
-        let tuple = recent.tuples.number(split, values);
-        cells.iter().for_each(|cell| recent.shard(*cell).add(*cell, tuple, bucket, delta));
+        let tuple = recent.tuples.number(split, values, bucket);
+        cells.iter().for_each(|cell| recent.add(Addition { cell: *cell, tuple, delta }));
     }
 
     /// A key begins anew: what it had is void, in the store as well.
     pub fn clear_key(&mut self, cell: CellKey) {
+        self.counts.recent.catch_up();
         self.counts.recent.shard(cell).clear(cell);
     }
 
@@ -84,6 +86,7 @@ impl Parts {
 
 impl Kind for Parts {
     fn begin_cut(&mut self) -> Arc<dyn Rows> {
+        self.counts.recent.catch_up();
         self.counts.begin_cut()
     }
 
@@ -92,6 +95,7 @@ impl Kind for Parts {
     }
 
     fn abort_cut(&mut self) {
+        self.counts.recent.catch_up();
         self.counts.abort_cut();
     }
 
@@ -101,7 +105,7 @@ impl Kind for Parts {
 
     /// They are small, and many of them are one row.
     fn changed(&self) -> usize {
-        self.counts.recent.shards.iter().map(|shard| shard.counts.len()).sum::<usize>() / COUNTS_PER_ROW
+        self.counts.recent.shards.iter().map(|shard| shard.len).sum::<usize>() / COUNTS_PER_ROW
     }
 
     fn unsettled_bytes(&self) -> usize {
@@ -119,14 +123,32 @@ impl Kind for Parts {
 struct PartCounts {
     shards: Box<[PartShard]>,
     tuples: Tuples,
+    /// Additions whose places are on their way from memory to the cache, a ring.
+    ahead: [Addition; AHEAD],
+    /// How many there have been.
+    added: usize,
 }
 
 const PART_SHARDS: usize = 1024;
 
+/// How many additions wait for their places: a trip to memory takes as long as so many of them.
+const AHEAD: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Addition {
+    cell: CellKey,
+    tuple: u32,
+    delta: i64,
+}
+
+impl Addition {
+    const NONE: Addition = Addition { cell: CellKey::NONE, tuple: 0, delta: 0 };
+}
+
 impl Default for PartCounts {
     fn default() -> PartCounts {
         let shards = std::iter::repeat_with(PartShard::default).take(PART_SHARDS).collect();
-        PartCounts { shards, tuples: Tuples::default() }
+        PartCounts { shards, tuples: Tuples::default(), ahead: [Addition::NONE; AHEAD], added: 0 }
     }
 }
 
@@ -136,18 +158,52 @@ impl PartCounts {
         &mut self.shards[shard_of(cell)]
     }
 
+    /// Asks for the place of an addition, and makes one whose place was asked for a while ago.
+    #[inline]
+    fn add(&mut self, addition: Addition) {
+        self.shards[shard_of(addition.cell)].prefetch(addition.cell, addition.tuple);
+        let due = std::mem::replace(&mut self.ahead[self.added % AHEAD], addition);
+        self.added += 1;
+        self.make(due);
+    }
+
+    #[inline]
+    fn make(&mut self, Addition { cell, tuple, delta }: Addition) {
+        if cell != CellKey::NONE {
+            self.shard(cell).add(cell, tuple, delta);
+        }
+    }
+
+    /// Makes all additions.
+    fn catch_up(&mut self) {
+        for _ in 0..AHEAD {
+            let due = std::mem::replace(&mut self.ahead[self.added % AHEAD], Addition::NONE);
+            self.added += 1;
+            self.make(due);
+        }
+    }
+
+    /// Those that were not made yet, in their order.
+    fn ahead(&self) -> impl Iterator<Item = &Addition> {
+        (self.added..self.added + AHEAD).map(|at| &self.ahead[at % AHEAD])
+    }
+
     /// Adds what there is of a cell.
     fn tell(&self, cell: CellKey, since: &mut PartsSince) {
         let shard = &self.shards[shard_of(cell)];
         if shard.cleared.contains(&cell) {
             *since = PartsSince { cleared: true, ..PartsSince::default() };
         }
-        for Count { tuple, bucket, sum, .. } in shard.counts.iter().filter(|count| count.cell == cell) {
-            let (split, values) = self.tuples.get(*tuple);
+        let mut counts: Vec<&Count> = shard.living().filter(|count| count.cell == cell).collect();
+        counts.sort_unstable_by_key(|count| count.order);
+        let ahead =
+            self.ahead().filter(|addition| addition.cell == cell).map(|addition| (addition.tuple, addition.delta));
+        for (tuple, sum) in counts.into_iter().map(|count| (count.tuple, count.sum)).chain(ahead) {
+            let (split, values, bucket) = self.tuples.get(tuple);
             let start = since.texts.len();
             since.texts.extend_from_slice(values);
             let (split, end) = (since.split(split), since.texts.len());
-            since.counts.push(CountSince { split, start, end, bucket: *bucket, sum: *sum });
+            since.counts.push(CountSince { split, start, end, bucket, sum });
         }
     }
 
@@ -159,9 +215,9 @@ impl PartCounts {
     fn rows_of(&self, cell: &CellCounts<'_>, stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
         let CellCounts { cell, is_cleared, counts } = *cell;
         let mut blocks = Blocks::new(cell, stored, is_cleared);
-        for Count { sum, tuple, bucket, .. } in counts {
-            let (split, values) = self.tuples.get(*tuple);
-            blocks.add(split, values, *bucket, *sum)?;
+        for Count { sum, tuple, .. } in counts {
+            let (split, values, bucket) = self.tuples.get(*tuple);
+            blocks.add(split, values, bucket, *sum)?;
         }
         Ok(blocks.into_rows(if is_cleared { stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() }))
     }
@@ -174,12 +230,12 @@ fn shard_of(cell: CellKey) -> usize {
 
 impl Overlay for PartCounts {
     fn overlay(&mut self, newer: PartCounts) {
-        let PartCounts { shards, tuples } = self;
+        let PartCounts { shards, tuples, .. } = self;
         for (shard, newer_shard) in shards.iter_mut().zip(&newer.shards) {
             newer_shard.cleared.iter().for_each(|cell| shard.clear(*cell));
-            for Count { cell, sum, tuple, bucket } in newer_shard.living() {
-                let (split, values) = newer.tuples.get(*tuple);
-                shard.add(*cell, tuples.number(split, values), *bucket, *sum);
+            for Count { cell, sum, tuple, .. } in newer_shard.sorted() {
+                let (split, values, bucket) = newer.tuples.get(tuple);
+                shard.add(cell, tuples.number(split, values, bucket), sum);
             }
         }
     }
@@ -205,23 +261,30 @@ impl Rows for PartCounts {
     }
 }
 
+/// An open table: a count stands at its home or not far behind it.
 #[derive(Clone, Default)]
 struct PartShard {
-    /// In the order in which they came first.
-    counts: Vec<Count>,
-    index: HashTable<u32>,
+    slots: Vec<Count>,
+    /// How many of them are taken.
+    len: usize,
     /// What the store has of these is void.
     cleared: HashSet<CellKey, KeyHash>,
 }
 
 #[derive(Clone, Copy)]
 struct Count {
-    /// [`CellKey::NONE`] if the key was cleared since.
+    /// [`CellKey::NONE`] if the slot is free.
     cell: CellKey,
     sum: i64,
+    /// [`VOID`] if the key was cleared since.
     tuple: u32,
-    bucket: Minutes,
+    /// The how manieth of its shard it is: they come first in the order in which they came.
+    order: u32,
 }
+
+const VOID: u32 = u32::MAX;
+
+const FREE: Count = Count { cell: CellKey::NONE, sum: 0, tuple: VOID, order: 0 };
 
 /// What there is of one cell, in the order in which it came.
 struct CellCounts<'a> {
@@ -230,51 +293,74 @@ struct CellCounts<'a> {
     counts: &'a [Count],
 }
 
-impl Count {
-    #[inline]
-    fn hash(cell: CellKey, tuple: u32, bucket: Minutes) -> u64 {
-        // The cell is a hash already; the others are few, and told apart by the upper bits of a product.
-        let other = (u64::from(tuple) << 32 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        cell.as_u128() as u64 ^ other ^ other >> 32
-    }
-}
-
 impl PartShard {
+    /// Where the walk for a count begins.
     #[inline]
-    fn add(&mut self, cell: CellKey, tuple: u32, bucket: Minutes, delta: i64) {
-        let PartShard { counts, index, .. } = self;
-        let hash = Count::hash(cell, tuple, bucket);
-        let is_it = |at: &u32| {
-            let count = &counts[*at as usize];
-            count.cell == cell && count.tuple == tuple && count.bucket == bucket
-        };
-        if let Some(at) = index.find(hash, is_it) {
-            let sum = &mut counts[*at as usize].sum;
-            *sum = sum.saturating_add(delta);
-            return;
+    fn home(&self, cell: CellKey, tuple: u32) -> usize {
+        // The cell is a hash already; tuples are few, and told apart by the upper bits of a product.
+        let hash = (cell.as_u128() as u64 ^ u64::from(tuple).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
+        (hash * self.slots.len() as u64 >> 32) as usize
+    }
+
+    #[inline]
+    fn prefetch(&self, cell: CellKey, tuple: u32) {
+        if let Some(slot) = self.slots.get(self.home(cell, tuple)) {
+            prefetch(slot);
         }
-        counts.push(Count { cell, sum: delta, tuple, bucket });
-        index.insert_unique(hash, counts.len() as u32 - 1, |at| {
-            let Count { cell, tuple, bucket, .. } = counts[*at as usize];
-            Count::hash(cell, tuple, bucket)
-        });
+    }
+
+    #[inline]
+    fn add(&mut self, cell: CellKey, tuple: u32, delta: i64) {
+        // A quarter stays free, so that walks are short.
+        if 4 * self.len >= 3 * self.slots.len() {
+            self.grow();
+        }
+        let home = self.home(cell, tuple);
+        let at = self.walk(home, |slot| slot.cell == CellKey::NONE || slot.cell == cell && slot.tuple == tuple);
+        let slot = &mut self.slots[at];
+        if slot.cell == CellKey::NONE {
+            *slot = Count { cell, sum: delta, tuple, order: self.len as u32 };
+            self.len += 1;
+        } else {
+            slot.sum = slot.sum.saturating_add(delta);
+        }
+    }
+
+    /// The first slot from here on that is what is looked for; there is always a free one.
+    #[inline]
+    fn walk(&self, from: usize, is_it: impl Fn(&Count) -> bool) -> usize {
+        let mut at = from;
+        while !is_it(&self.slots[at]) {
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+        }
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let room = (self.slots.len() * 3 / 2).max(16);
+        let taken = std::mem::replace(&mut self.slots, vec![FREE; room]);
+        for count in taken.into_iter().filter(|count| count.cell != CellKey::NONE) {
+            let at = self.walk(self.home(count.cell, count.tuple), |slot| slot.cell == CellKey::NONE);
+            self.slots[at] = count;
+        }
     }
 
     fn clear(&mut self, cell: CellKey) {
-        for count in self.counts.iter_mut().filter(|count| count.cell == cell) {
-            count.cell = CellKey::NONE;
+        for count in self.slots.iter_mut().filter(|count| count.cell == cell) {
+            count.tuple = VOID;
         }
         self.cleared.insert(cell);
     }
 
     fn living(&self) -> impl Iterator<Item = &Count> {
-        self.counts.iter().filter(|count| count.cell != CellKey::NONE)
+        self.slots.iter().filter(|count| count.tuple != VOID)
     }
 
     /// By cell, and of each in the order in which they came.
     fn sorted(&self) -> Vec<Count> {
         let mut sorted: Vec<Count> = self.living().copied().collect();
-        sorted.sort_by_key(|count| count.cell);
+        sorted.sort_unstable_by_key(|count| (count.cell, count.order));
         sorted
     }
 
@@ -293,11 +379,11 @@ impl PartShard {
     }
 
     fn bytes(&self) -> usize {
-        self.counts.capacity() * size_of::<Count>() + self.index.allocation_size() + self.cleared.allocation_size()
+        self.slots.capacity() * size_of::<Count>() + self.cleared.allocation_size()
     }
 }
 
-/// Values of all dimensions of a split, each combination once and known by a number.
+/// Values of all dimensions of a split and buckets, each combination once and known by a number.
 #[derive(Clone)]
 struct Tuples {
     splits: Vec<Arc<Split>>,
@@ -315,9 +401,10 @@ struct TupleShard {
 
 #[derive(Clone, Copy)]
 struct Tuple {
-    split: u16,
     start: u32,
     end: u32,
+    bucket: Minutes,
+    split: u16,
 }
 
 impl Default for Tuples {
@@ -329,24 +416,25 @@ impl Default for Tuples {
 
 impl Tuples {
     #[inline]
-    fn number(&mut self, split: &Arc<Split>, values: &[u8]) -> u32 {
-        let Tuples { splits, shards, hash } = self;
-        let hashed = hash.hash_one(values);
+    fn number(&mut self, split: &Arc<Split>, values: &[u8], bucket: Minutes) -> u32 {
+        let hashed = self.hash.hash_one((bucket, values));
         let shard = hashed as usize % SHARDS;
-        let TupleShard { tuples, texts, index } = &shards[shard];
+        let TupleShard { tuples, texts, index } = &self.shards[shard];
         let is_it = |at: &u32| {
-            let Tuple { split: of, start, end } = tuples[*at as usize];
-            &texts[start as usize..end as usize] == values && Arc::ptr_eq(&splits[usize::from(of)], split)
+            let tuple = tuples[*at as usize];
+            tuple.bucket == bucket
+                && &texts[tuple.start as usize..tuple.end as usize] == values
+                && Arc::ptr_eq(&self.splits[usize::from(tuple.split)], split)
         };
         // The table looks at other bits of the hash than these.
         match index.find(hashed.rotate_left(32), is_it) {
             Some(at) => *at * SHARDS as u32 + shard as u32,
-            None => self.begin(split, values, hashed),
+            None => self.begin(split, values, bucket, hashed),
         }
     }
 
     #[cold]
-    fn begin(&mut self, split: &Arc<Split>, values: &[u8], hashed: u64) -> u32 {
+    fn begin(&mut self, split: &Arc<Split>, values: &[u8], bucket: Minutes, hashed: u64) -> u32 {
         let known = self.splits.iter().position(|known| Arc::ptr_eq(known, split));
         let split = known.unwrap_or_else(|| {
             self.splits.push(split.clone());
@@ -358,19 +446,19 @@ impl Tuples {
         let TupleShard { tuples, texts, index } = &mut shards[shard];
         let start = texts.len() as u32;
         texts.extend_from_slice(values);
-        tuples.push(Tuple { split, start, end: texts.len() as u32 });
+        tuples.push(Tuple { start, end: texts.len() as u32, bucket, split });
         let at = tuples.len() as u32 - 1;
         index.insert_unique(hashed.rotate_left(32), at, |at| {
-            let Tuple { start, end, .. } = tuples[*at as usize];
-            hash.hash_one(&texts[start as usize..end as usize]).rotate_left(32)
+            let Tuple { start, end, bucket, .. } = tuples[*at as usize];
+            hash.hash_one((bucket, &texts[start as usize..end as usize])).rotate_left(32)
         });
         at * SHARDS as u32 + shard as u32
     }
 
-    fn get(&self, number: u32) -> (&Arc<Split>, &[u8]) {
+    fn get(&self, number: u32) -> (&Arc<Split>, &[u8], Minutes) {
         let TupleShard { tuples, texts, .. } = &self.shards[number as usize % SHARDS];
-        let Tuple { split, start, end } = tuples[number as usize / SHARDS];
-        (&self.splits[usize::from(split)], &texts[start as usize..end as usize])
+        let Tuple { split, start, end, bucket } = tuples[number as usize / SHARDS];
+        (&self.splits[usize::from(split)], &texts[start as usize..end as usize], bucket)
     }
 
     fn bytes(&self) -> usize {
