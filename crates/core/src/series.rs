@@ -145,6 +145,13 @@ impl Series {
         }
     }
 
+    /// Takes in one part of a bucket.
+    pub fn feed_one(&mut self, bucket: Minutes, values: &[u8], sum: i64) {
+        if let Some(step) = self.step_of(bucket) {
+            self.add(step, usize::MAX, values, sum);
+        }
+    }
+
     fn step_of(&self, bucket: Minutes) -> Option<usize> {
         self.minutes().contains(&bucket).then(|| self.bounds.partition_point(|start| *start <= bucket) - 1)
     }
@@ -157,9 +164,11 @@ impl Series {
             _ => self.part(values),
         };
         self.values = wanted;
+        let known = self.guesses.len();
         match self.guesses.get_mut(at) {
             Some(guess) => *guess = part,
-            None => self.guesses.push(part),
+            None if at == known => self.guesses.push(part),
+            None => {}
         }
         let sum_of = &mut self.sums[part as usize][step];
         *sum_of = sum_of.saturating_add(sum);

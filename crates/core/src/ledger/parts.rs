@@ -52,6 +52,29 @@ impl Split {
     }
 }
 
+impl SplitRollup {
+    /// Its bucket that one of the split's unit lies in.
+    fn bucket(&self, split: &Split, bucket: Minutes) -> Minutes {
+        match self.unit {
+            None => 0,
+            unit if unit == split.unit => bucket,
+            Some(unit) => unit.bucket(bucket, &split.zone),
+        }
+    }
+}
+
+/// The values of all dimensions of a split, one by one.
+fn texts<'v>(
+    split: &Split,
+    mut values: &'v [u8],
+) -> Result<[&'v [u8]; ROLLUPS_MAX * ROLLUP_DIMENSIONS_MAX], DecodeError> {
+    let mut texts = [&b""[..]; ROLLUPS_MAX * ROLLUP_DIMENSIONS_MAX];
+    for text in &mut texts[..split.dimensions.len()] {
+        *text = take_bytes(&mut values)?;
+    }
+    Ok(texts)
+}
+
 /// So many counts are about as much work as one row of another kind.
 const COUNTS_PER_ROW: usize = 4;
 
@@ -495,6 +518,29 @@ impl PartsSince {
         })
     }
 
+    /// How many parts it may bring to a row, at most.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Tells what was added to a roll-up whose key admits everything: bucket, values and sum of each.
+    pub fn of_rollup(&self, number: u16, mut tell: impl FnMut(Minutes, &[u8], i64)) -> Result<(), DecodeError> {
+        let mut projected = Vec::new();
+        for CountSince { split, start, end, bucket, sum } in &self.counts {
+            let split = &*self.splits[*split];
+            let Some(rollup) = split.rollup(number) else { continue };
+            let texts = texts(split, &self.texts[*start..*end])?;
+            projected.clear();
+            rollup.dimensions.iter().for_each(|at| put_bytes(&mut projected, texts[usize::from(*at)]));
+            tell(rollup.bucket(split, *bucket), &projected, *sum);
+        }
+        Ok(())
+    }
+
     /// Lays it over rows of a key: those of the roll-up that matters and of what decides about its values.
     pub fn lay_over(&self, blocks: &mut Blocks<'_>) -> Result<(), DecodeError> {
         for CountSince { split, start, end, bucket, sum } in &self.counts {
@@ -538,11 +584,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn add(&mut self, split: &Split, values: &[u8], bucket: Minutes, delta: i64) -> Result<(), DecodeError> {
-        let mut texts = [&b""[..]; ROLLUPS_MAX * ROLLUP_DIMENSIONS_MAX];
-        let mut rest = values;
-        for text in &mut texts[..split.dimensions.len()] {
-            *text = take_bytes(&mut rest)?;
-        }
+        let mut texts = texts(split, values)?;
         for rollup in &split.rollups {
             if rollup.admits.is_none() && self.only.is_some_and(|only| only != rollup.number) {
                 continue;
@@ -551,7 +593,7 @@ impl<'a> Blocks<'a> {
             for dimension in &rollup.dimensions {
                 put_bytes(&mut self.values, texts[usize::from(*dimension)]);
             }
-            let bucket = rollup.unit.map_or(0, |unit| unit.bucket(bucket, &split.zone));
+            let bucket = rollup.bucket(split, bucket);
             let most = rollup.admits.map_or(PARTS_PER_ROW_MAX, |most| PARTS_PER_ROW_MAX.min(most as usize));
             let values = std::mem::take(&mut self.values);
             let is_admitted = self.block(rollup, bucket)?.add(&values, delta, most);
