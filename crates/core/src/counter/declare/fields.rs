@@ -196,7 +196,11 @@ impl<'n> Fields<'n> {
             return Err(self.source.error(one_more, message, "remove some"));
         }
         let names = |list: &'n Item| {
-            let names = self.source.list(name, list, "[country, hour]")?;
+            let names = self.source.list(name, list, "[country, hour]").map_err(|_| {
+                let written = self.source.written(list);
+                let message = format!("{name:?} has lists of names, and {written} is none");
+                self.source.error(list, message, format!("write [{written}]"))
+            })?;
             Ok((list, self.unique_names(name, list, names, 1..=names_most)?))
         };
         items.iter().map(names).collect()

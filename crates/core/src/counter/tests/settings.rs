@@ -267,3 +267,41 @@ fn a_counter_that_only_events_feed_needs_rules() {
         refused(&counter(&format!("    mode: {mode}\n    rules: []\n")), (4, 12), &message);
     }
 }
+
+#[test]
+fn roll_ups_are_lists_of_dimensions_and_at_most_one_bucket() {
+    let yaml = counter(
+        "    mode: simple\n    rollups: [[country], [hour, country], [day]]\n    timezone: Europe/Berlin\n    maxCardinality: {country: 250}\n",
+    );
+    let declarations = Declarations::parse(&yaml).unwrap();
+    let rollups = &declarations.counters()[0].rollups;
+    let written: Vec<_> = rollups.all.iter().map(Rollup::to_string).collect();
+    assert_eq!(written, ["[country]", "[country, hour]", "[day]"]);
+    assert_eq!((rollups.zone.name(), &*rollups.limits), ("Europe/Berlin", &[("country".into(), 250)][..]));
+}
+
+#[test]
+fn roll_ups_that_cannot_be_meant_are_refused_by_name() {
+    for (fields, message) in [
+        ("rollups: [[page]], dimensions: [page]", "\"page\" is in the counter's key already"),
+        ("rollups: [[a, hour, day]]", "a roll-up has one bucket of time, and this one has hour and day"),
+        ("rollups: [[a, b, c, d, e]]", "a roll-up has at most 4 dimensions, and this one 5"),
+        ("rollups: [[a, hour], [hour, a]]", "the roll-up [a, hour] is there twice"),
+        ("rollups: [[a, a]]", "\"a\" is named twice in \"rollups\""),
+        ("rollups: [[]]", "\"rollups\" is empty"),
+        ("rollups: [a]", "\"rollups\" has lists of names, and a is none"),
+        ("timezone: Mars/Base", "\"Mars/Base\" is not a time zone"),
+        ("rollups: [[a]], maxCardinality: {b: 5}", "\"b\" is in no roll-up of this counter"),
+        (
+            "rollups: [[a]], maxCardinality: {a: 0}",
+            "a in \"maxCardinality\" must be a whole number from 1 to 10000, not 0",
+        ),
+    ] {
+        let yaml = format!(
+            "counters:\n  - counterName: c\n    mode: simple\n    {}\n",
+            fields.replace(", dim", "\n    dim").replace(", max", "\n    max")
+        );
+        let errors = Declarations::parse(&yaml).unwrap_err().to_string();
+        assert!(errors.contains(message), "{fields}: {errors}");
+    }
+}
