@@ -289,7 +289,7 @@ fn roll_ups_that_cannot_be_meant_are_refused_by_name() {
         ("rollups: [[a, hour], [hour, a]]", "the roll-up [a, hour] is there twice"),
         ("rollups: [[a, a]]", "\"a\" is named twice in \"rollups\""),
         ("rollups: [[]]", "\"rollups\" is empty"),
-        ("rollups: [a]", "\"rollups\" has lists of names, and a is none"),
+        ("rollups: [a]", "\"rollups\" has lists of names, and \"a\" is none"),
         ("timezone: Mars/Base", "\"Mars/Base\" is not a time zone"),
         ("rollups: [[a]], maxCardinality: {b: 5}", "\"b\" is in no roll-up of this counter"),
         (
