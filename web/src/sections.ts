@@ -1,0 +1,147 @@
+// What is shown of a counter or a key, each thing for itself: its series, its parts, where its number comes from, its history.
+
+import { counterPath, get, query } from './api';
+import { chart, lines } from './chart';
+import { h, rows, say } from './dom';
+import { moment } from './format';
+import { every, type Section } from './live';
+import { bars, block, note } from './pieces';
+import { BUCKETS, NO_PARTS, NO_SERIES, RANGES, dimensions, ranges, steps, stretch, type Bucket, type Range } from './spans';
+import type { Counter, Explanation, Generation, History, Series } from './types';
+import { explain, generation } from './words';
+
+/** A section that is asked again when the value has changed. */
+export interface Answer {
+  element: HTMLElement;
+  refresh(signal: AbortSignal): Promise<void>;
+}
+
+/** How the value went: a chart with a choice of stretch, step and parts. */
+export function seriesSection(id: string, counter: Counter): Section {
+  const title = 'Over time';
+  const [first] = ranges(counter);
+  if (!first) return { element: block(title, note(NO_SERIES)), live: () => {} };
+
+  const drawing = chart();
+  const said = note();
+  const from = select('Show', ranges(counter).map(({ name, words }) => [name, words]));
+  const step = select('Step', []);
+  const by = select('Split by', [['', 'nothing'], ...dimensions(counter, true).map((set): [string, string] => [set.join(), set.join(' and ')])]);
+  const controls = h('div', { class: 'controls' }, from.element, step.element, by.element);
+  by.element.hidden = dimensions(counter, true).length === 0;
+  const element = block(title, controls, drawing.element, said);
+
+  const range = (): Range => RANGES.find(({ name }) => name === from.control.value) ?? first;
+  const fit = (): void => step.offer(steps(counter, range()).map(({ step, words }) => [step, words]));
+  const bucket = (): Bucket => BUCKETS.find((bucket) => bucket.step === step.control.value) ?? BUCKETS[0];
+  fit();
+
+  const draw = async (signal: AbortSignal): Promise<void> => {
+    const asked = { ...stretch(range(), bucket()), by: by.control.value, top: by.control.value && 6, fill: 'zero' };
+    const series = await get<Series>(counterPath(id, 'series') + query(asked), signal);
+    const since = series.since === null ? '' : `Kept since ${moment(series.since)}. `;
+    say(said, `${since}Times of the steps are those of ${series.timezone}.`);
+    await drawing.show(series, lines(series, id));
+  };
+  return {
+    element,
+    live(signal) {
+      const fail = ({ message }: Error): void => {
+        if (!signal.aborted) say(said, message);
+      };
+      drawing.keepColours(signal);
+      void every(5_000, signal, () => draw(signal), fail);
+      const chosen = (): void => void draw(signal).catch(fail);
+      from.control.addEventListener('change', () => (fit(), chosen()), { signal });
+      for (const { control } of [step, by]) control.addEventListener('change', chosen, { signal });
+    },
+  };
+}
+
+interface Select {
+  element: HTMLElement;
+  control: HTMLSelectElement;
+  offer(choices: [string, string][]): void;
+}
+
+function select(label: string, choices: [string, string][]): Select {
+  const control = h('select');
+  const offer = (choices: [string, string][]): void => {
+    const chosen = control.value;
+    control.replaceChildren(...choices.map(([value, text]) => h('option', { value, selected: value === chosen }, text)));
+  };
+  offer(choices);
+  return { element: h('label', {}, `${label} `, control), control, offer };
+}
+
+/** What the value is made of, by each set of dimensions that its roll-ups keep apart. */
+export function partsSection(id: string, counter: Counter): Answer {
+  const sets = dimensions(counter).map((by) => ({ by, said: note(), ...bars('Nothing has counted yet.') }));
+  const shown = sets.map(({ by, element, said }) => h('div', {}, h('h3', {}, `By ${by.join(' and ')}`), element, said));
+  const element = block('Parts', ...(shown.length === 0 ? [note(NO_PARTS)] : [h('div', { class: 'parts' }, ...shown)]));
+  const refresh = async (signal: AbortSignal): Promise<void> => {
+    await Promise.all(
+      sets.map(async ({ by, show, said }) => {
+        try {
+          const { points } = await get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: 10 }), signal);
+          const parts = Object.entries(points[0]?.parts ?? {}).sort(([, a], [, b]) => (a < b ? 1 : a > b ? -1 : 0));
+          show(parts.map(([name, value]) => ({ name, label: name.split('|').join(' · ') || '(none)', value, of: points[0]?.value ?? 0 })));
+          say(said, '');
+        } catch (error) {
+          said.textContent = words(error);
+        }
+      }),
+    );
+  };
+  return { element, refresh };
+}
+
+/** Where the number comes from. */
+export function explainSection(id: string): Answer {
+  const list = h('ul', { class: 'sentences' });
+  const update = rows<[number, string]>(list, ([at]) => String(at), () => {
+    const element = h('li');
+    return { element, update: ([, text]) => say(element, text) };
+  });
+  return {
+    element: block('Where it comes from', list),
+    async refresh(signal) {
+      const found = await get<Explanation>(counterPath(id, 'explain'), signal).then(explain, (error: unknown) => [words(error)]);
+      update([...found.entries()]);
+    },
+  };
+}
+
+/** What corrections did to it. */
+export function historySection(id: string): Answer {
+  const list = h('ol', { class: 'history' });
+  const said = note();
+  const update = rows<Generation>(list, ({ generation }) => String(generation), (step) => ({
+    element: h(
+      'li',
+      {},
+      h('p', {}, generation(step)),
+      h('p', { class: 'note' }, `Generation ${step.generation}, ${moment(step.at)}. Reason: ${step.reason}`),
+    ),
+    update: () => {},
+  }));
+  return {
+    element: block('History', list, said),
+    async refresh(signal) {
+      try {
+        const { generations, next } = await get<History>(counterPath(id, 'history') + query({ limit: 20 }), signal);
+        update(generations);
+        const older = next === undefined ? '' : 'There are older ones; the API has them all.';
+        say(said, generations.length === 0 ? 'No correction has touched it: what was counted is what it says.' : older);
+      } catch (error) {
+        said.textContent = words(error);
+      }
+    },
+  };
+}
+
+/** A problem as text; what was given up because nobody looks any more goes on. */
+function words(error: unknown): string {
+  if (error instanceof Error && 'status' in error) return error.message;
+  throw error;
+}

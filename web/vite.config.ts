@@ -1,0 +1,17 @@
+import { defineConfig } from 'vite';
+
+// `TALLY=http://127.0.0.1:7070 npx vite` serves the sources and passes on to a running server what they ask.
+const tally = process.env['TALLY'] ?? 'http://127.0.0.1:7070';
+
+export default defineConfig({
+  // Relative, so that a proxy may put the server under any path.
+  base: './',
+  server: { proxy: { '/v1': tally, '/docs': tally } },
+  build: {
+    outDir: 'dist/page',
+    target: 'es2022',
+    // Nothing inline: the page's policy allows its own files and nothing else.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+});
