@@ -11,14 +11,14 @@ export class Problem extends Error {
 }
 
 const TOKEN = 'tally-token';
-let refused: () => void = () => {};
+let refused: (hadToken: boolean) => void = () => {};
 
 /** The token lives as long as the tab. */
 export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
 export const setToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
 
 /** What to do when the server wants a token, or another one. */
-export function onRefused(act: () => void): void {
+export function onRefused(act: (hadToken: boolean) => void): void {
   refused = act;
 }
 
@@ -36,7 +36,7 @@ export async function ask(path: string, accept: string, signal: AbortSignal): Pr
   if (response.ok) return response;
   if (response.status === 401) {
     sessionStorage.removeItem(TOKEN);
-    refused();
+    refused(token !== null);
   }
   throw new Problem(response.status, await detail(response));
 }

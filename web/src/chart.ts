@@ -3,7 +3,7 @@
 import 'uplot/dist/uPlot.min.css';
 import type uPlot from 'uplot';
 import { h } from './dom';
-import { brief, count, moment } from './format';
+import { brief, count, moment, tick } from './format';
 import type { Series } from './types';
 
 export interface Line {
@@ -91,7 +91,7 @@ function options(shown: Line[], width: number): uPlot.Options {
     cursor: { y: false, points: { size: 7 } },
     legend: { show: true, live: true },
     scales: { y: { range: (_, least, most) => [Math.min(least ?? 0, 0), Math.max((most ?? 0) * 1.1, 1)] } },
-    axes: [{ ...axis, grid: { show: false } }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? brief(tick) : '')) }],
+    axes: [{ ...axis, grid: { show: false }, size: 32, space: 72, values: (_, ticks) => ticks.map(tick) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? brief(tick) : '')) }],
     series: [
       { value: (_, at) => (at ? moment(new Date(at * 1000).toISOString()) : '–'), label: 'From' },
       ...shown.map(({ label }, at): uPlot.Series => ({

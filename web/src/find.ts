@@ -3,7 +3,7 @@
 import { get, query } from './api';
 import { h, rows, say } from './dom';
 import { ago, count } from './format';
-import { every, type Section } from './live';
+import { every, turns, type Section } from './live';
 import { note } from './pieces';
 import { link } from './routes';
 import type { Listed } from './types';
@@ -36,8 +36,11 @@ export function findView(match: string): Section {
     said,
     more,
   );
+  const turn = turns();
   const page = async (signal: AbortSignal, from: string | null): Promise<void> => {
+    const isLast = turn();
     const listed = await get<Listed>(`v1/counters${query({ match, order: order.value, limit: PAGE, cursor: from ?? undefined })}`, signal);
+    if (!isLast()) return;
     if (from === null) found.length = 0;
     found.push(...listed.counters);
     cursor = listed.cursor;

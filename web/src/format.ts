@@ -36,6 +36,15 @@ export function moment(text: string): string {
   return Number.isNaN(at.getTime()) ? text : moments.format(at);
 }
 
+const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+const times = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+
+/** For axes: the time, and at midnight the day. */
+export function tick(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  return at.getHours() === 0 && at.getMinutes() === 0 ? days.format(at) : times.format(at);
+}
+
 export function ago(text: string, now = Date.now()): string {
   const seconds = Math.round((now - Date.parse(text)) / 1000);
   if (Number.isNaN(seconds)) return text;

@@ -23,6 +23,15 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** Several questions may be under way at once; what was asked last is shown. Each call begins a turn and answers whether it still is the last. */
+export function turns(): () => () => boolean {
+  let last = 0;
+  return () => {
+    const turn = (last += 1);
+    return () => turn === last;
+  };
+}
+
 /** Does something now and then again, `ms` after it was done; what fails goes to `fail` and is tried again later and later. */
 export async function every(
   ms: number,

@@ -87,10 +87,10 @@ function tell(state: Connection): void {
 }
 
 onConnection(tell);
-onRefused(() => {
+onRefused((hadToken) => {
   shown.abort();
   looked.abort();
-  askForToken(() => void show(true));
+  askForToken(() => void show(true), hadToken);
 });
 startSearch(element('.search'), element('#search'), element('#found'));
 addEventListener('hashchange', () => void ((location.hash.startsWith('#/') || location.hash === '') && show(false)));

@@ -4,7 +4,7 @@ import { counterPath, get, query } from './api';
 import { chart, lines } from './chart';
 import { h, rows, say } from './dom';
 import { moment } from './format';
-import { every, type Section } from './live';
+import { every, turns, type Section } from './live';
 import { bars, block, note } from './pieces';
 import { BUCKETS, NO_PARTS, NO_SERIES, RANGES, dimensions, ranges, steps, stretch, type Bucket, type Range } from './spans';
 import type { Counter, Explanation, Generation, History, Series } from './types';
@@ -36,11 +36,15 @@ export function seriesSection(id: string, counter: Counter): Section {
   const bucket = (): Bucket => BUCKETS.find((bucket) => bucket.step === step.control.value) ?? BUCKETS[0];
   fit();
 
+  const turn = turns();
   const draw = async (signal: AbortSignal): Promise<void> => {
+    const isLast = turn();
     const asked = { ...stretch(range(), bucket()), by: by.control.value, top: by.control.value && 6, fill: 'zero' };
     const series = await get<Series>(counterPath(id, 'series') + query(asked), signal);
+    if (!isLast()) return;
     const since = series.since === null ? '' : `Kept since ${moment(series.since)}. `;
-    say(said, `${since}Times of the steps are those of ${series.timezone}.`);
+    const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    say(said, `${since}${here === series.timezone ? '' : `Hours and days begin as in ${series.timezone}; times are shown as in ${here}.`}`);
     await drawing.show(series, lines(series, id));
   };
   return {

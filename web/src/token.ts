@@ -9,7 +9,7 @@ export function needsToken(): boolean {
 }
 
 /** Asks until there is one. */
-export function askForToken(go: () => void): void {
+export function askForToken(go: () => void, wasWrong = false): void {
   if (document.querySelector('dialog')) return;
   const input = h('input', { id: 'token', type: 'password', autocomplete: 'current-password', required: true });
   const dialog = h(
@@ -19,6 +19,7 @@ export function askForToken(go: () => void): void {
       'form',
       { method: 'dialog' },
       h('h2', { id: 'token-title' }, 'This server asks for a token'),
+      wasWrong && h('p', { class: 'wrong', role: 'alert' }, 'The server does not take that token.'),
       h('p', { class: 'note' }, 'It is in the file that --http-token-file names, and is kept until this tab is closed.'),
       h('label', { for: 'token' }, 'Token '),
       input,

@@ -65,7 +65,7 @@ async function open(hash = '', options: BrowserContextOptions = DESK, on = tally
 const text = async (page: Page, selector: string): Promise<string> => (await page.locator(selector).first().textContent()) ?? '';
 
 async function shows(page: Page, selector: string, expected: string): Promise<void> {
-  await expect.poll(() => text(page, selector), { timeout: 15_000 }).toBe(expected);
+  await expect.poll(() => text(page, selector)).toBe(expected);
 }
 
 async function violations(page: Page): Promise<string[]> {
@@ -93,6 +93,13 @@ test('the overview shows every declared counter as the API has it', async () => 
   await page.locator('[data-counter="views"] .spark[aria-label*="last hour"]').waitFor();
   expect(await text(page, '[data-counter="likes"] .figures + .note')).toContain('rollups: [[minute]]');
   expect(errors).toEqual([]);
+});
+
+test('the first numbers are there soon', async () => {
+  const { page } = await open();
+  await page.locator('.card .total').first().waitFor();
+  // Told and not asserted: how fast it is depends on what else the machine does.
+  console.log(`first numbers after at most ${Math.round(await page.evaluate(() => performance.now()))} ms`);
 });
 
 test('a counter shows its boxes, its largest keys, and finds a key', async () => {
@@ -232,7 +239,7 @@ test.each([
     await page.screenshot({ path: `${shots}/${view}-${name}.png`, fullPage: true });
     expect(errors).toEqual([]);
   }
-}, 120_000);
+});
 
 test('the whole page is small over the wire', async () => {
   const { page } = await open('about:blank');
@@ -249,8 +256,7 @@ test('the whole page is small over the wire', async () => {
   await page.locator('.chart canvas').waitFor();
   await expect.poll(() => [...sizes.keys()].filter((path) => path.endsWith('.js')).length).toBeGreaterThan(1);
   const whole = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
-  const first = await page.evaluate(() => performance.getEntriesByType('navigation').map((entry) => (entry as PerformanceNavigationTiming).domContentLoadedEventEnd)[0]);
-  console.log(`the page is ${whole} bytes over the wire:`, Object.fromEntries(sizes), `loaded after ${Math.round(first ?? 0)} ms`);
+  console.log(`the page is ${whole} bytes over the wire:`, Object.fromEntries(sizes));
   expect(whole).toBeLessThan(BYTES_MAX);
 });
 
@@ -262,8 +268,7 @@ test('a server with a token is asked once somebody has typed it, and the tab rem
   await page.screenshot({ path: `${shots}/token.png` });
   await page.locator('#token').fill('not-the-token-at-all');
   await page.keyboard.press('Enter');
-  await expect.poll(() => errors.length).toBeGreaterThan(0);
-  await page.getByRole('dialog').waitFor();
+  await page.getByRole('alert').waitFor();
   await page.locator('#token').fill(guarded.token ?? '');
   await page.keyboard.press('Enter');
   await page.locator('[data-counter="views"] .total').waitFor();
