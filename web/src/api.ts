@@ -10,6 +10,12 @@ export class Problem extends Error {
   }
 }
 
+/** A refusal in the server's words; what is none goes on. */
+export function refusal(error: unknown): string {
+  if (error instanceof Problem) return error.message;
+  throw error;
+}
+
 const TOKEN = 'tally-token';
 let refused: (hadToken: boolean) => void = () => {};
 

@@ -8,7 +8,6 @@ const { trace } = await import('./pieces');
 const series: Series = {
   from: '2026-11-15T17:00:00Z',
   to: '2026-11-15T19:00:00Z',
-  step: '1h',
   timezone: 'UTC',
   since: null,
   points: [

@@ -1,8 +1,8 @@
 // `#/counter/views`: a declared counter, over all of its keys.
 
-import { get, query } from './api';
+import { get, query, refusal } from './api';
 import { h, say } from './dom';
-import { count } from './format';
+import { total as words } from './format';
 import { every, type Section } from './live';
 import { BOX_WORDS, mode, shape } from './words';
 import { block, boxes, note, topBars } from './pieces';
@@ -23,7 +23,7 @@ export async function counterView(name: string, signal: AbortSignal): Promise<Se
   return { element, live: () => {} };
 }
 
-function declared(counter: Counter): Section {
+export function declared(counter: Counter): Section {
   const name = counter.counterName;
   const total = h('p', { class: 'total large' });
   const box = boxes(true);
@@ -44,7 +44,7 @@ function declared(counter: Counter): Section {
 
   const draw = async (signal: AbortSignal): Promise<void> => {
     const [config, balance] = await Promise.all([get<Config>('v1/config', signal), get<Balance>('v1/balance', signal)]);
-    say(total, count(config.counters.find(({ counterName }) => counterName === name)?.total ?? 0));
+    say(total, words(config.counters.find(({ counterName }) => counterName === name)?.total ?? null));
     const account = balance.counters.find(({ counter }) => counter === name);
     if (account) box.show(account);
   };
@@ -77,19 +77,21 @@ async function watch(counter: Counter, signal: AbortSignal, tell: () => void): P
   await every(1_000, signal, () => Promise.resolve(tell()));
 }
 
+const ESTIMATE = 'An estimate: many of the largest values have fallen, and the server is looking through all keys.';
+
 function topSection(name: string): Answer {
   const { element, show } = topBars(name);
   const said = note();
   return {
     element: block('Largest keys', element, said),
     async refresh(signal) {
-      await get<Top>(`v1/top/${encodeURIComponent(name)}?k=20`, signal).then(
-        (top) => (show(top), say(said, '')),
-        (error: Error) => {
-          if (!('status' in error)) throw error;
-          say(said, error.message);
-        },
-      );
+      try {
+        const top = await get<Top>(`v1/top/${encodeURIComponent(name)}?k=20`, signal);
+        show(top);
+        say(said, top.kind === 'estimate' ? ESTIMATE : '');
+      } catch (error) {
+        say(said, refusal(error));
+      }
     },
   };
 }

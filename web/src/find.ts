@@ -6,16 +6,23 @@ import { ago, count } from './format';
 import { every, turns, type Section } from './live';
 import { note } from './pieces';
 import { link } from './routes';
-import type { Listed } from './types';
+import type { Config, Listed } from './types';
 
 const PAGE = 100;
 
 type Found = Listed['counters'][number];
 
-export function findView(match: string): Section {
+/** Only the keys of one declared counter are kept in other orders. */
+export async function findView(match: string, signal: AbortSignal): Promise<Section> {
+  const { counters } = await get<Config>('v1/config', signal);
+  const isCounter = counters.some(({ counterName, dimensions }) => dimensions.length > 0 && match === `${counterName}:*`);
+  return view(match, isCounter ? ['name', 'value', 'changed'] : ['name']);
+}
+
+function view(match: string, orders: string[]): Section {
   const list = h('tbody');
   const said = note('Asking …');
-  const order = h('select', {}, ...['name', 'value', 'changed'].map((order) => h('option', { value: order }, order)));
+  const order = h('select', {}, ...orders.map((order) => h('option', { value: order }, order)));
   const more = h('button', { hidden: true }, 'More');
   const found: Found[] = [];
   let cursor: string | null = null;
@@ -24,14 +31,14 @@ export function findView(match: string): Section {
     const when = h('td', { class: 'note' });
     return {
       element: h('tr', {}, h('th', { scope: 'row' }, h('a', { href: link('key', id) }, id)), when, value),
-      update: (item) => (say(value, count(item.value ?? 0)), say(when, item.changedAt === undefined ? '' : ago(item.changedAt))),
+      update: (item) => (say(value, count(item.value ?? 0)), say(when, item.changedAt ? ago(item.changedAt) : '')),
     };
   });
   const element = h(
     'div',
     {},
     h('h1', { tabindex: -1 }, match === '*' ? 'All counters' : `Counters like ${match}`),
-    h('div', { class: 'controls' }, h('label', {}, 'Order by ', order)),
+    orders.length > 1 && h('div', { class: 'controls' }, h('label', {}, 'Order by ', order)),
     h('table', { class: 'wide' }, h('thead', {}, h('tr', {}, ...['Counter', 'Changed', 'Value'].map((title) => h('th', { scope: 'col' }, title)))), list),
     said,
     more,

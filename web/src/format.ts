@@ -8,6 +8,8 @@ const MINUS = '−';
 
 export const count = (n: Count): string => whole.format(n).replace('-', MINUS);
 
+export const total = (n: Count | null): string => (n === null ? 'not known' : count(n));
+
 /** For axes, where there is little room. */
 export const brief = (n: Count): string => short.format(n).replace('-', MINUS);
 

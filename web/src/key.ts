@@ -1,6 +1,7 @@
 // `#/key/views:v1`: one counter, its value as it changes, its parts, its series, and where it comes from.
 
 import { counterPath, get } from './api';
+import { declared } from './counter';
 import { h, say } from './dom';
 import { count } from './format';
 import { every, type Section } from './live';
@@ -15,7 +16,7 @@ export async function keyView(id: string, signal: AbortSignal): Promise<Section>
   const { counters } = await get<Config>('v1/config', signal);
   const [name] = id.split(':', 1);
   const counter = counters.find(({ counterName }) => counterName === name);
-  return view(id, counter);
+  return counter && id === name && counter.dimensions.length > 0 ? declared(counter) : view(id, counter);
 }
 
 function view(id: string, counter: Counter | undefined): Section {

@@ -36,7 +36,7 @@ function view(route: Route, signal: AbortSignal): Section | Promise<Section> {
     case 'key':
       return keyView(route.id, signal);
     case 'find':
-      return findView(route.id);
+      return findView(route.id, signal);
   }
 }
 

@@ -1,12 +1,12 @@
-// `#/`: every declared counter at a glance, and what changed last.
+// `#/`: every declared counter at a glance, and the first ones of those that nobody declared.
 
-import { counterPath, get, query } from './api';
+import { counterPath, get, query, refusal } from './api';
 import { h, rows, say, type Row } from './dom';
-import { ago, count } from './format';
+import { count, total as words } from './format';
 import { every, type Section } from './live';
 import { block, boxes, note, sparkline, topBars } from './pieces';
 import { link } from './routes';
-import { NO_SERIES, RANGES, finest, stretch } from './spans';
+import { NO_SERIES, ranges, steps, stretch } from './spans';
 import type { Account, Balance, Config, Counter, Listed, Series, Top } from './types';
 import { equation, mode } from './words';
 
@@ -30,13 +30,15 @@ export function overview(): Section {
       return made;
     },
   );
-  const changed = changedLast();
-  const element = h('div', {}, h('h1', { tabindex: -1 }, 'Counters'), summary, list, changed.element);
+  let declared = new Set<string>();
+  const others = undeclared();
+  const element = h('div', {}, h('h1', { tabindex: -1 }, 'Counters'), summary, list, others.element);
 
   const draw = async (signal: AbortSignal): Promise<void> => {
     const [config, balance] = await Promise.all([get<Config>('v1/config', signal), get<Balance>('v1/balance', signal)]);
     const accounts = new Map(balance.counters.map((account) => [account.counter, account]));
     update(config.counters.map((counter) => ({ counter, account: accounts.get(counter.counterName) ?? EMPTY })));
+    declared = new Set(config.counters.map(({ counterName }) => counterName));
     say(summary, config.counters.length === 0 ? UNDECLARED : `All entries: ${equation(balance.total)}${balance.holds ? ', which adds up.' : ', which does not add up.'}`);
   };
   /** One after the other and only what is on the screen, however many counters there are. */
@@ -45,6 +47,7 @@ export function overview(): Section {
       if (signal.aborted) return;
       if (card.element.isConnected && isOnScreen(card.element)) await card.detail(signal);
     }
+    await others.refresh(signal, declared);
   };
   return {
     element,
@@ -57,13 +60,11 @@ export function overview(): Section {
         await details(signal);
       };
       void every(1_000, signal, look, ({ message }) => say(summary, message));
-      changed.live(signal);
     },
   };
 }
 
-const UNDECLARED =
-  'No counter is declared. Any id counts without that: curl -X POST localhost:7070/v1/counters/visits/increment. Declared ones count events by rules: see “Getting started”.';
+const UNDECLARED = 'No counter is declared yet. Declared ones count events by rules, in a file of YAML: tally serve --config counters.yaml';
 
 interface Card extends Row<Declared> {
   detail(signal: AbortSignal): Promise<void>;
@@ -86,25 +87,22 @@ function card(counter: Counter): Card {
     box.element,
     counter.dimensions.length > 0 && top.element,
   );
-  const bucket = finest(counter);
+  const [range] = ranges(counter);
+  const [step] = range ? steps(counter, [], range) : [];
   // Where there is no series nothing is asked, so that nothing has to be refused.
-  line.element.toggleAttribute('hidden', !bucket);
-  if (!bucket) say(said, NO_SERIES);
+  line.element.toggleAttribute('hidden', !range);
+  if (!range) say(said, NO_SERIES);
 
   const drawLine = async (signal: AbortSignal): Promise<void> => {
-    const range = bucket && RANGES.find(({ ms }) => ms > bucket.ms);
-    if (!range) return;
-    const series = await get<Series>(counterPath(name, 'series') + query({ ...stretch(range, bucket), fill: 'zero' }), signal);
+    if (!range || !step) return;
+    const series = await get<Series>(counterPath(name, 'series') + query({ ...stretch(range, step), fill: 'zero' }), signal);
     const sum = series.points.reduce((sum, { value }) => sum + BigInt(value), 0n);
     const text = `${count(sum)} in ${range.words}`;
-    line.show(series.points, `${name}, ${bucket.words}: ${text}`);
+    line.show(series.points, `${name}, a point for ${step.words}: ${text}`);
     say(said, text);
   };
   const detail = async (signal: AbortSignal): Promise<void> => {
-    const told = (error: Error): void => {
-      if (!('status' in error)) throw error;
-      say(said, error.message);
-    };
+    const told = (error: unknown): void => say(said, refusal(error));
     if (counter.dimensions.length > 0) await get<Top>(`v1/top/${encodeURIComponent(name)}?k=5`, signal).then(top.show, told);
     await drawLine(signal).catch(told);
   };
@@ -112,7 +110,7 @@ function card(counter: Counter): Card {
     element,
     detail,
     update: ({ counter, account }) => {
-      say(total, count(counter.total));
+      say(total, words(counter.total));
       box.show(account);
     },
   };
@@ -123,31 +121,28 @@ function isOnScreen(element: Element): boolean {
   return bottom > 0 && top < innerHeight;
 }
 
-/** Counters that nobody declared are seen here as well. */
-function changedLast(): Section {
+/** So many names are looked through for counters that nobody declared. */
+const NAMES = 100;
+const SHOWN = 8;
+
+/** Counters that exist because somebody counted: the first ones by name. */
+function undeclared(): { element: HTMLElement; refresh(signal: AbortSignal, declared: Set<string>): Promise<void> } {
   const list = h('ol', { class: 'bars' });
   const said = note();
   const update = rows<Listed['counters'][number]>(list, ({ id }) => id, ({ id }) => {
     const value = h('span', { class: 'number' });
-    const when = h('span', { class: 'percent' });
-    return {
-      element: h('li', {}, h('a', { class: 'label', href: link('key', id) }, id), when, value),
-      update: (item) => {
-        say(value, count(item.value ?? 0));
-        say(when, item.changedAt === undefined ? '' : ago(item.changedAt));
-      },
-    };
+    return { element: h('li', {}, h('a', { class: 'label', href: link('key', id) }, id), value), update: (item) => say(value, count(item.value ?? 0)) };
   });
-  const all = h('p', {}, h('a', { href: link('find', '*') }, 'All counters'));
-  return {
-    element: block('Changed last', list, said, all),
-    live(signal) {
-      const ask = async (): Promise<void> => {
-        const { counters } = await get<Listed>(`v1/counters${query({ match: '*', order: 'changed', limit: 8 })}`, signal);
-        update(counters);
-        say(said, counters.length === 0 ? 'Nothing has counted yet.' : '');
-      };
-      void every(3_000, signal, ask, ({ message }) => say(said, message));
-    },
+  const all = h('p', { class: 'note' }, h('a', { href: link('find', '*') }, 'All counters by name'));
+  const refresh = async (signal: AbortSignal, declared: Set<string>): Promise<void> => {
+    try {
+      const { counters } = await get<Listed>(`v1/counters${query({ match: '*', limit: NAMES, fields: 'id,value' })}`, signal);
+      const others = counters.filter(({ id }) => !declared.has(id.split(':', 1)[0] ?? id));
+      update(others.slice(0, SHOWN));
+      say(said, others.length > 0 ? '' : `None among the first ${NAMES} names. Any id counts: curl -X POST ${location.origin}/v1/counters/visits/increment`);
+    } catch (error) {
+      say(said, refusal(error));
+    }
   };
+  return { element: block('Counters that nobody declared', list, said, all), refresh };
 }

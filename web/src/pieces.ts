@@ -41,7 +41,7 @@ export function bars(empty: string): { element: HTMLElement; show: (items: Bar[]
         element: h('li', {}, fill, title, part, value),
         update: (item) => {
           fill.style.width = `${100 * share(item.value, most)}%`;
-          say(part, percent(item.value, item.of));
+          say(part, item.value < 0 ? '' : percent(item.value, item.of));
           say(value, count(item.value));
         },
       };
@@ -60,7 +60,7 @@ export function bars(empty: string): { element: HTMLElement; show: (items: Bar[]
 export function topBars(name: string): { element: HTMLElement; show: (top: Top) => void } {
   const { element, show } = bars('No key has counted yet.');
   const bar = (of: Count) => ({ id, value }: { id: string; value: Count }): Bar => ({ name: id, label: keyOf(id, name), value, of, href: link('key', id) });
-  return { element, show: (top) => show(top.top.map(bar(top.total))) };
+  return { element, show: (top) => show(top.top.map(bar(top.total ?? 0))) };
 }
 
 /** Where all entries ended: a bar of its boxes, and the same as a sum. */

@@ -1,12 +1,12 @@
 // What is shown of a counter or a key, each thing for itself: its series, its parts, where its number comes from, its history.
 
-import { counterPath, get, query } from './api';
+import { counterPath, get, query, refusal } from './api';
 import { chart, lines } from './chart';
 import { h, rows, say } from './dom';
 import { moment } from './format';
 import { every, turns, type Section } from './live';
 import { bars, block, note } from './pieces';
-import { BUCKETS, NO_PARTS, NO_SERIES, RANGES, dimensions, ranges, steps, stretch, type Bucket, type Range } from './spans';
+import { NO_PARTS, NO_SERIES, RANGES, STEPS, dimensions, ranges, steps, stretch, type Range, type Step } from './spans';
 import type { Counter, Explanation, Generation, History, Series } from './types';
 import { explain, generation } from './words';
 
@@ -19,32 +19,34 @@ export interface Answer {
 /** How the value went: a chart with a choice of stretch, step and parts. */
 export function seriesSection(id: string, counter: Counter): Section {
   const title = 'Over time';
-  const [first] = ranges(counter);
-  if (!first) return { element: block(title, note(NO_SERIES)), live: () => {} };
+  if (ranges(counter).length === 0) return { element: block(title, note(NO_SERIES)), live: () => {} };
 
   const drawing = chart();
   const said = note();
-  const from = select('Show', ranges(counter).map(({ name, words }) => [name, words]));
-  const step = select('Step', []);
-  const by = select('Split by', [['', 'nothing'], ...dimensions(counter, true).map((set): [string, string] => [set.join(), set.join(' and ')])]);
-  const controls = h('div', { class: 'controls' }, from.element, step.element, by.element);
-  by.element.hidden = dimensions(counter, true).length === 0;
-  const element = block(title, controls, drawing.element, said);
+  const sets = dimensions(counter, true);
+  const [from, step, by] = [select('Show'), select('a point for'), select('split by')];
+  by.offer([['', 'nothing'], ...sets.map((set): [string, string] => [set.join(), set.join(' and ')])]);
+  by.element.hidden = sets.length === 0;
+  const element = block(title, h('div', { class: 'controls' }, from.element, step.element, by.element), drawing.element, said);
 
-  const range = (): Range => RANGES.find(({ name }) => name === from.control.value) ?? first;
-  const fit = (): void => step.offer(steps(counter, range()).map(({ step, words }) => [step, words]));
-  const bucket = (): Bucket => BUCKETS.find((bucket) => bucket.step === step.control.value) ?? BUCKETS[0];
-  fit();
-
+  /** What is offered and chosen: where something is split, it is kept for other stretches and steps. */
+  const fit = (): { range: Range; step: Step } => {
+    const split = by.control.value.split(',').filter(Boolean);
+    from.offer(ranges(counter, split).map(({ name, words }) => [name, words]));
+    const range = RANGES.find(({ name }) => name === from.control.value) ?? RANGES[0];
+    step.offer(steps(counter, split, range).map(({ step, words }) => [step, words]));
+    return { range, step: STEPS.find((found) => found.step === step.control.value) ?? STEPS[0] };
+  };
   const turn = turns();
   const draw = async (signal: AbortSignal): Promise<void> => {
     const isLast = turn();
-    const asked = { ...stretch(range(), bucket()), by: by.control.value, top: by.control.value && 6, fill: 'zero' };
+    const { range, step } = fit();
+    const asked = { ...stretch(range, step), by: by.control.value, top: by.control.value && 6, fill: 'zero' };
     const series = await get<Series>(counterPath(id, 'series') + query(asked), signal);
     if (!isLast()) return;
-    const since = series.since === null ? '' : `Kept since ${moment(series.since)}. `;
     const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-    say(said, `${since}${here === series.timezone ? '' : `Hours and days begin as in ${series.timezone}; times are shown as in ${here}.`}`);
+    const zone = here === series.timezone ? '' : `Hours and days begin as in ${series.timezone}; times are shown as in ${here}.`;
+    say(said, `${kept(series)}${zone}`);
     await drawing.show(series, lines(series, id));
   };
   return {
@@ -55,12 +57,13 @@ export function seriesSection(id: string, counter: Counter): Section {
       };
       drawing.keepColours(signal);
       void every(5_000, signal, () => draw(signal), fail);
-      const chosen = (): void => void draw(signal).catch(fail);
-      from.control.addEventListener('change', () => (fit(), chosen()), { signal });
-      for (const { control } of [step, by]) control.addEventListener('change', chosen, { signal });
+      for (const { control } of [from, step, by]) control.addEventListener('change', () => void draw(signal).catch(fail), { signal });
     },
   };
 }
+
+/** A roll-up that was added to a running counter knows nothing from before. */
+const kept = ({ since }: Series): string => (since === null ? '' : `Kept since ${moment(since)}. `);
 
 interface Select {
   element: HTMLElement;
@@ -68,13 +71,14 @@ interface Select {
   offer(choices: [string, string][]): void;
 }
 
-function select(label: string, choices: [string, string][]): Select {
+function select(label: string): Select {
   const control = h('select');
+  let offered = '';
   const offer = (choices: [string, string][]): void => {
+    if (offered === (offered = choices.join())) return;
     const chosen = control.value;
     control.replaceChildren(...choices.map(([value, text]) => h('option', { value, selected: value === chosen }, text)));
   };
-  offer(choices);
   return { element: h('label', {}, `${label} `, control), control, offer };
 }
 
@@ -87,12 +91,13 @@ export function partsSection(id: string, counter: Counter): Answer {
     await Promise.all(
       sets.map(async ({ by, show, said }) => {
         try {
-          const { points } = await get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: 10 }), signal);
-          const parts = Object.entries(points[0]?.parts ?? {}).sort(([, a], [, b]) => (a < b ? 1 : a > b ? -1 : 0));
-          show(parts.map(([name, value]) => ({ name, label: name.split('|').join(' · ') || '(none)', value, of: points[0]?.value ?? 0 })));
-          say(said, '');
+          const series = await get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: 10 }), signal);
+          const [whole] = series.points;
+          const parts = Object.entries(whole?.parts ?? {}).sort(([, a], [, b]) => (a < b ? 1 : a > b ? -1 : 0));
+          show(parts.map(([name, value]) => ({ name, label: name.split('|').join(' · ') || '(none)', value, of: whole?.value ?? 0 })));
+          say(said, kept(series));
         } catch (error) {
-          said.textContent = words(error);
+          say(said, refusal(error));
         }
       }),
     );
@@ -110,7 +115,7 @@ export function explainSection(id: string): Answer {
   return {
     element: block('Where it comes from', list),
     async refresh(signal) {
-      const found = await get<Explanation>(counterPath(id, 'explain'), signal).then(explain, (error: unknown) => [words(error)]);
+      const found = await get<Explanation>(counterPath(id, 'explain'), signal).then(explain, (error: unknown) => [refusal(error)]);
       update([...found.entries()]);
     },
   };
@@ -138,14 +143,8 @@ export function historySection(id: string): Answer {
         const older = next === undefined ? '' : 'There are older ones; the API has them all.';
         say(said, generations.length === 0 ? 'No correction has touched it: what was counted is what it says.' : older);
       } catch (error) {
-        said.textContent = words(error);
+        say(said, refusal(error));
       }
     },
   };
-}
-
-/** A problem as text; what was given up because nobody looks any more goes on. */
-function words(error: unknown): string {
-  if (error instanceof Error && 'status' in error) return error.message;
-  throw error;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BUCKETS, NO_SERIES, RANGES, dimensions, finest, ranges, steps, stretch } from './spans';
+import { RANGES, STEPS, dimensions, ranges, steps, stretch } from './spans';
 import type { Counter } from './types';
 
 function counter(...rollups: string[][]): Counter {
@@ -8,27 +8,30 @@ function counter(...rollups: string[][]): Counter {
 }
 
 const names = (found: readonly { name: string }[]): string[] => found.map(({ name }) => name);
+const written = (found: readonly { step: string }[]): string[] => found.map(({ step }) => step);
+const [hour, day, week, month, year] = RANGES;
 
-test('roll-ups say how fine a series is', () => {
-  expect(finest(counter(['country'], ['hour'], ['country', 'minute']))?.bucket).toBe('minute');
-  expect(finest(counter(['country'], ['day']))?.step).toBe('1d');
-  expect(finest(counter(['country']))).toBeUndefined();
-  expect(NO_SERIES).toContain('rollups: [[minute]]');
+test('only what a roll-up can answer is offered', () => {
+  expect(names(ranges(counter(['country'])))).toEqual([]);
+  expect(names(ranges(counter(['minute'])))).toEqual(['1h', '24h', '7d', '30d', '1y']);
+  expect(names(ranges(counter(['country'], ['country', 'hour'])))).toEqual(['24h', '7d', '30d', '1y']);
+  expect(written(steps(counter(['minute']), [], hour))).toEqual(['1m', '15m']);
+  expect(written(steps(counter(['minute']), [], day))).toEqual(['15m', '1h']);
+  expect(written(steps(counter(['hour']), [], week))).toEqual(['1h', '1d']);
+  expect(written(steps(counter(['hour']), [], month))).toEqual(['1d', '1w']);
+  expect(written(steps(counter(['week']), [], year))).toEqual(['1w']);
 });
 
-test('only what can be answered is offered', () => {
-  expect(names(ranges(counter(['minute'])))).toEqual(['1h', '24h', '7d', '30d']);
-  expect(names(ranges(counter(['hour'])))).toEqual(['24h', '7d', '30d']);
-  expect(names(ranges(counter(['country'])))).toEqual([]);
-  const [hour, day] = RANGES;
-  expect(steps(counter(['minute']), hour).map(({ step }) => step)).toEqual(['1m']);
-  expect(steps(counter(['minute']), day).map(({ step }) => step)).toEqual(['1m', '1h']);
-  expect(steps(counter(['hour']), day).map(({ step }) => step)).toEqual(['1h']);
+test('parts are offered where they are kept by time', () => {
+  const found = counter(['minute'], ['country', 'hour']);
+  expect(names(ranges(found, ['country']))).toEqual(['24h', '7d', '30d', '1y']);
+  expect(names(ranges(found, ['device']))).toEqual([]);
 });
 
 test('a stretch is of whole steps and ends with the one under way', () => {
   const now = Date.parse('2026-11-15T18:00:30Z');
-  expect(stretch(RANGES[0], BUCKETS[0], now)).toEqual({ from: '2026-11-15T17:01:00.000Z', to: '2026-11-15T18:01:00.000Z', step: '1m' });
+  expect(stretch(hour, STEPS[0], now)).toEqual({ from: '2026-11-15T17:01:00.000Z', to: '2026-11-15T18:01:00.000Z', step: '1m' });
+  expect(stretch(year, STEPS[5], now)).toEqual({ from: '2025-11-16T00:00:00.000Z', to: '2026-11-16T00:00:00.000Z', step: '1mo' });
 });
 
 test('dimensions are named once and without time', () => {

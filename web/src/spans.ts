@@ -1,4 +1,4 @@
-// Which stretches of time can be shown of a counter: its roll-ups say how fine its series are.
+// Which stretches of time can be shown of a counter, and in which steps: its roll-ups say.
 
 import type { Counter } from './types';
 
@@ -6,56 +6,62 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The time buckets that a roll-up may have, the finest first. */
-export const BUCKETS = [
-  { bucket: 'minute', step: '1m', ms: MINUTE, words: 'by minute' },
-  { bucket: 'hour', step: '1h', ms: HOUR, words: 'by hour' },
-  { bucket: 'day', step: '1d', ms: DAY, words: 'by day' },
+/** The buckets of time that a roll-up may have, the finest first. */
+const UNITS = ['minute', 'hour', 'day', 'week', 'month'];
+
+/** Steps of a series: how the API calls them, and the bucket that they are made of. */
+export const STEPS = [
+  { step: '1m', unit: 'minute', ms: MINUTE, words: 'a minute' },
+  { step: '15m', unit: 'minute', ms: 15 * MINUTE, words: '15 minutes' },
+  { step: '1h', unit: 'hour', ms: HOUR, words: 'an hour' },
+  { step: '1d', unit: 'day', ms: DAY, words: 'a day' },
+  { step: '1w', unit: 'week', ms: 7 * DAY, words: 'a week' },
+  { step: '1mo', unit: 'month', ms: 30 * DAY, words: 'a month' },
 ] as const;
-export type Bucket = (typeof BUCKETS)[number];
+export type Step = (typeof STEPS)[number];
 
 export const RANGES = [
   { name: '1h', ms: HOUR, words: 'the last hour' },
   { name: '24h', ms: DAY, words: 'the last 24 hours' },
   { name: '7d', ms: 7 * DAY, words: 'the last 7 days' },
   { name: '30d', ms: 30 * DAY, words: 'the last 30 days' },
+  { name: '1y', ms: 365 * DAY, words: 'the last year' },
 ] as const;
 export type Range = (typeof RANGES)[number];
 
-const POINTS_MAX = 1_500;
+/** What is shown at once: more is no line, but noise. */
+const POINTS_MAX = 200;
 
-const isTime = (dimension: string): boolean => BUCKETS.some(({ bucket }) => bucket === dimension);
-
-/** The finest bucket that any roll-up has. */
-export function finest(counter: Counter): Bucket | undefined {
-  return BUCKETS.find(({ bucket }) => counter.rollups.some(({ by }) => by.includes(bucket)));
+/** Whether some roll-up has these dimensions, and a bucket of which the step is made. */
+function keeps({ rollups }: Counter, by: string[], step: Step): boolean {
+  const fits = (unit: string): boolean => UNITS.includes(unit) && UNITS.indexOf(unit) <= UNITS.indexOf(step.unit) && !(unit === 'week' && step.unit === 'month');
+  return rollups.some((rollup) => by.every((dimension) => rollup.by.includes(dimension)) && rollup.by.some(fits));
 }
 
-/** The steps that a range can be shown in: none finer than the roll-ups, and neither one point nor thousands. */
-export function steps(counter: Counter, range: Range): Bucket[] {
-  const least = finest(counter);
-  if (!least) return [];
-  return BUCKETS.filter(({ ms }) => ms >= least.ms && ms < range.ms && range.ms / ms <= POINTS_MAX);
+/** The steps in which a range can be shown. */
+export function steps(counter: Counter, by: string[], range: Range): Step[] {
+  return STEPS.filter((step) => step.ms < range.ms && range.ms / step.ms <= POINTS_MAX && keeps(counter, by, step));
 }
 
-export function ranges(counter: Counter): Range[] {
-  return RANGES.filter((range) => steps(counter, range).length > 0);
+export function ranges(counter: Counter, by: string[] = []): Range[] {
+  return RANGES.filter((range) => steps(counter, by, range).length > 0);
 }
 
 /** Whole steps up to the one that is under way. */
-export function stretch(range: Range, step: Bucket, now = Date.now()): { from: string; to: string; step: string } {
-  const to = Math.floor(now / step.ms) * step.ms + step.ms;
+export function stretch(range: Range, step: Step, now = Date.now()): { from: string; to: string; step: string } {
+  const whole = Math.min(step.ms, DAY);
+  const to = Math.floor(now / whole) * whole + whole;
   const iso = (ms: number): string => new Date(ms).toISOString();
   return { from: iso(to - range.ms), to: iso(to), step: step.step };
 }
 
 /** The dimensions by which values are kept apart, each set once, time left out. `timed`: only those that are kept by time as well. */
 export function dimensions(counter: Counter, timed = false): string[][] {
+  const isTime = (dimension: string): boolean => UNITS.includes(dimension);
   const sets = counter.rollups.filter(({ by }) => !timed || by.some(isTime)).map(({ by }) => by.filter((dimension) => !isTime(dimension)));
-  const named = new Map(sets.filter((set) => set.length > 0).map((set) => [set.join(), set]));
-  return [...named.values()];
+  return [...new Map(sets.filter((set) => set.length > 0).map((set) => [set.join(), set])).values()];
 }
 
-/** What to declare where there is no series. The server would say the same, but to be refused is an error to a browser, and it tells. */
+/** What to declare where there is nothing to show. The server would say the same, but to a browser a refusal is an error, and it tells. */
 export const NO_SERIES = 'No line: that takes a roll-up by time, such as rollups: [[minute]].';
 export const NO_PARTS = 'No parts: that takes a roll-up by a dimension, such as rollups: [[country]].';

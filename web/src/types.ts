@@ -26,7 +26,8 @@ export interface Counter {
   dimensions: string[];
   rollups: Rollup[];
   timezone: string;
-  total: Count;
+  /** `null` if nobody knows it. */
+  total: Count | null;
 }
 
 export interface Config {
@@ -52,12 +53,12 @@ export interface Told {
 }
 
 export interface Listed {
-  counters: { id: string; value?: Count; generation?: number; changedAt?: string }[];
+  counters: { id: string; value?: Count; generation?: number; changedAt?: string | null }[];
   cursor: string | null;
 }
 
 export interface Top {
-  total: Count;
+  total: Count | null;
   kind: string;
   top: { id: string; value: Count }[];
 }
@@ -71,10 +72,8 @@ export interface Point {
 export interface Series {
   from: string;
   to: string;
-  step: string;
   timezone: string;
   since: string | null;
-  provisional?: { from: string; parked: Count } | null;
   points: Point[];
 }
 

@@ -6,7 +6,7 @@ import type AxeTypes from 'axe-core';
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parse } from '../src/api';
-import { count, keyOf } from '../src/format';
+import { count, keyOf, total as words } from '../src/format';
 import type { Balance, Config, Envelope, Explanation, Top } from '../src/types';
 import { equation, explain } from '../src/words';
 import { ask, standIn } from './stand-in';
@@ -82,7 +82,7 @@ test('the overview shows every declared counter as the API has it', async () => 
   expect(await page.locator('.card h2').allTextContents()).toEqual(counters.map(({ counterName }) => counterName));
   for (const { counterName, total, dimensions } of counters) {
     const card = `[data-counter="${counterName}"]`;
-    await shows(page, `${card} .total`, count(total));
+    await shows(page, `${card} .total`, words(total));
     const account = balance.counters.find(({ counter }) => counter === counterName) ?? fail(counterName);
     await shows(page, `${card} .equation`, equation(account));
     if (dimensions.length === 0) continue;
@@ -133,8 +133,8 @@ test('a key shows its value, its parts, its series, and where it comes from', as
   await expect.poll(() => page.locator('.parts .number').count()).toBeGreaterThan(3);
   await page.locator('.chart canvas').waitFor();
   await page.getByLabel('Show').selectOption('24h');
-  await page.getByLabel('Step').selectOption('1h');
-  await page.getByLabel('Split by').selectOption('country');
+  await page.getByLabel('a point for').selectOption('1h');
+  await page.getByLabel('split by').selectOption('country');
   await expect.poll(() => page.locator('.chart').getAttribute('aria-label')).toMatch(/^DE, US.*: 24 points/);
   await page.locator('summary:text-is("As a table")').click();
   expect(await page.locator('.table tbody tr').count()).toBe(24);
@@ -194,6 +194,10 @@ test('a counter that nobody declared is found, with all of its digits', async ()
   await page.getByLabel('Find a counter by its id').fill('v*s');
   await page.keyboard.press('Enter');
   await shows(page, 'tbody a', 'visits');
+  await page.goto(`${tally.url}/#/find/views:*`);
+  await page.getByLabel('Order by').selectOption('value');
+  const { top } = await api<Top>('v1/top/views?k=5');
+  await expect.poll(async () => (await page.locator('tbody a').allTextContents()).slice(0, 5)).toEqual(top.map(({ id }) => id));
   await page.goto(`${tally.url}/#/key/never`);
   await shows(page, '.sentences li', 'There is no never yet: nothing has counted for it. It reads as 0.');
   expect(errors).toEqual([]);
@@ -229,7 +233,7 @@ test.each([
     ['overview', '', '[data-counter="views"] .spark[aria-label]'],
     ['counter', '#/counter/views', '.chart canvas'],
     ['key', '#/key/views:v1', '.chart canvas'],
-    ['find', '#/find/*', 'tbody tr'],
+    ['find', '#/find/views:*', 'tbody tr'],
   ] as const) {
     const { page, errors } = await open(hash, options);
     await page.locator(ready).first().waitFor();
