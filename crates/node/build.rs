@@ -39,7 +39,8 @@ fn table(built: &Path, out: &Path) -> io::Result<String> {
         let mut encoder = GzEncoder::new(fs::File::create(&gzip)?, Compression::best());
         encoder.write_all(&bytes)?;
         encoder.finish()?;
-        let line = format!("Asset {{ name: {name:?}, plain: include_bytes!({plain:?}), gzip: include_bytes!({gzip:?}) }},");
+        let line =
+            format!("Asset {{ name: {name:?}, plain: include_bytes!({plain:?}), gzip: include_bytes!({gzip:?}) }},");
         writeln!(table, "{line}").expect("a string takes everything");
     }
     table.push_str("] })");

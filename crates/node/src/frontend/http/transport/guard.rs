@@ -140,7 +140,9 @@ impl Access {
 
 /// What says nothing about counters, and what a browser has to load before somebody can type a token into it.
 fn is_open_to_all(path: &str) -> bool {
-    matches!(path, "/" | "/healthz" | "/openapi.json" | "/docs") || path.starts_with("/docs/") || path.starts_with(ASSETS)
+    matches!(path, "/" | "/healthz" | "/openapi.json" | "/docs")
+        || path.starts_with("/docs/")
+        || path.starts_with(ASSETS)
 }
 
 /// Refuses what a browser asks on behalf of a page that is not the node's own.
