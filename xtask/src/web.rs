@@ -2,9 +2,9 @@
 //!
 //! With `--test` it is checked as well and clicked through in a real browser, on a real server.
 
+use crate::install;
 use crate::server::{self, Server};
 use crate::shell::{self, step, succeeds};
-use crate::{install, shell::workspace};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::fs;
@@ -20,7 +20,13 @@ pub struct WebArgs {
 const TOKEN: &str = "a-token-of-some-length";
 
 pub fn run(args: &WebArgs) -> Result<()> {
-    if args.test { test() } else { build() }
+    if !args.test {
+        return build();
+    }
+    install::npm()?;
+    install::chromium()?;
+    build()?;
+    test()
 }
 
 /// Builds the page.
@@ -43,11 +49,8 @@ fn is_installed() -> bool {
     installed.is_some() && installed >= modified("package-lock.json")
 }
 
-/// Builds the page, and tries everything about it on a server that has it.
+/// Tries everything about the page that was built, on a server that has it.
 pub fn test() -> Result<()> {
-    install::npm()?;
-    install::chromium()?;
-    build()?;
     step("its types and its pure parts");
     npm(&["run", "--silent", "check"], &[])?;
     npm(&["test", "--silent"], &[])?;
@@ -88,7 +91,7 @@ fn npm(args: &[&str], variables: &[(&str, String)]) -> Result<()> {
 }
 
 fn web() -> PathBuf {
-    workspace().join("web")
+    shell::workspace().join("web")
 }
 
 fn text(path: &Path) -> Result<&str> {
