@@ -87,7 +87,7 @@ function options(shown: Line[], width: number): uPlot.Options {
   return {
     width,
     height: HEIGHT,
-    padding: [12, 8, 0, 0],
+    padding: [12, 20, 0, 0],
     cursor: { y: false, points: { size: 7 } },
     legend: { show: true, live: true },
     scales: { y: { range: (_, least, most) => [Math.min(least ?? 0, 0), Math.max((most ?? 0) * 1.1, 1)] } },

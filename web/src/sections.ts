@@ -7,7 +7,7 @@ import { moment } from './format';
 import { every, turns, type Section } from './live';
 import { bars, block, note } from './pieces';
 import { NO_PARTS, NO_SERIES, RANGES, STEPS, dimensions, ranges, steps, stretch, type Range, type Step } from './spans';
-import type { Counter, Explanation, Generation, History, Series } from './types';
+import type { Count, Counter, Explanation, Generation, History, Series } from './types';
 import { explain, generation } from './words';
 
 /** A section that is asked again when the value has changed. */
@@ -93,8 +93,7 @@ export function partsSection(id: string, counter: Counter): Answer {
         try {
           const series = await get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: 10 }), signal);
           const [whole] = series.points;
-          const parts = Object.entries(whole?.parts ?? {}).sort(([, a], [, b]) => (a < b ? 1 : a > b ? -1 : 0));
-          show(parts.map(([name, value]) => ({ name, label: name.split('|').join(' · ') || '(none)', value, of: whole?.value ?? 0 })));
+          show(parts(whole?.parts ?? {}).map(([name, value]) => ({ name, label: name.split('|').join(' · '), value, of: whole?.value ?? 0 })));
           say(said, kept(series));
         } catch (error) {
           say(said, refusal(error));
@@ -103,6 +102,12 @@ export function partsSection(id: string, counter: Counter): Answer {
     );
   };
   return { element, refresh };
+}
+
+/** The greatest first; what is beyond them, taken together, last. */
+export function parts(found: Record<string, Count>): [string, Count][] {
+  const isRest = (name: string): number => Number(name === '(rest)');
+  return Object.entries(found).sort(([one, a], [other, b]) => isRest(one) - isRest(other) || (a < b ? 1 : a > b ? -1 : 0));
 }
 
 /** Where the number comes from. */
