@@ -18,6 +18,10 @@ test('a small part is not nothing, and a large one is not all', () => {
   expect([percent(1, 1_000_000), percent(999_999, 1_000_000)]).toEqual(['< 0.1 %', '> 99.9 %']);
 });
 
+test('what is no share has none', () => {
+  expect([percent(8, -16), percent(-3, 82), percent(9, 5), percent(0, 0)]).toEqual(['', '', '', '']);
+});
+
 test('moments are told by how long ago they were', () => {
   const now = Date.parse('2026-11-15T18:00:00Z');
   const before = (seconds: number): string => ago(new Date(now - 1000 * seconds).toISOString(), now);

@@ -23,7 +23,9 @@ export function share(part: Count, of: Count): number {
   return Number.isFinite(ratio) ? Math.min(Math.max(ratio, 0), 1) : 0;
 }
 
+/** Nothing where a part is no share: values go below zero, and then a part may be more than the whole. */
 export function percent(part: Count, of: Count): string {
+  if (part < 0 || part > of || of <= 0) return '';
   const ratio = share(part, of);
   if (ratio > 0 && ratio < 0.001) return '< 0.1 %';
   if (ratio > 0.999 && ratio < 1) return '> 99.9 %';

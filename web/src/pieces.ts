@@ -41,7 +41,7 @@ export function bars(empty: string): { element: HTMLElement; show: (items: Bar[]
         element: h('li', {}, fill, title, part, value),
         update: (item) => {
           fill.style.width = `${100 * share(item.value, most)}%`;
-          say(part, item.value < 0 ? '' : percent(item.value, item.of));
+          say(part, percent(item.value, item.of));
           say(value, count(item.value));
         },
       };
