@@ -13,7 +13,7 @@ import { equation, mode } from './words';
 const EMPTY: Account = { received: 0, counted: 0, duplicate: 0, conflict: 0, rejected: 0, ignored: 0, late: 0, holds: true };
 
 /** How often lines and keys are asked for; totals and boxes are each second. */
-const DETAILS_MS = 3_000;
+const DETAILS_MS = 2_000;
 
 type Declared = { counter: Counter; account: Account };
 

@@ -36,9 +36,9 @@ test('boxes are told as the sum that they are', () => {
 
 test('a number that nobody has corrected says so', () => {
   expect(explain(explanation)).toEqual([
-    'views:v1 is 7.',
+    'Up to 1-0-9 of the log, views:v1 comes to 7.',
     'All of it was counted; no correction has touched it.',
-    'No checkpoint has it yet: it comes from the log, up to 1-0-9.',
+    'No checkpoint has it yet: all of it comes from the log.',
     'No entry for views:v1 was a repeat, a conflict, rejected or ignored.',
     'What can be known in two ways agrees: 1 check, none failed.',
   ]);

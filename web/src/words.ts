@@ -43,7 +43,7 @@ export function explain(found: Explanation): string[] {
 
 function origin(found: Explanation): string[] {
   if (!found.exists) return [`There is no ${found.id} yet: nothing has counted for it. It reads as 0.`];
-  const said = [`${found.id} is ${count(found.shown)}.`];
+  const said = [`Up to ${found.positions.applied} of the log, ${found.id} comes to ${count(found.shown)}.`];
   if (isSome(found.correctionsTotal)) {
     const changed = `${amount(found.correctionsTotal, 'correction has', 'corrections have')} ${change(found.corrected)}`;
     said.push(`${count(found.counted)} were counted, and ${changed}.`);
@@ -54,9 +54,9 @@ function origin(found: Explanation): string[] {
     said.push(`The true sum is ${count(found.value)}; it is shown as 0, because the counter is declared with floorAtZero.`);
   }
   if (found.base) {
-    said.push(`The last checkpoint has ${count(found.base.value)}; since then it has ${moved(found.sinceBase)}. The log up to ${found.positions.applied} is in it.`);
+    said.push(`The last checkpoint has ${count(found.base.value)}; since then it has ${moved(found.sinceBase)}.`);
   } else {
-    said.push(`No checkpoint has it yet: it comes from the log, up to ${found.positions.applied}.`);
+    said.push('No checkpoint has it yet: all of it comes from the log.');
   }
   return said;
 }
