@@ -22,6 +22,15 @@ pub fn chromium() -> Result<()> {
     install("chromium")
 }
 
+/// The page at `/` is built by tools from npm.
+pub fn npm() -> Result<()> {
+    if succeeds("npm", &["--version"]) {
+        println!("  npm is there");
+        return Ok(());
+    }
+    install("npm")
+}
+
 /// A scrape and the alert rules are held against Prometheus' own checker.
 pub fn promtool() -> Result<()> {
     if succeeds("promtool", &["--version"]) {

@@ -19,6 +19,7 @@ mod server;
 mod shell;
 mod sim;
 mod test;
+mod web;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Command {
     Exact(exact::ExactArgs),
     /// Checks the description of the HTTP interface with the tools that people use on it
     Openapi(openapi::OpenapiArgs),
+    /// Builds the page at / (needs npm); the next build of the server has it
+    Web(web::WebArgs),
     /// Lets redis-py and others do what they do by default
     Clients,
     /// Sends random commands of the Redis protocol to Tally and to a real Redis, and compares every reply
@@ -79,6 +82,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Attack(args) => attack::run(args),
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
+        Command::Web(args) => web::run(&args),
         Command::Clients => clients::run(),
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),

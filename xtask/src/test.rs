@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{bench, check, clients, crash, exact, install, mutants, openapi, redis_suite, sim};
+use crate::{bench, check, clients, crash, exact, install, mutants, openapi, redis_suite, sim, web};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -10,11 +10,15 @@ pub fn run() -> Result<()> {
     install::faketime()?;
     install::promtool()?;
     install::chromium()?;
+    install::npm()?;
+    // First, so that everything is compiled once, and with it.
+    web::build()?;
     check::run()?;
     mutants::check(shell::workspace())?;
     step("all tests of the workspace");
     shell::run("cargo", &["test", "--workspace", "--quiet"])?;
     openapi::run(openapi::OpenapiArgs::default())?;
+    web::test()?;
     redis_suite::run(redis_suite::RedisSuiteArgs::default())?;
     clients::run()?;
     step("schedules and seeds, simulated");

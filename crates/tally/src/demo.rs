@@ -68,6 +68,7 @@ fn print_what_to_try(node: &Node) {
     CONFIG.lines().for_each(|line| say(&format!("  {line}")));
     say("\nTry:\n");
     if let Some(http) = node.http_addr() {
+        say(&format!("  http://{http}/ in a browser"));
         say(&format!("  curl 'http://{http}/v1/counters/views:v1'"));
         say(&format!("  curl 'http://{http}/v1/counters/views_by_country:*/aggregate'"));
         say(&format!(

@@ -19,6 +19,7 @@ mod full;
 mod honesty;
 mod hostile;
 mod metrics;
+mod page;
 mod protocol;
 mod scenarios;
 mod series;

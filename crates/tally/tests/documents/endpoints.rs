@@ -14,8 +14,9 @@ fn routed(node: &Asked) -> BTreeSet<String> {
         let methods = operations.as_object().unwrap().keys().map(|method| method.to_uppercase());
         methods.filter(|method| METHODS.contains(&&**method)).map(move |method| plain(&format!("{method} {path}")))
     });
-    // Those two serve the description and are not described.
-    operations.chain(["GET /openapi.json".to_owned(), "GET /docs".to_owned()]).collect()
+    // Those serve the description and the page for people, and are not described.
+    let others = ["GET /openapi.json", "GET /docs", "GET /", "GET /assets/{}"];
+    operations.chain(others.map(str::to_owned)).collect()
 }
 
 /// Without the names of placeholders and without a query.

@@ -59,7 +59,7 @@ fn mapped() -> BTreeSet<String> {
 /// The folder of a path of the map, which leaves out what goes without saying.
 fn source_of(path: &str) -> String {
     match path.split('/').next().unwrap() {
-        "crates" | "xtask" | "sim" => path.to_owned(),
+        "crates" | "xtask" | "sim" | "web" => path.to_owned(),
         "memory" => format!("crates/core/src/{path}"),
         "engine" => format!("crates/node/src/{path}"),
         "http" => format!("crates/node/src/frontend/{path}"),

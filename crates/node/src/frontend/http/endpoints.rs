@@ -1,4 +1,4 @@
-//! What can be asked: a file or a folder for each family of endpoints, and [`openapi`], which lists and describes them all.
+//! What can be asked: a file or a folder for each family of endpoints, [`openapi`], which lists and describes them all, and [`page`], for people.
 
 pub mod aggregate;
 pub mod balance;
@@ -12,6 +12,4 @@ pub mod health;
 pub mod history;
 pub mod live;
 pub mod openapi;
-pub mod series;
-pub mod snapshot;
-pub mod workers;
+pub mod page;

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
-use super::endpoints::{events, health, openapi};
+use super::endpoints::{events, health, openapi, page};
 use super::transport::guard::{EVENTS, Peer, guard, readable};
 use super::transport::observe::{Observer, observe};
 use super::transport::pulse::Pulse;
-use super::words::problem::{self, Problem, ProblemKind};
+use super::words::problem::Problem;
 use super::{Api, Surface};
 use crate::clock::Stopwatch;
 
@@ -66,7 +66,7 @@ impl Front {
 
 fn router(api: Api, observer: Arc<Observer>) -> Router {
     let routes = match api.options.surface {
-        Surface::Everything => openapi::routes(&api.options.access),
+        Surface::Everything => openapi::routes(&api.options.access).merge(page::routes(&api.options.access)),
         Surface::Watch => health::routes(),
     };
     let access = Arc::new(api.options.access.clone());
@@ -78,6 +78,5 @@ fn router(api: Api, observer: Arc<Observer>) -> Router {
 }
 
 async fn nothing_here(uri: Uri) -> Problem {
-    let path = problem::quoted(uri.path());
-    Problem::new(ProblemKind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
+    Problem::nothing_at(uri.path())
 }

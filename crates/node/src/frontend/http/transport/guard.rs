@@ -31,6 +31,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
+/// Where the files of the page at `/` are.
+pub const ASSETS: &str = "/assets/";
+
 /// What an operator says about who may come in.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -137,7 +140,9 @@ impl Access {
 
 /// What says nothing about counters, and what a browser has to load before somebody can type a token into it.
 fn is_open_to_all(path: &str) -> bool {
-    matches!(path, "/healthz" | "/openapi.json" | "/docs") || path.starts_with("/docs/")
+    matches!(path, "/" | "/healthz" | "/openapi.json" | "/docs")
+        || path.starts_with("/docs/")
+        || path.starts_with(ASSETS)
 }
 
 /// Refuses what a browser asks on behalf of a page that is not the node's own.
@@ -248,10 +253,10 @@ mod tests {
     fn a_token_is_asked_for_where_there_is_something_to_guard() {
         let access = Access { token: Password::new("sesame-sesame-sesame"), ..Access::default() };
         let verdict = |path, headers: &[(&str, &str)]| verdict(&access, &request("GET", path, headers));
-        for path in ["/healthz", "/openapi.json", "/docs", "/docs/index.html"] {
+        for path in ["/", "/assets/index.js", "/healthz", "/openapi.json", "/docs", "/docs/index.html"] {
             assert_eq!(verdict(path, &[]), None, "{path}");
         }
-        for path in ["/v1/counters/a", "/metrics", "/readyz", "/docsx", "/nowhere"] {
+        for path in ["/v1/counters/a", "/metrics", "/readyz", "/docsx", "/assets", "/nowhere"] {
             assert_eq!(verdict(path, &[]), Some(ProblemKind::Unauthorized), "{path}");
             for wrong in ["Bearer", "Bearer ", "Bearer sesame", "Basic sesame-sesame-sesame", "sesame-sesame-sesame"] {
                 assert_eq!(

@@ -86,7 +86,7 @@ impl Envelope {
     /// The answer to a read, or 304 if the reader has it already.
     pub fn respond(self, request: &HeaderMap) -> Response {
         let etag = self.etag();
-        let known = request.get_all(IF_NONE_MATCH).iter().any(|known| matches(known, &etag));
+        let known = is_known(request, &etag);
         let headers = [
             (CACHE_CONTROL, CACHE_ONE_SECOND),
             (ETAG, HeaderValue::try_from(etag).expect("digits and quotes are a header value")),
@@ -98,6 +98,11 @@ impl Envelope {
         }
         (headers, axum::Json(self)).into_response()
     }
+}
+
+/// Whether the client has what the tag stands for.
+pub fn is_known(request: &HeaderMap, etag: &str) -> bool {
+    request.get_all(IF_NONE_MATCH).iter().any(|known| matches(known, etag))
 }
 
 /// Whether an `If-None-Match` names the tag; compared weakly, as RFC 9110 wants it for reads.

@@ -177,6 +177,12 @@ impl Problem {
             .with("value", value)
     }
 
+    /// Nothing is to be found at a path.
+    pub fn nothing_at(path: &str) -> Problem {
+        let path = quoted(path);
+        Problem::new(ProblemKind::NotFound, format!("there is no {path}; /docs shows what there is")).with("path", path)
+    }
+
     /// A limit that the request went beyond.
     pub fn too_large(what: &str, limit: usize, fix: &str) -> Problem {
         Problem::new(ProblemKind::TooLarge, format!("{what}: the limit is {limit}; {fix}")).with("limit", limit)

@@ -1,0 +1,121 @@
+// What the API answers, as far as the page reads it.
+
+/** An integer of 64 bits: those that a number cannot hold exactly are bigints (see `api.ts`). */
+export type Count = number | bigint;
+
+export const BOXES = ['counted', 'duplicate', 'conflict', 'rejected', 'ignored', 'late'] as const;
+export type BoxName = (typeof BOXES)[number];
+
+export type Account = Record<BoxName | 'received', Count> & { holds: boolean };
+
+export interface Balance {
+  holds: boolean;
+  total: Account;
+  counters: (Account & { counter: string; stream: string })[];
+}
+
+export interface Rollup {
+  by: string[];
+  since: string | null;
+}
+
+export interface Counter {
+  counterName: string;
+  mode: string;
+  measure: string;
+  dimensions: string[];
+  rollups: Rollup[];
+  timezone: string;
+  /** `null` if nobody knows it. */
+  total: Count | null;
+}
+
+export interface Config {
+  version: string;
+  counters: Counter[];
+}
+
+export interface Envelope {
+  id: string;
+  value: Count;
+  kind: 'exact' | 'provisional' | string;
+  pending?: Count;
+  generation: number;
+  asOf: string;
+  exists?: boolean;
+}
+
+/** An event of `watch`. */
+export interface Told {
+  id: string;
+  value: Count | null;
+  generation: number;
+}
+
+export interface Listed {
+  counters: { id: string; value?: Count; generation?: number; changedAt?: string | null }[];
+  cursor: string | null;
+}
+
+export interface Top {
+  total: Count | null;
+  kind: string;
+  top: { id: string; value: Count }[];
+}
+
+export interface Point {
+  at: string;
+  value: Count;
+  parts?: Record<string, Count>;
+}
+
+export interface Series {
+  from: string;
+  to: string;
+  timezone: string;
+  since: string | null;
+  points: Point[];
+}
+
+export interface Explanation {
+  id: string;
+  value: Count;
+  shown: Count;
+  exists: boolean;
+  kind: string;
+  pending: Count;
+  generation: number;
+  floor?: { atZero: boolean; debt: Count };
+  base: { value: Count; position: string } | null;
+  sinceBase: Count;
+  counted: Count;
+  corrected: Count;
+  correctionsTotal: Count;
+  boxes: { key: Partial<Record<BoxName, Count>>; counter: Account } | null;
+  sums: { counted: Count; corrected: Count; keys?: Count; values?: Count } | null;
+  parked: { bucket: string; delta: Count; entries: Count; due: string }[];
+  positions: { logStart: string; checkpoint: string | null; applied: string };
+  holds: boolean;
+  checks: { what: string; left: Count; right: Count; holds: boolean }[];
+  note?: string;
+}
+
+export interface Generation {
+  generation: number;
+  number: number;
+  cause: 'proposal' | 'late' | 'clear' | 'revert' | string;
+  kind: string;
+  reverts?: number;
+  reason: string;
+  author: string;
+  appliedBy: string;
+  at: string;
+  before: Count;
+  delta: Count;
+  after: Count;
+}
+
+export interface History {
+  generations: Generation[];
+  next?: number;
+}

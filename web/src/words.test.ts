@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import type { Account, Explanation, Generation } from './types';
+import { equation, explain, generation, kind, mode, shape } from './words';
+
+const account: Account = { received: 10, counted: 7, duplicate: 2, conflict: 0, rejected: 1, ignored: 0, late: 0, holds: true };
+
+const explanation: Explanation = {
+  id: 'views:v1',
+  value: 7,
+  shown: 7,
+  exists: true,
+  kind: 'exact',
+  pending: 0,
+  generation: 0,
+  base: null,
+  sinceBase: 7,
+  counted: 7,
+  corrected: 0,
+  correctionsTotal: 0,
+  boxes: { key: {}, counter: account },
+  sums: null,
+  parked: [],
+  positions: { logStart: '1-0-0', checkpoint: null, applied: '1-0-9' },
+  holds: true,
+  checks: [{ what: 'a = b', left: 1, right: 1, holds: true }],
+};
+
+const step: Generation = { generation: 2, number: 5, cause: 'proposal', kind: 'adjust', reason: 'bots', author: 'ann', appliedBy: 'bob', at: '2026-11-15T18:00:00Z', before: 10, delta: -3, after: 7 };
+
+test('boxes are told as the sum that they are', () => {
+  expect(equation(account)).toBe('10 received = 7 counted + 2 duplicate + 1 rejected');
+  expect(equation(account, true)).toBe('10 received = 7 counted + 2 duplicate + 0 conflict + 1 rejected + 0 ignored + 0 late');
+  expect(equation({ ...account, received: 11, holds: false })).toContain('11 received ≠ ');
+  expect(equation({ ...account, received: 0, counted: 0, duplicate: 0, rejected: 0 })).toBe('0 received = 0 counted');
+});
+
+test('a number that nobody has corrected says so', () => {
+  expect(explain(explanation)).toEqual([
+    'Up to 1-0-9 of the log, views:v1 comes to 7.',
+    'All of it was counted; no correction has touched it.',
+    'No checkpoint has it yet: all of it comes from the log.',
+    'No entry for views:v1 was a repeat, a conflict, rejected or ignored.',
+    'What can be known in two ways agrees: 1 check, none failed.',
+  ]);
+});
+
+test('corrections, repeats, floors, late entries and checkpoints are told', () => {
+  const text = explain({
+    ...explanation,
+    value: -2,
+    shown: 0,
+    counted: 1,
+    corrected: -3,
+    correctionsTotal: 1,
+    floor: { atZero: true, debt: 2 },
+    base: { value: 4, position: '1-0-5' },
+    sinceBase: -6,
+    boxes: { key: { duplicate: 2, rejected: 1, late: 4 }, counter: account },
+    parked: [{ bucket: '2026-11-15T18:00:00Z', delta: 4, entries: 4, due: '2026-11-15T20:10:00Z' }],
+  }).join('\n');
+  expect(text).toContain('1 were counted, and 1 correction has taken away 3.');
+  expect(text).toContain('The true sum is −2; it is shown as 0');
+  expect(text).toContain('The last checkpoint has 4; since then it has changed by −6.');
+  expect(text).toMatch(/4 late entries from the hour of .* wait; they will change it by \+4 at /);
+  expect(text).toContain('Not counted for it: 2 duplicate (had been sent before) and 1 rejected');
+});
+
+test('a check that fails names itself', () => {
+  const text = explain({ ...explanation, holds: false, checks: [{ what: 'a = b', left: 1, right: 2, holds: false }] });
+  expect(text.at(-1)).toBe('This does not hold: a = b (1 and 2). Please report it.');
+});
+
+test('what is not there, and what nobody declared, is said', () => {
+  expect(explain({ ...explanation, exists: false })[0]).toBe('There is no views:v1 yet: nothing has counted for it. It reads as 0.');
+  expect(explain({ ...explanation, boxes: null, note: 'an ad-hoc counter has no boxes' })).toContain('An ad-hoc counter has no boxes.');
+});
+
+test('a generation says who did what', () => {
+  expect(generation(step)).toBe('ann corrected it, applied by bob: −3, from 10 to 7.');
+  expect(generation({ ...step, cause: 'late', delta: 3, before: 4 })).toBe('Late entries counted: +3, from 4 to 7.');
+  expect(generation({ ...step, cause: 'clear', author: 'anonymous', delta: -10, after: 0 })).toBe('Somebody cleared it: −10, from 10 to 0.');
+  expect(generation({ ...step, cause: 'revert', reverts: 4 })).toBe('ann took back correction 4: −3, from 10 to 7.');
+});
+
+test('modes, ids and kinds have words', () => {
+  expect(mode('persistent')).toBe('Each event id once, forever');
+  expect(mode('something-new')).toBe('something-new');
+  expect(shape({ counterName: 'by', dimensions: ['country', 'device'] } as never)).toBe('by:{country}:{device}');
+  expect(kind({ kind: 'exact' })).toBe('exact');
+  expect(kind({ kind: 'provisional', pending: 1 })).toBe('provisional: 1 late entry waits and will change it');
+});
