@@ -13,3 +13,6 @@ pub mod history;
 pub mod live;
 pub mod openapi;
 pub mod page;
+pub mod series;
+pub mod snapshot;
+pub mod workers;
