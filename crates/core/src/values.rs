@@ -7,6 +7,7 @@
 //! ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)), and a declared counter is kept within [`DECLARED_MAX`] by everything else,
 //! so that an entry always has room.
 
+mod lists;
 mod many;
 mod named;
 mod once;
@@ -20,13 +21,14 @@ use crate::fates::{Counts, Scene};
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Entity, Proposal, Row, ValueFacts};
 use crate::limits::DECLARED_MAX;
-use crate::memory::cell::{self, Added, Table};
+use crate::memory::cell::{self, Added, Settled, Table};
 use crate::memory::names::Names;
 use crate::op::{Answer, Batch, Op};
-use crate::record::Record;
+use lists::Lists;
 use quota::Quota;
 use std::collections::BTreeMap;
 
+pub use lists::{ChangedKey, Greatest, RankedKey};
 pub(crate) use quota::end_of_hour_ms;
 pub(crate) use sums::AllSums;
 pub use sums::Sums;
@@ -44,6 +46,8 @@ pub struct Values {
     /// Corrections that the store was asked for, to be reverted.
     stored_corrections: BTreeMap<u64, Option<Correction>>,
     pub(crate) sums: AllSums,
+    /// Which keys are worth most, and which changed last.
+    pub(crate) lists: Lists,
     /// How many idempotency keys are kept.
     pub(crate) answered: Quota,
     /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
@@ -91,6 +95,9 @@ impl Counts for Values {
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
         if self.sums.measure(op.counter).take_back(self, counted) {
             self.sums.counted(op.counter, -1);
+            if let Some(counted_as) = &counted.counted_as {
+                self.note_taken_back(op.counter, counted.cell, counted_as.id());
+            }
         }
     }
 
@@ -110,6 +117,7 @@ impl Values {
             generations: Generations::default(),
             stored_corrections: BTreeMap::new(),
             sums: AllSums::default(),
+            lists: Lists::default(),
             answered: Quota::default(),
             forgotten_before_ms: 0,
             answers_of_format_4_ms: None,
@@ -144,6 +152,7 @@ impl Values {
     pub(crate) fn declare(&mut self, declarations: &Declarations) {
         self.idempotency = declarations.idempotency();
         self.sums.declare(declarations);
+        self.lists.declare(declarations, self.table.cells().is_empty());
     }
 
     /// Lets log time pass: what is due expires.
@@ -177,6 +186,9 @@ impl Values {
         }
         self.sums.counted(op.counter, op.arg);
         let added = self.table.count(op.cell, op.arg);
+        if self.lists.rises(op.counter, added, op.arg) {
+            self.lead_named(op, batch.named(op));
+        }
         self.added(added, op, batch)
     }
 
@@ -200,10 +212,7 @@ impl Values {
 
     #[cold]
     fn name_addition(&mut self, op: &Op, batch: &Batch<'_>) {
-        match batch.record(op) {
-            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.note_created(name),
-            other => unreachable!("{other:?} adds nothing by name"),
-        }
+        self.note_created(batch.named(op));
     }
 
     /// An entry needs no answer, so it does not wait for the row of its cell.
@@ -217,17 +226,22 @@ impl Values {
 
     /// Counts for a cell that must be known.
     pub(crate) fn count_known(&mut self, cell: CellKey, id: &[u8], delta: i64) {
-        match self.table.count(cell, delta) {
+        let added = self.table.count(cell, delta);
+        match added {
             Added::Created(_) => self.note_created(id),
             Added::Value(_) | Added::Overflow => {}
             Added::Unknown => unreachable!("everything that is changed is known"),
         }
+        self.lists.changed(&mut self.table, cell, id, added, delta);
     }
 
     /// Takes in what the store has of a cell, unless memory knows better.
     pub fn load(&mut self, cell: CellKey, row: Option<cell::CellRow>) {
-        if let Some(id) = self.table.load(cell, row) {
-            self.note_created(&id);
+        if let Some(Settled { id, value, is_new }) = self.table.load(cell, row) {
+            if is_new {
+                self.note_created(&id);
+            }
+            self.lists.settled(&mut self.table, cell, &id, value);
         }
     }
 

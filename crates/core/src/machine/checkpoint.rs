@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
-/// formats up to 4 have them. The seventh did not have every deadline among the facts.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=8;
+/// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no lists of keys.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -59,6 +59,7 @@ impl Machine {
             .filter(|up_to_ms| *up_to_ms >= self.values.keys_known_from_ms(self.log_time_ms()));
         out.push(answers_ms.is_some().into());
         answers_ms.into_iter().for_each(|up_to_ms| put_varint(&mut out, up_to_ms));
+        self.values.lists.encode(&mut out);
         (out, read_from)
     }
 
@@ -81,6 +82,7 @@ impl Machine {
         self.timeline.resume(configs);
         for (name, kept, sums) in kept {
             self.values.sums.resume(name.clone(), sums);
+            self.values.lists.resume_unknown(name.clone());
             self.fates.contracts.resume(name, kept);
         }
         for (kind, rows) in take_rows(bytes, version)? {
@@ -120,6 +122,9 @@ impl Machine {
             7.. => Some(take_varint(bytes)?),
             _ => Some(log_time_ms),
         };
+        if version >= 9 {
+            self.values.lists.resume(bytes, &mut self.values.table, &self.hasher)?;
+        }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;
             self.declare(declarations);

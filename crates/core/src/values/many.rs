@@ -28,10 +28,14 @@ impl Values {
         if op.counter != Op::AD_HOC {
             self.sums.counted(op.counter, delta);
         }
-        match self.table.count(op.cell, delta) {
+        let added = self.table.count(op.cell, delta);
+        match added {
             Added::Created(_) => self.note_created(name),
             Added::Value(_) => {}
             other => unreachable!("{other:?}: what fits was looked at before"),
+        }
+        if op.counter != Op::AD_HOC && self.lists.rises(op.counter, added, delta) {
+            self.lead_named(op, name);
         }
     }
 }

@@ -161,6 +161,7 @@ impl Values {
         self.databases.clear();
         self.answered = Quota::default();
         self.sums.clear();
+        self.lists.clear();
         self.store_is_void = true;
     }
 
