@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod balance;
 pub mod commits;
+pub mod config;
 pub mod corrections;
 pub mod counters;
 pub mod duplicates;
@@ -10,7 +11,10 @@ pub mod events;
 pub mod explain;
 pub mod health;
 pub mod history;
+pub mod list;
 pub mod live;
 pub mod openapi;
 pub mod snapshot;
+pub mod top;
+pub mod total;
 pub mod workers;
