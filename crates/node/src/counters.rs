@@ -10,8 +10,8 @@ pub mod local;
 pub use crate::engine::{
     AuditPage, AuditQuestion, AuditedRepeat, ClearRequest, Cleared, CommitReader, Commits, CommitsError, Committed,
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
-    CounterTotal, Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page,
-    Place, PreviewPart, Proposed, RETRY_AFTER, Ranking, Reading, Refusal, Said, Seen, Snapshot, Terms, Total,
+    CounterTotal, Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability,
+    Page, Place, PreviewPart, Proposed, RETRY_AFTER, Ranking, Reading, Refusal, Said, Seen, Snapshot, Terms, Total,
     Transacted, ValuesStanding, Watch, Watched, Why,
 };
 pub use host::Host;

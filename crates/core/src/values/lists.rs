@@ -241,6 +241,11 @@ impl Values {
         cells.filter(|cell| !self.table.knows(*cell))
     }
 
+    /// How many keys of a counter can be asked for, if not [`LISTED_KEYS_MAX`].
+    pub fn limit_lists(&mut self, keys: usize) {
+        self.lists.room.keys = keys;
+    }
+
     /// Memory of these lists, about.
     pub fn lists_bytes(&self) -> usize {
         self.lists.bytes()

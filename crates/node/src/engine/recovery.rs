@@ -115,6 +115,7 @@ pub fn open<L: Log + 'static, C: Log + 'static>(
     options: EngineOptions,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
     let Restored { mut state, position, read_from } = restored;
+    state.values.limit_lists(options.listed_keys);
     let log = open_log(read_from)?;
     let stored = position.map_or(0, |position| position.offset);
     let cut = position.unwrap_or(Position { epoch: log.end().epoch, log: log.end().log, offset: 0 });

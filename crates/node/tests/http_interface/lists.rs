@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 /// Counts so many views of some videos, in one request.
 fn view(node: &TestNode, videos: &[(&str, i64)]) {
-    let event = |(video, delta): &(&str, i64)| json!({"type": "video.viewed", "dimensions": {"video": video}, "delta": delta});
+    let event =
+        |(video, delta): &(&str, i64)| json!({"type": "video.viewed", "dimensions": {"video": video}, "delta": delta});
     let events: Vec<Value> = videos.iter().map(event).collect();
     node.post("/v1/events", json!(events).to_string()).ok();
 }
@@ -216,7 +217,8 @@ fn those_that_changed_last_come_first() {
     assert!(times.iter().all(Option::is_some) && times.is_sorted_by(|a, b| a >= b), "{times:?}");
     assert_eq!(pages(&node, "match=views&order=changed&limit=2"), [vec!["views:a", "views:c"], vec!["views:b"]]);
     // What was not counted has not changed anything.
-    let like = |seq| json!({"type": "video.viewed", "dimensions": {"video": "b"}, "session": "s", "seq": seq}).to_string();
+    let like =
+        |seq| json!({"type": "video.viewed", "dimensions": {"video": "b"}, "session": "s", "seq": seq}).to_string();
     node.post("/v1/events", like(1)).ok();
     view(&node, &[("c", 1)]);
     assert_eq!(node.post("/v1/events", like(1)).ok()["duplicate"], 1);
@@ -275,10 +277,9 @@ fn the_configuration_in_force_is_told_as_json_and_as_it_was_written() {
         "rollups": [], "timezone": "UTC", "total": 14});
     assert_eq!(config["counters"][0], views);
     assert_eq!(config["counters"][2]["total"], 0);
-    for answer in [
-        node.get("/v1/config?format=yaml"),
-        node.send("GET", "/v1/config", &[("accept", "application/yaml")], b""),
-    ] {
+    for answer in
+        [node.get("/v1/config?format=yaml"), node.send("GET", "/v1/config", &[("accept", "application/yaml")], b"")]
+    {
         assert_eq!(answer.header("content-type"), Some("application/yaml"));
         assert_eq!(answer.header("tally-config-version"), Some(&*version));
         assert_eq!(answer.text(), crate::support::YAML);

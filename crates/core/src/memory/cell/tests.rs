@@ -73,7 +73,11 @@ impl World {
         let is_new = self.table.cells().unsettled(key).is_some() && row.is_none();
         let counted = self.table.cells().unsettled(key).is_some();
         let settled = self.table.load(key, row);
-        assert_eq!(settled.as_ref().is_some_and(|settled| settled.is_new), is_new, "only what the store did not have is new");
+        assert_eq!(
+            settled.as_ref().is_some_and(|settled| settled.is_new),
+            is_new,
+            "only what the store did not have is new"
+        );
         assert_eq!(settled.map(|settled| Some(settled.value)), counted.then(|| self.table.get(key)));
     }
 

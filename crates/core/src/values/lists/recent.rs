@@ -61,10 +61,10 @@ impl Recent {
     }
 
     /// All of them, in an order that does not depend on how they came here.
-    pub fn sorted(&self) -> Vec<(Moment, &[u8])> {
-        let mut keys: Vec<_> = self.keys.values().map(|(moment, id)| (*moment, &**id)).collect();
-        keys.sort_unstable_by_key(|(moment, id)| (moment.offset, *id));
-        keys
+    pub fn sorted(&self) -> impl ExactSizeIterator<Item = (Moment, &[u8])> {
+        let mut keys: Vec<_> = self.keys.iter().collect();
+        keys.sort_unstable_by_key(|(cell, _)| **cell);
+        keys.into_iter().map(|(_, (moment, id))| (*moment, &**id))
     }
 
     /// Notes a change of a key.
@@ -97,15 +97,13 @@ impl Recent {
         }
     }
 
-    /// The older half leaves.
+    /// The older half leaves: nobody who stays changed before one that left.
     fn thin_out(&mut self, room: Room) {
         let mut keys: Vec<_> = self.keys.iter().map(|(cell, (moment, _))| (Reverse(moment.offset), *cell)).collect();
         keys.sort_unstable();
-        let left = keys.split_off(room.keys.min(keys.len() / 2));
-        for (_, cell) in &left {
+        for (_, cell) in &keys[room.keys.min(keys.len() / 2)..] {
             self.bytes -= self.keys.remove(cell).map_or(0, |(_, id)| KEY_BYTES + id.len());
         }
-        self.since = self.since.max(left.first().map_or(0, |(Reverse(offset), _)| *offset));
     }
 
     /// Up to `limit` of them behind one, those that changed last first, those of one batch by their ids.

@@ -142,7 +142,8 @@ impl ListRequest {
             found.truncate(self.limit);
             after = found.last().map(|(id, _)| id.clone());
         }
-        let rows = self.rows(api, found.into_iter().map(|(id, reading)| (id, reading.value, reading.generation))).await?;
+        let rows =
+            self.rows(api, found.into_iter().map(|(id, reading)| (id, reading.value, reading.generation))).await?;
         Ok(ListPage { rows, next: after.map(|id| (id, 0)), estimated: None })
     }
 

@@ -68,7 +68,8 @@ pub async fn top(State(api): State<Api>, IdPath(name): IdPath, uri: Uri) -> Resu
     let declarations = api.counters.declarations();
     let index = declarations.find(name.as_bytes());
     let known = declarations.counters().iter().map(|counter| &*counter.name);
-    let counter = index.map(|index| declarations.counter(index)).ok_or_else(|| unknown(&name, nearest(&name, known)))?;
+    let counter =
+        index.map(|index| declarations.counter(index)).ok_or_else(|| unknown(&name, nearest(&name, known)))?;
     let ranking = api.counters.greatest(&name, None, k as usize).await?;
     let ranking = ranking.ok_or_else(|| unknown(&name, None))?;
     Ok(Json(Top::new(counter, k, ranking, rfc3339(api.host.clock.now_ms()))))

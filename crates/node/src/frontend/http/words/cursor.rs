@@ -60,7 +60,8 @@ impl Cursor {
 
     /// Reads the cursor of a list.
     pub fn read(text: &str, order: Order, pattern: &str) -> Result<Cursor, Problem> {
-        let unreadable = || refused("cursor", text, "send the cursor of the page before as it was, or begin without one");
+        let unreadable =
+            || refused("cursor", text, "send the cursor of the page before as it was, or begin without one");
         let cursor = Cursor::decode(text).ok_or_else(unreadable)?;
         if (cursor.order, &*cursor.pattern) != (order, pattern) {
             let (of, by) = (quoted(&cursor.pattern), cursor.order.name());

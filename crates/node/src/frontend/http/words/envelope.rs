@@ -82,13 +82,7 @@ impl Envelope {
     }
 
     /// What all keys of a counter come to.
-    pub fn of_total(
-        name: &str,
-        value: i64,
-        total: &CounterTotal,
-        as_of_ms: u64,
-        durability: Durability,
-    ) -> Envelope {
+    pub fn of_total(name: &str, value: i64, total: &CounterTotal, as_of_ms: u64, durability: Durability) -> Envelope {
         Envelope {
             id: name.to_owned(),
             value,
