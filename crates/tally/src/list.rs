@@ -65,7 +65,11 @@ pub fn run(args: ListArgs, out: &mut Output) -> Result<()> {
     let (mut cursor, mut printed) = (None::<String>, 0);
     while printed < args.limit {
         let page = args.page(cursor.as_deref(), args.limit - printed)?;
-        let rows = if args.csv { print_csv(&page.body, printed == 0, out)? } else { print_rows(&page.json()?, args.json, out)? };
+        let rows = if args.csv {
+            print_csv(&page.body, printed == 0, out)?
+        } else {
+            print_rows(&page.json()?, args.json, out)?
+        };
         printed += rows;
         cursor = page.header("tally-cursor").map(str::to_owned);
         if cursor.is_none() {
