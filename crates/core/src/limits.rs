@@ -459,3 +459,15 @@ pub const VOIDS_MAX: usize = 65_536;
 
 /// How far ahead of their time counters that end are looked up, if only the store has them.
 pub const ENDINGS_AHEAD_MS: u64 = 60 * 1000;
+
+/// Keys of a counter that can be asked for in the order of their values, or of their last changes. Up to twice as many are remembered.
+pub const LISTED_KEYS_MAX: usize = 1_000;
+
+/// Memory of what is remembered for that, of all counters together, in bytes. Each has the same part of it.
+pub const LISTS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Keys that were not among those that changed last and are noted for one batch.
+pub const CHANGED_PER_BATCH_MAX: usize = 128;
+
+/// Ids that one page of a list by name looks at; `cursor` says where to go on.
+pub const LIST_NAMES_MAX: usize = 100_000;

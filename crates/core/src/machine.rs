@@ -114,6 +114,7 @@ impl Machine {
         if void.is_some() {
             return void;
         }
+        self.values.lists.begin(batch);
         let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };
         for _ in 0..PREFETCH_AHEAD {
             ahead.fetch(self);
@@ -129,7 +130,16 @@ impl Machine {
             let stamp = if op.has_stamp() { stamps.next() } else { None };
             answers.push(self.apply_op(index, op, stamp, batch));
         }
+        self.note_changed(batch, answers);
         None
+    }
+
+    fn note_changed(&mut self, batch: &Batch<'_>, answers: &[Answer]) {
+        let Machine { fates, values, stager, .. } = self;
+        if !stager.declarations().counters().is_empty() {
+            let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
+            values.note_changed(&scene, answers, |counter| fates.contracts.moves(counter));
+        }
     }
 
     #[inline]

@@ -166,6 +166,14 @@ impl<'a> Batch<'a> {
         Record::decode(&mut &self.records[op.record as usize..]).expect("an operation points to its record")
     }
 
+    /// The id that an addition by name has in its record.
+    pub(crate) fn named(&self, op: &Op) -> &'a [u8] {
+        match self.record(op) {
+            Record::Add { name, .. } | Record::AddOnce { name, .. } | Record::AddMany { name, .. } => name,
+            other => unreachable!("{other:?} adds nothing by name"),
+        }
+    }
+
     /// What an operation asks for about the past.
     pub(crate) fn remedy(&self, op: &Op) -> Cow<'a, [u8]> {
         let (parts, record) =

@@ -7,6 +7,7 @@
 //! ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)), and a declared counter is kept within [`DECLARED_MAX`] by everything else,
 //! so that an entry always has room.
 
+mod lists;
 mod many;
 mod named;
 mod once;
@@ -21,13 +22,15 @@ use crate::fates::{Counts, Scene};
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{Correction, Entity, Proposal, Row, ValueFacts};
 use crate::limits::DECLARED_MAX;
-use crate::memory::cell::{self, Added, Table};
+use crate::memory::cell::{self, Added, Settled, Table};
 use crate::memory::names::Names;
 use crate::op::{Answer, Batch, Op};
-use crate::record::{Record, event_at};
+use crate::record::event_at;
+use lists::Lists;
 use quota::Quota;
 use std::collections::BTreeMap;
 
+pub use lists::{ChangedKey, Greatest, RankedKey};
 pub(crate) use quota::end_of_hour_ms;
 pub use rolling::KeptRollup;
 pub(crate) use rolling::{Belongs, KeptRollups, Rolling};
@@ -48,6 +51,8 @@ pub struct Values {
     stored_corrections: BTreeMap<u64, Option<Correction>>,
     pub(crate) sums: AllSums,
     pub(crate) rolling: Rolling,
+    /// Which keys are worth most, and which changed last.
+    pub(crate) lists: Lists,
     /// How many idempotency keys are kept.
     pub(crate) answered: Quota,
     /// Idempotency keys that came before this log time are forgotten, whatever a later configuration says.
@@ -97,6 +102,9 @@ impl Counts for Values {
         if self.sums.measure(op.counter).take_back(self, counted) {
             self.sums.counted(op.counter, -1);
             self.roll(op.counter, counted.cell, -1, Belongs::Counted(counted.counted_as.as_ref()));
+            if let Some(counted_as) = &counted.counted_as {
+                self.note_taken_back(op.counter, counted.cell, counted_as.id());
+            }
         }
     }
 
@@ -117,6 +125,7 @@ impl Values {
             stored_corrections: BTreeMap::new(),
             sums: AllSums::default(),
             rolling: Rolling::default(),
+            lists: Lists::default(),
             answered: Quota::default(),
             forgotten_before_ms: 0,
             answers_of_format_4_ms: None,
@@ -151,6 +160,7 @@ impl Values {
     pub(crate) fn declare(&mut self, declarations: &Declarations) {
         self.idempotency = declarations.idempotency();
         self.sums.declare(declarations);
+        self.lists.declare(declarations, self.table.cells().is_empty());
     }
 
     /// Goes over to the roll-ups of declarations that are in force here. Those that stood in the log before a checkpoint are not: what the
@@ -192,6 +202,9 @@ impl Values {
         self.sums.counted(op.counter, op.arg);
         self.roll(op.counter, op.cell, op.arg, Belongs::Nowhere);
         let added = self.table.count(op.cell, op.arg);
+        if self.lists.rises(op.counter, added, op.arg) {
+            self.lead_named(op, batch.named(op));
+        }
         self.added(added, op, batch)
     }
 
@@ -215,10 +228,7 @@ impl Values {
 
     #[cold]
     fn name_addition(&mut self, op: &Op, batch: &Batch<'_>) {
-        match batch.record(op) {
-            Record::Add { name, .. } | Record::AddOnce { name, .. } => self.note_created(name),
-            other => unreachable!("{other:?} adds nothing by name"),
-        }
+        self.note_created(batch.named(op));
     }
 
     /// An entry needs no answer, so it does not wait for the row of its cell.
@@ -232,17 +242,22 @@ impl Values {
 
     /// Counts for a cell that must be known.
     pub(crate) fn count_known(&mut self, cell: CellKey, id: &[u8], delta: i64) {
-        match self.table.count(cell, delta) {
+        let added = self.table.count(cell, delta);
+        match added {
             Added::Created(_) => self.note_created(id),
             Added::Value(_) | Added::Overflow => {}
             Added::Unknown => unreachable!("everything that is changed is known"),
         }
+        self.lists.changed(&mut self.table, cell, id, added, delta);
     }
 
     /// Takes in what the store has of a cell, unless memory knows better.
     pub fn load(&mut self, cell: CellKey, row: Option<cell::CellRow>) {
-        if let Some(id) = self.table.load(cell, row) {
-            self.note_created(&id);
+        if let Some(Settled { id, value, is_new }) = self.table.load(cell, row) {
+            if is_new {
+                self.note_created(&id);
+            }
+            self.lists.settled(&mut self.table, cell, &id, value);
         }
     }
 

@@ -10,9 +10,9 @@ pub mod local;
 pub use crate::engine::{
     AuditPage, AuditQuestion, AuditedRepeat, ClearRequest, Cleared, CommitReader, Commits, CommitsError, Committed,
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
-    Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability, Page, PartsOf,
-    Place, PreviewPart, Proposed, RETRY_AFTER, Reading, Refusal, Said, Seen, SeriesFound, Snapshot, Terms, Total,
-    Transacted, ValuesStanding, Watch, Watched, Why,
+    CounterTotal, Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability,
+    Page, PartsOf, Place, PreviewPart, Proposed, RETRY_AFTER, Ranking, Reading, Refusal, Said, Seen, SeriesFound,
+    Snapshot, Terms, Total, Transacted, ValuesStanding, Watch, Watched, Why,
 };
 pub use host::Host;
 
@@ -27,6 +27,7 @@ use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_core::series::Series;
+use tally_core::values::ChangedKey;
 
 /// An answer that takes a while.
 pub type Answering<'a, T, E = Refusal> = BoxFuture<'a, Result<T, E>>;
@@ -84,6 +85,32 @@ pub trait Counters: Send + Sync {
 
     /// Adds up what reads show of some counters; `None` if there are too many ids to look through.
     fn sum<'a>(&'a self, of: &'a Matching) -> Answering<'a, Option<MatchedSum>>;
+
+    // Lists that are kept up to date, of one counter that is declared or was once; `None` if there never was such a counter.
+
+    /// What all keys of a counter come to.
+    fn total<'a>(&'a self, counter: &'a str) -> Answering<'a, Option<CounterTotal>>;
+
+    /// Up to `limit` keys of a counter that are worth most, behind one with its value. If it cannot be said for certain which those
+    /// are, the answer says so, and somebody finds out.
+    fn greatest<'a>(
+        &'a self,
+        counter: &'a str,
+        behind: Option<(i64, Vec<u8>)>,
+        limit: usize,
+    ) -> Answering<'a, Option<Ranking>>;
+
+    /// Up to `limit` keys of a counter that changed last, behind one that changed with the record at an offset. There may be
+    /// fewer than have changed, and none that changed before one that is missing.
+    fn changed_last<'a>(
+        &'a self,
+        counter: &'a str,
+        behind: Option<(u64, Vec<u8>)>,
+        limit: usize,
+    ) -> Answering<'a, Option<Vec<ChangedKey>>>;
+
+    /// The log time at which each of some counters changed last, where that is remembered.
+    fn changed_at_ms(&self, ids: Vec<Vec<u8>>) -> Answering<'_, Vec<Option<u64>>>;
 
     // Where a number comes from.
 

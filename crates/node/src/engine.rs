@@ -13,6 +13,8 @@ mod cut;
 mod endings;
 mod explain;
 mod firsts;
+mod leaders;
+mod lists;
 mod local;
 mod lookup;
 mod options;
@@ -47,6 +49,7 @@ pub use correction::{
     CounterEffect, FoundCorrection, ListedCorrection, PreviewPart, Proposed, RemedyOutcome,
 };
 pub use explain::{CounterFacts, CounterHistory, Explained, Total, ValuesStanding};
+pub use lists::{CounterTotal, Ranking};
 pub use local::LocalEngine;
 pub use options::{EngineOptions, NodeDurability};
 pub use place::Place;

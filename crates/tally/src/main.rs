@@ -13,11 +13,15 @@ mod demo;
 mod encode;
 mod failure;
 mod get;
+mod http;
 mod inspect;
+mod list;
 mod logging;
 mod output;
 mod serve;
 mod signals;
+mod top;
+mod total;
 
 use clap::{Parser, Subcommand};
 use logging::LogFormat;
@@ -47,6 +51,9 @@ enum CliCommand {
     Check(check::CheckArgs),
     Add(add::AddArgs),
     Get(get::GetArgs),
+    List(list::ListArgs),
+    Top(top::TopArgs),
+    Total(total::TotalArgs),
     Encode(encode::EncodeArgs),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
@@ -83,6 +90,9 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Check(args) => check::run(args, out),
         CliCommand::Add(args) => add::run(args, out),
         CliCommand::Get(args) => get::run(args, out),
+        CliCommand::List(args) => list::run(args, out),
+        CliCommand::Top(args) => top::run(args, out),
+        CliCommand::Total(args) => total::run(args, out),
         CliCommand::Encode(args) => encode::run(args, out),
         CliCommand::Bench(args) => bench::run(args, out),
         CliCommand::Inspect(args) => inspect::run(args, out),

@@ -78,6 +78,8 @@ impl NodeWorld {
             spawner: Spawner::Here,
             accept_clock: true,
             busy_after: Duration::from_millis(500),
+            // So few that keys of declared counters leave memory, too.
+            listed_keys: 3,
             ..EngineOptions::default()
         };
         let declarations = Declarations::parse(&Config::First.yaml()).expect("the oracle's texts are sound");

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// behind the number of audited rows. The second had no floors in meanings, and a list of display entries that were rejected after
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
-/// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no roll-ups.
+/// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no roll-ups and no lists of keys.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
 
 impl Machine {
@@ -63,6 +63,7 @@ impl Machine {
             put_bytes(out, name.as_bytes());
             kept.encode(out);
         });
+        self.values.lists.encode(&mut out);
         (out, read_from)
     }
 
@@ -85,6 +86,7 @@ impl Machine {
         self.timeline.resume(configs);
         for (name, kept, sums) in kept {
             self.values.sums.resume(name.clone(), sums);
+            self.values.lists.resume_unknown(name.clone());
             self.fates.contracts.resume(name, kept);
         }
         for (kind, rows) in take_rows(bytes, version)? {
@@ -127,6 +129,7 @@ impl Machine {
         if version >= 9 {
             let kept = take_list(bytes, |bytes| Ok((take_str(bytes)?.into(), KeptRollups::decode(bytes)?)))?;
             self.values.rolling.resume(kept);
+            self.values.lists.resume(bytes, &mut self.values.table, &self.hasher)?;
         }
         if let Some(config) = self.timeline.first_config() {
             let declarations = config.declarations()?;

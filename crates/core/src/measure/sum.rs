@@ -15,10 +15,14 @@ impl Gauge for Sum {
 
     #[inline]
     fn count(values: &mut Values, op: &Op, scene: &Scene<'_>) {
-        match values.table.count(op.cell, op.arg) {
+        let added = values.table.count(op.cell, op.arg);
+        match added {
             Added::Value(_) | Added::Overflow => {}
             Added::Created(_) => values.name_entry(op, scene),
             Added::Unknown => values.count_blindly(op, scene),
+        }
+        if values.lists.rises(op.counter, added, op.arg) {
+            values.lead_entry(op, scene);
         }
     }
 

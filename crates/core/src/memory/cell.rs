@@ -24,7 +24,7 @@ pub use change::{ValueChange, ValueChanges};
 pub use cut::{Collected, RowChange};
 pub use read::{Cells, SEGMENTS, segment_parts};
 pub use spans::Spans;
-pub use table::{Added, Table};
+pub use table::{Added, Settled, Table};
 
 /// What memory knows about a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

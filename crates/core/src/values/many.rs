@@ -29,10 +29,14 @@ impl Values {
             self.sums.counted(op.counter, delta);
             self.roll(op.counter, op.cell, delta, Belongs::Nowhere);
         }
-        match self.table.count(op.cell, delta) {
+        let added = self.table.count(op.cell, delta);
+        match added {
             Added::Created(_) => self.note_created(name),
             Added::Value(_) => {}
             other => unreachable!("{other:?}: what fits was looked at before"),
+        }
+        if op.counter != Op::AD_HOC && self.lists.rises(op.counter, added, delta) {
+            self.lead_named(op, name);
         }
     }
 }

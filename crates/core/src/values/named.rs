@@ -162,6 +162,7 @@ impl Values {
         self.answered = Quota::default();
         self.sums.clear();
         self.rolling.flush();
+        self.lists.clear();
         self.store_is_void = true;
     }
 

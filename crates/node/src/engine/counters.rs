@@ -2,8 +2,8 @@
 
 use super::{
     AuditPage, AuditQuestion, ClearRequest, Cleared, Commits, Committed, Corrected, CorrectionEffects, CorrectionError,
-    CorrectionList, CorrectionRequest, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum, Matching, Page,
-    PartsOf, Place, PreviewPart, Proposed, Refusal, Said, Seen, SeriesFound, Snapshot,
+    CorrectionList, CorrectionRequest, CounterTotal, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum,
+    Matching, Page, PartsOf, Place, PreviewPart, Proposed, Ranking, Refusal, Said, Seen, SeriesFound, Snapshot,
 };
 use crate::counters::{Answering, Counters, Host};
 use futures_util::future::BoxFuture;
@@ -17,6 +17,7 @@ use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
 use tally_core::series::Series;
+use tally_core::values::ChangedKey;
 
 impl Engine {
     /// The process around it.
@@ -82,6 +83,32 @@ impl Counters for Engine {
 
     fn sum<'a>(&'a self, of: &'a Matching) -> Answering<'a, Option<MatchedSum>> {
         Box::pin(self.sum(of))
+    }
+
+    fn total<'a>(&'a self, counter: &'a str) -> Answering<'a, Option<CounterTotal>> {
+        Box::pin(self.total(counter))
+    }
+
+    fn greatest<'a>(
+        &'a self,
+        counter: &'a str,
+        behind: Option<(i64, Vec<u8>)>,
+        limit: usize,
+    ) -> Answering<'a, Option<Ranking>> {
+        Box::pin(self.greatest(counter, behind, limit))
+    }
+
+    fn changed_last<'a>(
+        &'a self,
+        counter: &'a str,
+        behind: Option<(u64, Vec<u8>)>,
+        limit: usize,
+    ) -> Answering<'a, Option<Vec<ChangedKey>>> {
+        Box::pin(self.changed_last(counter, behind, limit))
+    }
+
+    fn changed_at_ms(&self, ids: Vec<Vec<u8>>) -> Answering<'_, Vec<Option<u64>>> {
+        Box::pin(self.changed_at_ms(ids))
     }
 
     fn explain<'a>(&'a self, target: &'a Target<'a>, all_values: bool) -> Answering<'a, Explained> {

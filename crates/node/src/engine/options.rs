@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::worker::Spawner;
 use std::time::Duration;
 use tally_core::counter::Durability;
-use tally_core::limits::NAMES_BYTES_MAX;
+use tally_core::limits::{LISTED_KEYS_MAX, NAMES_BYTES_MAX};
 
 /// How long a write may wait for its sync, where a counter says `interval` and the node does not.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -64,6 +64,8 @@ pub struct EngineOptions {
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
     pub commits: CommitsOptions,
+    /// Keys of a counter that can be asked for by value or by change.
+    pub listed_keys: usize,
 }
 
 impl Default for EngineOptions {
@@ -82,6 +84,7 @@ impl Default for EngineOptions {
             checkpoint_retry: Duration::from_secs(5),
             remove: Vec::new(),
             commits: CommitsOptions::default(),
+            listed_keys: LISTED_KEYS_MAX,
         }
     }
 }

@@ -22,7 +22,7 @@ use tally_core::head::Head;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::{LOOKED_UP, LedgerKey, LedgerKind};
 use tally_core::limits::QUEUE_SUBMISSIONS_MAX;
-use tally_core::machine::{Decoded, Machine, ReplayError, Replayed};
+use tally_core::machine::{Decoded, Machine, Need, ReplayError, Replayed};
 use tally_core::memory::cell::{CellRow, SEGMENTS, segment_parts};
 use tally_core::nearest::nearest;
 use tally_core::op::Batch;
@@ -91,6 +91,7 @@ pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Res
     load_proposals(&mut state, store)?;
     endings::find_all(&mut state, store)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
+    load_leaders(&mut state, store)?;
     Ok(Restored { state, position: Some(checkpoint.position), read_from })
 }
 
@@ -114,6 +115,7 @@ pub fn open<L: Log + 'static, C: Log + 'static>(
     options: EngineOptions,
 ) -> Result<(EngineThread<L>, Recovered), RecoveryError> {
     let Restored { mut state, position, read_from } = restored;
+    state.values.limit_lists(options.listed_keys);
     let log = open_log(read_from)?;
     let stored = position.map_or(0, |position| position.offset);
     let cut = position.unwrap_or(Position { epoch: log.end().epoch, log: log.end().log, offset: 0 });
@@ -142,6 +144,14 @@ fn load_proposals(state: &mut Machine, store: &dyn Store) -> Result<(), store::E
         if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     read.map_err(|error| store::Error::Damaged(format!("an open proposal: {error}")))
+}
+
+/// Those keys that are worth most are in memory in any case.
+fn load_leaders(state: &mut Machine, store: &dyn Store) -> Result<(), store::Error> {
+    let missing = state.values.leaders_missing().map(Need::Cell).collect();
+    load_found(state, Found::in_store(store, 0, missing)?);
+    state.forget_loaded();
+    Ok(())
 }
 
 /// Fills the table as far as its bytes go. If not everything fits, each segment gets its share, so that none is crowded while

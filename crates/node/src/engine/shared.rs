@@ -11,7 +11,7 @@ use super::trouble::Troubles;
 use super::{Committed, Follow, Reading, Refusal, Wanted};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::worker::{Spawner, Workers};
+use crate::worker::{Spawner, Wake, Workers};
 use arc_swap::ArcSwap;
 use flume::Sender;
 use std::sync::Arc;
@@ -86,6 +86,8 @@ pub(super) struct Shared {
     pub epoch_began: u64,
     /// The node's own.
     pub durability: Durability,
+    /// Somebody has to go through the keys of a counter.
+    pub walk_due: Wake,
     /// Odd while a correction is being applied; it changes with every correction.
     pub revision: AtomicU64,
     stopping: AtomicBool,
@@ -135,6 +137,7 @@ impl Shared {
             applied: watch::Sender::new(parts.applied),
             epoch_began: parts.applied.offset,
             durability: parts.durability,
+            walk_due: Wake::default(),
             revision: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         }

@@ -53,6 +53,8 @@ pub(super) enum Tending {
     Forget { cuts: u64, answers: Vec<(CellKey, Answered)> },
     /// All of them were looked at.
     Forgotten,
+    /// The keys of a counter are to be gone through: which of them are worth most is not known any more.
+    Walk(Box<str>),
 }
 
 impl Tending {
@@ -67,6 +69,10 @@ impl Tending {
             }
             Tending::Forget { .. } => {}
             Tending::Forgotten => state.values.renew_answers(),
+            Tending::Walk(counter) => {
+                state.values.want_walk(&counter);
+                shared.walk_due.wake();
+            }
         }
     }
 }
@@ -105,7 +111,7 @@ impl Engine {
         self.workers().apart(Spec::new("tend", does, RETRY), tender)
     }
 
-    async fn tend(&self, tending: Tending) -> Result<(), Refusal> {
+    pub(super) async fn tend(&self, tending: Tending) -> Result<(), Refusal> {
         let (done, waits) = oneshot::channel();
         self.shared.send(Message::Tend { tending, done }).await?;
         waits.await.map_err(|_| Refusal::ShuttingDown)

@@ -7,6 +7,7 @@ mod commits;
 mod corrections;
 mod full;
 mod ground;
+mod lists;
 mod model;
 mod senders;
 mod tend;
@@ -44,6 +45,8 @@ fn options() -> EngineOptions {
         table_bytes: 150_000,
         checkpoint_records: 7,
         checkpoint_ledger_rows: 9,
+        // So few that most keys of a counter may leave memory.
+        listed_keys: 2,
         ..EngineOptions::default()
     }
 }
@@ -106,6 +109,7 @@ async fn check(engine: &Engine, model: &Model) {
         let found = engine.get(engine.hasher().key(&id(n))).await.unwrap();
         assert_eq!(found.map(|reading| reading.value), expected, "counter {n}");
     }
+    lists::check(engine, model).await;
 }
 
 /// The model does not know when an id was first seen, nor how its content is hashed.

@@ -8,6 +8,7 @@ use super::checkpoint::Job;
 use super::correction::LateRuns;
 use super::cut::Cutter;
 use super::endings::EndingsFinder;
+use super::leaders::LeaderWalks;
 use super::local::LocalEngine;
 use super::lookup::{self, Found};
 use super::queue::{Queued, Waiting};
@@ -116,6 +117,7 @@ impl<L: Log + 'static> Desk<L> {
         workers.beside(Cutter::spec(self), Cutter { desk: self.clone(), jobs });
         workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
         workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));
+        workers.beside(LeaderWalks::<L>::spec(&self.shared.walk_due), LeaderWalks::new(self.clone(), engine.clone()));
     }
 
     /// The one loop that is nobody's background: whoever writes waits for it.

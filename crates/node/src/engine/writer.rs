@@ -190,6 +190,12 @@ impl<L: Log> Writer<L> {
         self.state.values.table.hold_blind(hold);
     }
 
+    /// A walk through the keys of a counter has come to some of them; what memory does not know of them was found.
+    pub fn walk(&mut self, counter: &str, ids: &[Vec<u8>], found: Found) {
+        self.load(found);
+        self.state.values.walk(counter, ids);
+    }
+
     fn load(&mut self, found: Found) {
         for (need, stored) in found.into_rows() {
             self.state.load(need, stored);

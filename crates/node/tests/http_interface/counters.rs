@@ -136,7 +136,7 @@ fn declared_counters_keep_their_contracts() {
     assert_eq!(node.post("/v1/counters/stock:i1/increment", r#"{"delta":10}"#).ok()["value"], 10);
     node.post("/v1/events", r#"{"type":"item.sold","dimensions":{"item":"i1"},"delta":3}"#).ok();
     assert_eq!(node.value("stock:i1"), 7);
-    let detail = node.get("/v1/counters/views").problem(400, "invalid-id");
+    let detail = node.get("/v1/counters/views:v1:DE").problem(400, "invalid-id");
     assert!(detail.contains("views:<video>"), "{detail}");
 }
 

@@ -18,6 +18,7 @@ mod following;
 mod full;
 mod honesty;
 mod hostile;
+mod lists;
 mod metrics;
 mod page;
 mod protocol;

@@ -4,13 +4,14 @@ use super::support::TestNode;
 use std::collections::BTreeMap;
 
 /// Every worker of a node; all have begun when it has started and was written to.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "checkpoint",
     "commits",
     "cut",
     "endings",
     "house",
     "late",
+    "leaders",
     "lookup-0",
     "lookup-1",
     "reclaim",

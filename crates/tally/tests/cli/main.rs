@@ -4,6 +4,7 @@
 
 mod bench;
 mod encode;
+mod lists;
 mod logs;
 mod manners;
 mod server;

@@ -5,7 +5,8 @@ use rustix::process::Signal;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
-const COMMANDS: [&str; 9] = ["serve", "demo", "check", "add", "get", "encode", "bench", "inspect", "completions"];
+const COMMANDS: [&str; 12] =
+    ["serve", "demo", "check", "add", "get", "list", "top", "total", "encode", "bench", "inspect", "completions"];
 
 /// Runs a command whose reader has gone already.
 fn unread(args: &[&str]) -> Output {

@@ -60,6 +60,8 @@ fn the_limits_of_http_are_those_of_the_code() {
         ),
         format!("| ids in a read of many | {} |", n(IDS_PER_READ_MAX)),
         format!("| ids that a pattern walks through | {} |", n(SCAN_NAMES_MAX)),
+        format!("| ids that a page of a list by name looks at | {} |", n(LIST_NAMES_MAX)),
+        format!("| keys in a top, and in a list by value or by change | {} |", n(LISTED_KEYS_MAX)),
         format!("| an id | {} |", bytes(ID_BYTES_MAX)),
         format!(
             "| connections; requests at once on an HTTP/2 connection | {}; {HTTP_STREAMS_MAX} |",
@@ -106,6 +108,19 @@ fn the_shares_of_memory_are_those_of_the_code() {
 
 fn gib_or_mib(size: u64) -> String {
     if size.is_multiple_of(1 << 30) { format!("{} GiB", size >> 30) } else { bytes(size as usize) }
+}
+
+#[test]
+fn the_bounds_of_lists_are_those_of_the_code() {
+    let said =
+        [format!("at most {}. `window`", n(LISTED_KEYS_MAX)), format!("(they share {})", bytes(LISTS_BYTES_MAX))];
+    assert_said("docs/guide/http.md", "## The greatest keys", &said);
+    let said = [
+        format!("rows of a page: 100, at most {} |", n(PAGE_ROWS_MAX)),
+        format!("A page looks at {} ids at most", n(LIST_NAMES_MAX)),
+        format!("up to {} keys, then 422", n(LISTED_KEYS_MAX)),
+    ];
+    assert_said("docs/guide/http.md", "## Lists", &said);
 }
 
 #[test]

@@ -82,6 +82,7 @@ impl Machine {
         let mut deltas = std::mem::take(&mut correction.deltas);
         deltas.retain(|delta| self.correct_cell(&correction, delta, &mut steps));
         correction.deltas = deltas;
+        self.values.note_corrected(&correction);
         for (cell, step) in steps {
             self.values.facts.steps.push(cell, correction.generation, step);
         }
@@ -107,6 +108,7 @@ impl Machine {
             Added::Overflow => return false,
             Added::Unknown => unreachable!("a correction knows every cell that it changes"),
         }
+        self.values.lists.changed(&mut self.values.table, cell, &delta.id, added, delta.delta);
         if let Some(sums) = self.values.sums.of_cell(self.stager.declarations(), &delta.id) {
             *sums.by(correction.purpose) += i128::from(delta.delta);
         }

@@ -14,8 +14,11 @@ use super::{CellRow, Mark, RowExpiry};
 use crate::database::Space;
 use crate::id::CellKey;
 use crate::limits::UNSETTLED_CELLS_MAX;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+pub use residence::Settled;
 
 /// What one expiring counter costs beside its slot: two map entries and its id.
 const EXPIRY_BYTES: usize = 256;
@@ -47,6 +50,8 @@ pub struct Table {
     followed: Option<Box<ValueChanges>>,
     /// Cells that end before this do not leave.
     ends_kept_before_ms: u64,
+    /// Nor do these.
+    kept: BTreeSet<CellKey>,
 }
 
 impl Default for Table {
@@ -72,6 +77,7 @@ impl Table {
             next_to_thin: 0,
             followed: None,
             ends_kept_before_ms: 0,
+            kept: BTreeSet::new(),
         }
     }
 
@@ -234,6 +240,11 @@ impl Table {
         self.unsettled.len() > 0
     }
 
+    /// The most that was counted for a cell whose row is to be looked up; `None` if there is none.
+    pub fn most_unsettled(&self) -> Option<i64> {
+        if self.has_unsettled() { self.cells.unsettled.pin().values().copied().max() } else { None }
+    }
+
     /// Sets a value and answers the one before. The expiry stays as it is.
     pub fn set(&mut self, key: CellKey, value: i64) -> Option<i64> {
         let segment = segment_of(key);
@@ -345,6 +356,7 @@ impl Table {
             followed.flush();
         }
         self.changes.forget_all();
+        self.kept.clear();
         self.unsettled.clear(&self.cells);
         self.cells.cold.store(0, Ordering::Release);
         for segment in 0..SEGMENTS {

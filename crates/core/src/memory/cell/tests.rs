@@ -71,8 +71,14 @@ impl World {
     fn settle(&mut self, key: CellKey) {
         let row = self.store.get(&key).cloned();
         let is_new = self.table.cells().unsettled(key).is_some() && row.is_none();
-        let created = self.table.load(key, row);
-        assert_eq!(created.is_some(), is_new, "only a counter that the store did not have is new");
+        let counted = self.table.cells().unsettled(key).is_some();
+        let settled = self.table.load(key, row);
+        assert_eq!(
+            settled.as_ref().is_some_and(|settled| settled.is_new),
+            is_new,
+            "only what the store did not have is new"
+        );
+        assert_eq!(settled.map(|settled| Some(settled.value)), counted.then(|| self.table.get(key)));
     }
 
     fn settle_all(&mut self) {

@@ -104,6 +104,7 @@ fn an_entry_of_a_cold_counter_is_answered_although_the_store_cannot_be_read_for_
     let store = full::Stubborn::default();
     let is_unreadable = store.is_unreadable.clone();
     let mut ground = Ground { store: Arc::new(store), config: Some(CONFIG), ..Ground::new(1 << 20) };
+    ground.options.listed_keys = options().listed_keys;
     let hit = |engine: &Engine, page| submission(&[Step::Event(page, 1)], engine);
     simulated(&mut ground, async |engine, time| {
         for page in 0..PAGES {

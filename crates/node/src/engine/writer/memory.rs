@@ -41,7 +41,8 @@ impl<L: Log> Writer<L> {
     /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
     pub(super) fn measure(&mut self) -> (usize, usize) {
         let (sessions, dedup_bytes) = self.state.fates.contracts.dedup_usage();
-        self.other_bytes = dedup_bytes + self.state.facts_bytes() + self.state.values.names.bytes();
+        let values = &self.state.values;
+        self.other_bytes = dedup_bytes + self.state.facts_bytes() + values.names.bytes() + values.lists_bytes();
         self.unsettled_bytes = self.state.facts_unsettled_bytes();
         self.bound_repeats(dedup_bytes);
         (sessions, dedup_bytes)

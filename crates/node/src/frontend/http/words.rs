@@ -2,8 +2,10 @@
 //! Nothing here asks the engine for a number.
 
 pub mod at_least;
+pub mod cursor;
 pub mod document;
 pub mod envelope;
+pub mod format;
 pub mod id;
 pub mod parameters;
 pub mod pattern;

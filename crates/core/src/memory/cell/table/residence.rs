@@ -4,42 +4,50 @@ use super::Table;
 use super::cuts::SEGMENT_SLOTS;
 use crate::id::CellKey;
 use crate::memory::cell::CellRow;
-use crate::memory::cell::read::{SEGMENT_BITS, SEGMENTS, segment_of};
+use crate::memory::cell::read::{SEGMENT_BITS, SEGMENTS, segment_of, segment_parts};
 use crate::memory::cell::segment::{CellPlace, CellSlot, Segment, flag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A cell whose row has come, for which something was counted blindly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub id: Box<[u8]>,
+    /// All of it together.
+    pub value: i64,
+    /// There was no row: the counter is new.
+    pub is_new: bool,
+}
+
 impl Table {
     /// Takes in what the store has, be it nothing, unless memory knows better: it has the cell, or nothing is cold, since a flush
-    /// for one. What was counted blindly is settled; answers the id of a counter that turns out to be new by that.
-    pub fn load(&mut self, key: CellKey, row: Option<CellRow>) -> Option<Box<[u8]>> {
+    /// for one. What was counted blindly is settled; answers what came of that.
+    pub fn load(&mut self, key: CellKey, row: Option<CellRow>) -> Option<Settled> {
         let CellPlace::Free(index) = self.place(key) else {
             return None;
         };
         let counted = self.unsettled.take(&self.cells, key);
         let sum = counted.as_ref().map(|(sum, _)| *sum);
-        let created = match row {
-            Some(row) if self.cells.cold() > 0 => {
-                self.load_row(index, key, row, sum);
-                None
-            }
+        let (value, is_new) = match row {
+            Some(row) if self.cells.cold() > 0 => (self.load_row(index, key, row, sum), false),
             _ if sum.is_some() => {
-                self.create(segment_of(key), index, key, sum.unwrap_or(0));
-                counted.map(|(_, id)| id)
+                let value = sum.unwrap_or(0);
+                self.create(segment_of(key), index, key, value);
+                (value, true)
             }
             _ => {
                 self.unsettled.note_absent(key);
-                None
+                return None;
             }
         };
-        if sum.is_some() {
-            // Behind the cell: a reader that finds neither looks again.
-            self.unsettled.settled(&self.cells, key);
-        }
-        created
+        let (_, id) = counted?;
+        // Behind the cell: a reader that finds neither looks again.
+        self.unsettled.settled(&self.cells, key);
+        Some(Settled { id, value, is_new })
     }
 
-    fn load_row(&mut self, index: usize, key: CellKey, row: CellRow, counted: Option<i64>) {
+    /// Answers what the counter is worth.
+    fn load_row(&mut self, index: usize, key: CellKey, row: CellRow, counted: Option<i64>) -> i64 {
         let mut flags = if row.expiry.is_some() { flag::EXPIRES } else { 0 };
         if let Some(expiry) = row.expiry {
             self.expiries.set(&self.cells, key, expiry);
@@ -56,6 +64,28 @@ impl Table {
         let value = row.value.saturating_add(counted.unwrap_or(0));
         self.insert(segment_of(key), index, key, value, flags);
         self.cells.cold.fetch_sub(1, Ordering::Release);
+        value
+    }
+
+    /// From now on a cell that is in memory stays there.
+    pub fn keep(&mut self, key: CellKey) {
+        self.kept.insert(key);
+    }
+
+    /// It may leave again.
+    pub fn let_go(&mut self, key: CellKey) {
+        self.kept.remove(&key);
+    }
+
+    /// Those of a segment that stay are in use.
+    fn use_kept(&self, segment: usize) {
+        let keys = segment_parts(segment, 1).next().expect("a segment is one part of itself");
+        for key in self.kept.range(keys) {
+            if let Some((_, index)) = self.found(*key) {
+                let slot = self.segments[segment].slot(index);
+                slot.mark_referenced(slot.low());
+            }
+        }
     }
 
     /// Nothing is staged: of what was looked up it may be forgotten that there is nothing.
@@ -100,6 +130,7 @@ impl Table {
 
     /// Clean cells that were not used lately leave.
     fn thin_out_segment(&mut self, segment: usize) {
+        self.use_kept(segment);
         let old = self.segments[segment].clone();
         let may_leave = |slot: &CellSlot, low: u64| {
             self.changes.is_clean(low)

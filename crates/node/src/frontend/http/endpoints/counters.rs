@@ -13,7 +13,7 @@ use tally_core::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ
 use tally_core::op::{Answer, Submission};
 
 use super::corrections::{self, ClearedView};
-use super::history;
+use super::{history, total};
 use crate::counters::Committed;
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
@@ -116,7 +116,8 @@ pub async fn decrement(
 
 /// Reads a counter
 ///
-/// A counter that does not exist reads as 0 with `"exists": false`.
+/// A counter that does not exist reads as 0 with `"exists": false`. The bare name of a declared counter that has keys reads as what all of
+/// them come to, with `"total": true`.
 #[utoipa::path(get, path = "/v1/counters/{id}", tag = "counters",
     params(("id" = String, Path, description = ID, example = "likes"),
         ("consistency" = Option<String>, Query, description = "`cached` or `latest`; the same on a single node"),
@@ -132,9 +133,13 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     check_query(&uri)?;
-    let target = target(&api, &id)?;
+    let reach = id::reach(&api.counters.declarations(), &api.counters.hasher(), &id)?;
     let parameters = Parameters::read(&uri, &["consistency", "generation", "at_least", "wait_ms"])?;
     wait(&api, AtLeast::of(&parameters)?).await?;
+    let target = match reach {
+        Reach::One(target) => target,
+        Reach::All(name) => return total::read(&api, &name, &uri, &headers).await,
+    };
     if let Some(generation) = generation(&uri)? {
         return Ok(history::read_generation(&api, &target, generation).await?.respond(&headers));
     }
@@ -299,10 +304,6 @@ async fn wait(api: &Api, at_least: Option<AtLeast>) -> Result<(), Problem> {
         Some(at_least) => at_least.reached(&*api.counters).await,
         None => Ok(()),
     }
-}
-
-fn target(api: &Api, id: &str) -> Result<Target<'static>, Problem> {
-    id::target(&api.counters.declarations(), &api.counters.hasher(), id)
 }
 
 /// What the request asks for, strictly: whatever is not understood is refused, never ignored.

@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    aggregate, balance, commits, corrections, counters, duplicates, events, explain, health, history, live, series,
-    snapshot, workers,
+    aggregate, balance, commits, config, corrections, counters, duplicates, events, explain, health, history, list,
+    live, series, snapshot, top, workers,
 };
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::guard::Access;
@@ -54,15 +54,18 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
     OpenApiRouter::<Api>::with_openapi(Description::openapi())
         .routes(routes!(events::events))
         .routes(routes!(events::stream::stream_events))
+        .routes(routes!(list::list))
         .routes(routes!(counters::get, counters::delete))
         .routes(routes!(counters::increment))
         .routes(routes!(counters::decrement))
         .routes(routes!(counters::get_many))
         .routes(routes!(aggregate::aggregate))
+        .routes(routes!(top::top))
         .routes(routes!(explain::explain))
         .routes(routes!(duplicates::duplicates))
         .routes(routes!(balance::balance))
         .routes(routes!(workers::workers))
+        .routes(routes!(config::config))
         .routes(routes!(history::history))
         .routes(routes!(series::series))
         .routes(routes!(corrections::list, corrections::propose))

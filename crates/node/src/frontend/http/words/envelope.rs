@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::counters::Seen;
+use crate::counters::{CounterTotal, Seen};
 use tally_core::counter::{Durability, Target};
 
 const TALLY_GENERATION: HeaderName = HeaderName::from_static("tally-generation");
@@ -39,6 +39,10 @@ pub struct Envelope {
     /// Only when the counter does not exist, and then `false`: its value is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
+    /// Only for the bare name of a counter that has keys, and then `true`: the value is what all of them come to, debts below a
+    /// floor included, and the generation is the newest there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<bool>,
 }
 
 /// What kind of number a value is.
@@ -48,6 +52,8 @@ pub enum ReadKind {
     Exact,
     /// Late entries wait for their run: the value is right for what has counted, and will change.
     Provisional,
+    /// Only of lists: there may be others that belong before some of these. `bound` says how much they have at most.
+    Estimate,
 }
 
 impl ReadKind {
@@ -71,6 +77,23 @@ impl Envelope {
             as_of: rfc3339(as_of_ms),
             staleness_ms: 0,
             exists: reading.is_none().then_some(false),
+            total: None,
+        }
+    }
+
+    /// What all keys of a counter come to.
+    pub fn of_total(name: &str, value: i64, total: &CounterTotal, as_of_ms: u64, durability: Durability) -> Envelope {
+        Envelope {
+            id: name.to_owned(),
+            value,
+            kind: ReadKind::with_pending(total.pending),
+            pending: (total.pending > 0).then_some(total.pending),
+            generation: total.generation,
+            as_of: rfc3339(as_of_ms),
+            staleness_ms: 0,
+            durability: durability.name(),
+            exists: None,
+            total: Some(true),
         }
     }
 

@@ -15,9 +15,10 @@ use super::problem::{Problem, ProblemKind, quoted};
 pub const ID: &str = "The id, percent-encoded as every part of a path. The key of a declared counter has an encoding of \
     its own for `:` and `%`: the video `a:b` has the id `views:a%3Ab` and the path `/v1/counters/views:a%253Ab`.";
 
-const COUNTERS: &str = "/v1/counters/";
+/// Where ids and names stand in paths.
+const BEFORE: [&str; 2] = ["/v1/counters/", "/v1/top/"];
 
-/// The id, or the pattern, in the path of a request.
+/// The id, the pattern or the name in the path of a request.
 #[derive(Debug)]
 pub struct IdPath(pub String);
 
@@ -26,7 +27,7 @@ impl<S: Sync> FromRequestParts<S> for IdPath {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<IdPath, Problem> {
         let path = parts.uri.path();
-        let rest = path.strip_prefix(COUNTERS).unwrap_or(path);
+        let rest = BEFORE.iter().find_map(|before| path.strip_prefix(before)).unwrap_or(path);
         let segment = rest.split('/').next().unwrap_or(rest);
         decoded(segment).map(IdPath)
     }

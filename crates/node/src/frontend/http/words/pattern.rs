@@ -35,6 +35,11 @@ impl Pattern {
         &self.literals[0]
     }
 
+    /// Whether every id that begins so matches.
+    pub fn is_prefix(&self) -> bool {
+        matches!(self.literals.as_slice(), [_, last] if last.is_empty())
+    }
+
     /// What it means to whoever walks through ids.
     pub fn matching(&self) -> Matching {
         let pattern = self.clone();

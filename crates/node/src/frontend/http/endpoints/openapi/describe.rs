@@ -7,22 +7,26 @@
 use serde_json::{Map, Value, json};
 use tally_core::limits::{
     AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX,
-    EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, PAGE_ROWS_MAX, REASON_BYTES_MAX,
+    EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX,
+    REASON_BYTES_MAX,
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 29] = [
+const OPERATIONS: [(&str, &str, &str); 32] = [
     ("post", "/v1/events", "sendEvents"),
     ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
     ("get", "/v1/workers", "listWorkers"),
+    ("get", "/v1/config", "getConfig"),
+    ("get", "/v1/counters", "listCounters"),
     ("get", "/v1/counters/{id}", "getCounter"),
     ("delete", "/v1/counters/{id}", "deleteCounter"),
     ("post", "/v1/counters/get", "getCounters"),
     ("post", "/v1/counters/{id}/increment", "incrementCounter"),
     ("post", "/v1/counters/{id}/decrement", "decrementCounter"),
     ("get", "/v1/counters/{id}/aggregate", "aggregateCounters"),
+    ("get", "/v1/top/{counter}", "getTop"),
     ("get", "/v1/counters/{id}/explain", "explainCounter"),
     ("get", "/v1/counters/{id}/history", "getCounterHistory"),
     ("get", "/v1/counters/{id}/series", "getCounterSeries"),
@@ -121,7 +125,16 @@ fn bound(schema: &mut Value, bounds: Value) {
 
 fn parameter_bounds(operation: &str, name: &str) -> Value {
     match (operation, name) {
-        (_, "id") => json!({"minLength": 1}),
+        (_, "id") | ("getTop", "counter") => json!({"minLength": 1}),
+        ("getTop", "k") => json!({"minimum": 1, "maximum": LISTED_KEYS_MAX}),
+        ("getTop", "window") => json!({"enum": ["all"]}),
+        ("listCounters", "order") => json!({"enum": ["name", "value", "changed"]}),
+        ("listCounters", "format") => json!({"enum": ["json", "csv"]}),
+        ("getConfig", "format") => json!({"enum": ["json", "yaml"]}),
+        ("listCounters", "fields") => {
+            let name = "(id|value|generation|changedAt)";
+            json!({"pattern": format!("^{name}(,{name})*$")})
+        }
         (_, "limit") => json!({"minimum": 1, "maximum": PAGE_ROWS_MAX}),
         (_, "wait_ms") => json!({"maximum": AT_LEAST_WAIT_MS_MAX}),
         (_, "at_least" | "from" | "Last-Event-ID") => json!({"pattern": POSITION}),

@@ -1,0 +1,75 @@
+//! Lists, tops and totals from a shell.
+
+use crate::support::{Served, stderr, stdout, tally};
+use std::process::{Output, Stdio};
+
+const YAML: &str = "counters: [{counterName: stock, mode: simple, dimensions: [item]}]";
+
+/// A server with some stock, and the address of its HTTP.
+fn served(dir: &tempfile::TempDir) -> (Served, String) {
+    let config = dir.path().join("counters.yaml");
+    std::fs::write(&config, YAML).unwrap();
+    let (config, data) = (config.to_str().unwrap(), dir.path().join("data"));
+    let command = ["serve", "--memory", "256MiB", "--data", data.to_str().unwrap(), "--config", config];
+    let server = Served::start_with(&command, Stdio::null());
+    let http = server.banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let http = http.trim_end_matches('/').to_owned();
+    for (id, count) in [("stock:nails", "500"), ("stock:\"a, b\"", "7"), ("stock:bolts", "90"), ("visits", "3")] {
+        assert!(server.client(&["add", id, count]).status.success());
+    }
+    (server, http)
+}
+
+fn ask(http: &str, args: &[&str]) -> Output {
+    tally(&[args, &["--server", http]].concat())
+}
+
+#[test]
+fn counters_are_listed_in_every_order_and_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, http) = served(&dir);
+    let all = stdout(&ask(&http, &["list"]));
+    let ids: Vec<&str> = all.lines().map(|line| line.rsplitn(3, "  ").last().unwrap().trim_end()).collect();
+    assert_eq!(ids, ["stock:\"a, b\"", "stock:bolts", "stock:nails", "visits"]);
+    assert!(all.ends_with("visits          3  -\n"), "{all}");
+
+    let json = stdout(&ask(&http, &["list", "stock", "--order", "value", "--json", "--limit", "2"]));
+    let rows: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&rows[0]["id"], &rows[1]["id"]), (&"stock:nails".into(), &"stock:bolts".into()));
+    assert!(rows[0]["changedAt"].is_string(), "{json}");
+
+    let csv = ask(&http, &["list", "stock:*", "--order", "changed", "--csv", "--limit", "2"]);
+    let text = stdout(&csv);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "id,value,generation,changedAt");
+    assert!(lines[1].starts_with("stock:bolts,90,0,") && lines[2].starts_with("\"stock:\"\"a, b\"\"\",7,0,"), "{text}");
+    assert_eq!(lines.len(), 3);
+    assert!(stderr(&csv).contains("--limit"), "{}", stderr(&csv));
+
+    let none = ask(&http, &["list", "likes:*"]);
+    assert_eq!((none.status.code(), &*stdout(&none)), (Some(3), ""));
+    assert!(stderr(&none).contains("no counter matches likes:*"), "{}", stderr(&none));
+    let refused = ask(&http, &["list", "*", "--order", "value"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("one declared counter"), "{}", stderr(&refused));
+    assert_eq!(tally(&["list", "--csv", "--json"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_greatest_keys_and_the_total_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, http) = served(&dir);
+    assert_eq!(stdout(&ask(&http, &["top", "stock", "-k", "2"])), "stock:nails  500\nstock:bolts  90\n");
+    let json = stdout(&ask(&http, &["top", "stock", "-k", "1", "--json"]));
+    assert_eq!(json, "{\"id\":\"stock:nails\",\"value\":500}\n");
+    assert_eq!(stdout(&ask(&http, &["total", "stock"])), "597\n");
+    assert_eq!(stdout(&ask(&http, &["total", "stock", "--json"])), "{\"id\":\"stock\",\"value\":597}\n");
+    assert_eq!(ask(&http, &["total", "nobody"]).status.code(), Some(3));
+    let wrong = ask(&http, &["top", "stok"]);
+    assert!(stderr(&wrong).contains("did you mean stock?"), "{}", stderr(&wrong));
+    let redis = ask(&server.resp, &["top", "stock"]);
+    assert!(stderr(&redis).contains("--server"), "{}", stderr(&redis));
+    drop(server);
+    let gone = ask(&http, &["total", "stock"]);
+    assert!(stderr(&gone).contains("no server answers at"), "{}", stderr(&gone));
+}
