@@ -18,6 +18,7 @@ mod inspect;
 mod list;
 mod logging;
 mod output;
+mod series;
 mod serve;
 mod signals;
 mod top;
@@ -52,6 +53,7 @@ enum CliCommand {
     Add(add::AddArgs),
     Get(get::GetArgs),
     List(list::ListArgs),
+    Series(series::SeriesArgs),
     Top(top::TopArgs),
     Total(total::TotalArgs),
     Encode(encode::EncodeArgs),
@@ -91,6 +93,7 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Add(args) => add::run(args, out),
         CliCommand::Get(args) => get::run(args, out),
         CliCommand::List(args) => list::run(args, out),
+        CliCommand::Series(args) => series::run(args, out),
         CliCommand::Top(args) => top::run(args, out),
         CliCommand::Total(args) => total::run(args, out),
         CliCommand::Encode(args) => encode::run(args, out),

@@ -1,0 +1,157 @@
+//! `tally series`: what a counter came to, step by step of time and by dimensions.
+
+use crate::failure::{Failure, Result};
+use crate::http::{HttpArgs, escaped};
+use crate::output::{Output, remark};
+use clap::Args;
+use serde_json::Value;
+
+/// The longest bar behind a value.
+const BAR_CELLS: usize = 40;
+const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Print what a counter came to, step by step of time
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally series views:v42                           the last 24 hours, hour by hour
+  tally series views --step 1d --from -30d         all videos, day by day
+  tally series views:v42 --by country --top 5      a column for each country
+  tally series views:v42 --by country --csv        at,country,value
+
+The counter needs a roll-up that can answer; if there is none, the error names
+the one to declare.")]
+pub struct SeriesArgs {
+    /// A counter such as views:v42, or the name of a declared one: over all its keys
+    id: String,
+    /// How long a point is: 1m, 5m, 1h, 6h, 1d, 1w, 1mo
+    #[arg(long, value_name = "STEP", default_value = "1h")]
+    step: String,
+    /// Where it begins: a time, or a duration before now such as -24h; 24 steps before its end if left out
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// Where it ends; now if left out
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// Split by these dimensions, with commas between them
+    #[arg(long, value_name = "DIMENSIONS")]
+    by: Option<String>,
+    /// Only so many parts, the greatest
+    #[arg(long, value_name = "N", requires = "by")]
+    top: Option<u64>,
+    /// Print CSV
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: HttpArgs,
+}
+
+pub fn run(args: SeriesArgs, out: &mut Output) -> Result<()> {
+    let top = args.top.map(|top| top.to_string());
+    let path = format!("/v1/counters/{}/series", escaped(&args.id));
+    let answer = args.server.get(
+        &path,
+        &[
+            ("step", Some(&*args.step)),
+            ("from", args.from.as_deref()),
+            ("to", args.to.as_deref()),
+            ("by", args.by.as_deref()),
+            ("top", top.as_deref()),
+            ("fill", Some("zero")),
+            ("format", Some(if args.csv { "csv" } else { "json" })),
+        ],
+    )?;
+    if args.csv {
+        return out.text(answer.body);
+    }
+    let series = answer.json()?;
+    if args.json {
+        return out.json(&series);
+    }
+    print(&series, out)
+}
+
+fn print(series: &Value, out: &mut Output) -> Result<()> {
+    let points = series["points"].as_array().ok_or_else(|| Failure::new("the server gave a strange answer"))?;
+    let values: Vec<i64> = points.iter().map(|point| point["value"].as_i64().unwrap_or(0)).collect();
+    let total: i128 = values.iter().map(|value| i128::from(*value)).sum();
+    out.line(format_args!("{}  {}  {total}", text(&series["id"]), sparkline(&values)))?;
+    match parts(points) {
+        names if names.is_empty() => print_bars(points, &values, out)?,
+        names => print_table(points, &names, out)?,
+    }
+    if let Some(since) = series["since"].as_str() {
+        remark(format_args!("this roll-up was added at {since} and knows of nothing before"));
+    }
+    match series["provisional"]["parked"].as_u64() {
+        Some(parked @ 1..) => remark(format_args!("{parked} late entries wait for their run, and will change it")),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// To the minute: steps are no shorter.
+fn at(point: &Value) -> String {
+    text(&point["at"]).chars().take(16).collect::<String>().replace('T', " ")
+}
+
+fn print_bars(points: &[Value], values: &[i64], out: &mut Output) -> Result<()> {
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let width = values.iter().map(|value| value.to_string().len()).max().unwrap_or(0);
+    for (point, value) in points.iter().zip(values) {
+        let cells = (i128::from((*value).max(0)) * BAR_CELLS as i128 / i128::from(most)) as usize;
+        out.line(format!("{}  {value:>width$}  {}", at(point), "█".repeat(cells)).trim_end())?;
+    }
+    Ok(())
+}
+
+/// The names of all parts, those of the first points first.
+fn parts(points: &[Value]) -> Vec<&str> {
+    let mut names = Vec::new();
+    for name in points.iter().filter_map(|point| point["parts"].as_object()).flat_map(|parts| parts.keys()) {
+        if !names.contains(&name.as_str()) {
+            names.push(name.as_str());
+        }
+    }
+    names
+}
+
+fn print_table(points: &[Value], names: &[&str], out: &mut Output) -> Result<()> {
+    let cell = |point: &Value, name: &str| point["parts"][name].as_i64().unwrap_or(0).to_string();
+    let width =
+        |name: &&str| points.iter().map(|point| cell(point, name).len()).max().unwrap_or(0).max(name.chars().count());
+    let widths: Vec<usize> = names.iter().map(width).collect();
+    let columns = |texts: Vec<String>| -> String {
+        texts.iter().zip(&widths).map(|(text, width)| format!("  {text:>width$}")).collect()
+    };
+    out.line(format_args!("{:16}{}", "", columns(names.iter().map(|name| (*name).to_owned()).collect())))?;
+    for point in points {
+        out.line(format_args!("{}{}", at(point), columns(names.iter().map(|name| cell(point, name)).collect())))?;
+    }
+    Ok(())
+}
+
+fn sparkline(values: &[i64]) -> String {
+    let most = i128::from(values.iter().copied().max().unwrap_or(0).max(1));
+    let spark = |value: &i64| SPARKS[(i128::from((*value).max(0)) * (SPARKS.len() as i128 - 1) / most) as usize];
+    values.iter().map(spark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_goes_from_nothing_to_the_most() {
+        assert_eq!(sparkline(&[0, 1, 4, 7, -3]), "▁▂▅█▁");
+        assert_eq!(sparkline(&[i64::MAX, 0]), "█▁");
+        assert_eq!(sparkline(&[]), "");
+    }
+}
