@@ -1,9 +1,9 @@
-//! Lists, tops and totals from a shell.
+//! Lists, tops, totals and series from a shell.
 
 use crate::support::{Served, stderr, stdout, tally};
 use std::process::{Output, Stdio};
 
-const YAML: &str = "counters: [{counterName: stock, mode: simple, dimensions: [item]}]";
+const YAML: &str = "counters: [{counterName: stock, mode: simple, dimensions: [item], rollups: [[hour]]}]";
 
 /// A server with some stock, and the address of its HTTP.
 fn served(dir: &tempfile::TempDir) -> (Served, String) {
@@ -72,4 +72,22 @@ fn the_greatest_keys_and_the_total_are_printed() {
     drop(server);
     let gone = ask(&http, &["total", "stock"]);
     assert!(stderr(&gone).contains("no server answers at"), "{}", stderr(&gone));
+}
+
+#[test]
+fn a_series_is_bars_or_lines_and_names_the_roll_up_that_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, http) = served(&dir);
+    let bars = stdout(&ask(&http, &["series", "stock:nails"]));
+    let lines: Vec<&str> = bars.lines().collect();
+    assert_eq!(lines.len(), 25, "{bars}");
+    assert!(lines[0].starts_with("stock:nails  ▁") && lines[0].ends_with("█  500"), "{bars}");
+    assert!(lines[24].ends_with(&format!("  500  {}", "█".repeat(40))), "{bars}");
+    let csv = stdout(&ask(&http, &["series", "stock", "--step", "1d", "--from", "-1h", "--csv"]));
+    assert!(csv.starts_with("at,value\r\n") && csv.contains("T00:00:00.000Z,"), "{csv}");
+    let json = stdout(&ask(&http, &["series", "stock", "--json"]));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["rollup"], serde_json::json!(["hour"]));
+    let refused = ask(&http, &["series", "stock:nails", "--by", "colour"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("declare [colour, hour] among the rollups of stock"), "{}", stderr(&refused));
 }
