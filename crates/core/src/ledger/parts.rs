@@ -322,7 +322,7 @@ impl PartShard {
     fn home(&self, cell: CellKey, tuple: u32) -> usize {
         // The cell is a hash already; tuples are few, and told apart by the upper bits of a product.
         let hash = (cell.as_u128() as u64 ^ u64::from(tuple).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
-        (hash * self.slots.len() as u64 >> 32) as usize
+        ((hash * self.slots.len() as u64) >> 32) as usize
     }
 
     #[inline]

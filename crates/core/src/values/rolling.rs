@@ -137,10 +137,10 @@ impl KeptRollups {
                 dimensions.push(name.clone());
             }
         }
-        let at = |name: &Box<str>| dimensions.iter().position(|known| known == name).unwrap_or(0) as u8;
+        let at = |name: &str| dimensions.iter().position(|known| **known == *name).unwrap_or(0) as u8;
         let split = self.kept.iter().map(|KeptRollup { number, rollup, .. }| SplitRollup {
             number: *number,
-            dimensions: rollup.dimensions.iter().map(at).collect(),
+            dimensions: rollup.dimensions.iter().map(|name| at(name)).collect(),
             unit: rollup.unit,
             admits: limit_of(rollups, rollup),
         });

@@ -15,6 +15,9 @@ pub(crate) struct Fields<'n> {
     fields: &'n [(YamlKey, Item)],
 }
 
+/// Names, each with its place.
+type PlacedNames<'n> = Vec<(&'n Item, &'n str)>;
+
 impl<'n> Fields<'n> {
     /// The fields of `item`. Those that the group does not have are errors that are kept.
     pub fn of(
@@ -152,7 +155,7 @@ impl<'n> Fields<'n> {
     }
 
     /// A list of names with their places, none twice.
-    pub fn names(&self, name: &str) -> Result<Vec<(&'n Item, &'n str)>, ConfigError> {
+    pub fn names(&self, name: &str) -> Result<PlacedNames<'n>, ConfigError> {
         let Value::Names { least, most } = *self.value(name) else { mismatch(name) };
         let Some(list) = self.get(name) else { return Ok(Vec::new()) };
         let example = if name == "by" { "session, seq" } else { "video" };
@@ -166,7 +169,7 @@ impl<'n> Fields<'n> {
         list: &'n Item,
         items: &'n [Item],
         allowed: RangeInclusive<usize>,
-    ) -> Result<Vec<(&'n Item, &'n str)>, ConfigError> {
+    ) -> Result<PlacedNames<'n>, ConfigError> {
         if items.len() < *allowed.start() {
             return Err(self.source.error(list, format!("{name:?} is empty"), "name a field or remove it"));
         }
@@ -187,7 +190,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Lists of names.
-    pub fn name_lists(&self, name: &str) -> Result<Vec<(&'n Item, Vec<(&'n Item, &'n str)>)>, ConfigError> {
+    pub fn name_lists(&self, name: &str) -> Result<Vec<(&'n Item, PlacedNames<'n>)>, ConfigError> {
         let Value::NameLists { most, names_most } = *self.value(name) else { mismatch(name) };
         let Some(item) = self.get(name) else { return Ok(Vec::new()) };
         let items = self.source.list(name, item, "[[country], [country, hour]]")?;
