@@ -13,6 +13,11 @@ counters:
   - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}]}
   - {counterName: other, mode: simple, dimensions: [page], rules: [{on: miss, op: increment}]}
 ";
+/// An entity that may count for one page and then for another.
+const MOVING: &str = "\
+counters:
+  - {counterName: likes, mode: transition, dimensions: [page], entity: [user], rules: [{on: like, op: increment}, {on: unlike, op: decrement}]}
+";
 const HASHER: CellHasher = CellHasher::new(7);
 const ROOM: Room = Room { keys: 3, bytes: usize::MAX, per_batch: 2 };
 const PAGES: u8 = 14;
@@ -303,6 +308,31 @@ fn what_was_counted_under_a_name_before_it_was_declared_is_found_by_a_walk() {
     state.values.end_walk("hits");
     let greatest = state.values.greatest("hits", None, 1).unwrap();
     assert!(greatest.is_exact && greatest.keys[0].value == 50, "{greatest:?}");
+}
+
+#[test]
+fn what_is_taken_back_has_changed_the_key_that_it_counted_for_and_no_other() {
+    let mut world = World::new();
+    world.state.configure(Declarations::parse(MOVING).unwrap(), 0);
+    world.state.values.lists.room = ROOM;
+    let like = |world: &mut World, event_type: &str, page: &str| {
+        world.offset += 1;
+        let mut event = Event::new(event_type, 0);
+        event.occurred_at_ms = Some(world.offset as i64);
+        event.dimensions.push(("user".into(), "u".into()));
+        event.dimensions.push(("page".into(), page.to_owned().into()));
+        let mut stager = crate::counter::Stager::new(world.state.declarations().clone(), HASHER);
+        let mut submission = Submission::default();
+        let at = submission.event(&event);
+        stager.stage(&event, at, &mut submission, &mut |_, _| {});
+        world.apply(&submission);
+        let changed = world.state.values.changed_last("likes", None, 9).unwrap();
+        changed.iter().map(|key| (String::from_utf8_lossy(&key.id).into_owned(), key.offset)).collect::<Vec<_>>()
+    };
+    let at = |id: &str, offset| (format!("likes:{id}"), offset);
+    assert_eq!(like(&mut world, "like", "p1"), [at("p1", 1)]);
+    assert_eq!(like(&mut world, "like", "p2"), [at("p1", 2), at("p2", 2)], "it moved from one to the other");
+    assert_eq!(like(&mut world, "unlike", "p3"), [at("p2", 3), at("p1", 2)], "it counted for another");
 }
 
 #[test]

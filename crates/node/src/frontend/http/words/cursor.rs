@@ -75,7 +75,7 @@ impl Cursor {
         let digits = text.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
         let bytes: Vec<u8> = digits.collect::<Option<_>>()?;
         let (bytes, found) = bytes.split_at_checked(bytes.len().checked_sub(CHECK_BYTES)?)?;
-        if *found != check(bytes) || text.len() % 2 != 0 {
+        if *found != check(bytes) || !text.len().is_multiple_of(2) {
             return None;
         }
         Cursor::take(bytes).ok().flatten()
