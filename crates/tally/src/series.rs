@@ -86,9 +86,8 @@ fn print(series: &Value, out: &mut Output) -> Result<()> {
     if let Some(since) = series["since"].as_str() {
         remark(format_args!("this roll-up was added at {since} and knows of nothing before"));
     }
-    match series["provisional"]["parked"].as_u64() {
-        Some(parked @ 1..) => remark(format_args!("{parked} late entries wait for their run, and will change it")),
-        _ => {}
+    if let Some(parked @ 1..) = series["provisional"]["parked"].as_u64() {
+        remark(format_args!("{parked} late entries wait for their run, and will change it"));
     }
     Ok(())
 }
