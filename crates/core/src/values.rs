@@ -25,7 +25,6 @@ use crate::limits::DECLARED_MAX;
 use crate::memory::cell::{self, Added, Settled, Table};
 use crate::memory::names::Names;
 use crate::op::{Answer, Batch, Op};
-use crate::record::event_at;
 use lists::Lists;
 use quota::Quota;
 use std::collections::BTreeMap;
@@ -95,7 +94,9 @@ impl Counts for Values {
     fn count(&mut self, op: &Op, scene: &Scene<'_>) {
         let measure = self.sums.counted(op.counter, op.arg);
         measure.count(self, op, scene);
-        self.roll(op.counter, op.cell, op.arg, Belongs::Event(event_at(scene.batch.records, op.record)));
+        if self.rolling.is_rolled(op.counter) {
+            self.roll_event(op, scene);
+        }
     }
 
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
@@ -195,6 +196,8 @@ impl Values {
         self.added(added, op, batch)
     }
 
+    /// Apart from additions to ad-hoc counters, which are many more.
+    #[inline(never)]
     fn add_declared(&mut self, op: &Op, batch: &Batch<'_>) -> Answer {
         if !self.has_room(op.cell, op.arg, DECLARED_MAX) {
             return Answer::Overflow;

@@ -8,10 +8,12 @@ use super::Values;
 use crate::counter::rollup::{Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
 use crate::counter::{Counter, Declarations, Declared};
 use crate::event::raw_time_and_dimensions;
+use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{CORRECTION, CountedAs, NONE, Split, SplitRollup};
+use crate::op::Op;
 use crate::record::{
-    DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
+    DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +97,7 @@ impl Rolling {
     }
 
     #[inline]
-    fn is_rolled(&self, counter: u16) -> bool {
+    pub fn is_rolled(&self, counter: u16) -> bool {
         matches!(self.active.get(usize::from(counter)), Some(Some(_)))
     }
 
@@ -239,8 +241,14 @@ pub(crate) enum Belongs<'a> {
 }
 
 impl Values {
+    /// Adds what an entry counts to the parts of its counter.
+    #[inline(never)]
+    pub(super) fn roll_event(&mut self, op: &Op, scene: &Scene<'_>) {
+        let event = event_at(scene.batch.records, op.record);
+        self.roll_parts(op.counter, op.cell, op.arg, Belongs::Event(event));
+    }
+
     /// Adds a change of a declared counter to its parts.
-    #[inline]
     pub(crate) fn roll(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
         if self.rolling.is_rolled(counter) {
             self.roll_parts(counter, cell, delta, belongs);

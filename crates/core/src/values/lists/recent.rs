@@ -39,13 +39,15 @@ pub(super) struct Recent {
     bytes: usize,
     /// All that changed from here on is among them.
     since: u64,
+    /// The batch that had more than are noted of one.
+    full_at: Option<u64>,
 }
 
 impl Recent {
     pub fn resume(since: u64, keys: impl Iterator<Item = (CellKey, Moment, Box<[u8]>)>) -> Recent {
         let keys: HashMap<_, _, _> = keys.map(|(cell, moment, id)| (cell, (moment, id))).collect();
         let bytes = keys.values().map(|(_, id)| KEY_BYTES + id.len()).sum();
-        Recent { keys, bytes, since }
+        Recent { keys, bytes, since, full_at: None }
     }
 
     pub fn since(&self) -> u64 {
@@ -65,6 +67,12 @@ impl Recent {
         let mut keys: Vec<_> = self.keys.iter().collect();
         keys.sort_unstable_by_key(|(cell, _)| **cell);
         keys.into_iter().map(|(_, (moment, id))| (*moment, &**id))
+    }
+
+    /// Whether a batch had more keys than are noted of one.
+    #[inline]
+    fn is_full(&self, now: Moment) -> bool {
+        self.full_at == Some(now.offset)
     }
 
     /// Notes a change of a key.
@@ -93,7 +101,7 @@ impl Recent {
                 }
             }
             // Nobody will know of this one, so nothing before it may be told.
-            Entry::Vacant(_) => self.since = now.offset,
+            Entry::Vacant(_) => (self.since, self.full_at) = (now.offset, Some(now.offset)),
         }
     }
 
@@ -121,12 +129,16 @@ impl Recent {
 }
 
 impl Values {
-    /// Notes the keys that a batch has changed. `moves` says of which counters an entry may take back what counted for another key.
+    /// Notes the keys that a batch has changed, until a counter has more of them than are noted for one batch. `moves` says of which counters an entry may take back what counted for another key.
+    #[inline(never)]
     pub(crate) fn note_changed(&mut self, scene: &Scene<'_>, answers: &[Answer], moves: impl Fn(u16) -> bool) {
         let Lists { active, now, room, .. } = &mut self.lists;
         let (mut left, mut lately) = (room.per_batch, [CellKey::NONE; NOTED_LATELY]);
         for (op, answer) in scene.batch.ops.iter().zip(answers).rev() {
-            if op.counter == Op::AD_HOC || !has_changed(op, answer) {
+            if op.counter == Op::AD_HOC
+                || active[usize::from(op.counter)].recent.is_full(*now)
+                || !has_changed(op, answer)
+            {
                 continue;
             }
             let place = &mut lately[op.cell.spread() as usize % NOTED_LATELY];
