@@ -68,7 +68,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
     }
     Suite::Core, "the_table_and_its_store_are_one_map" => {
         "a lost absent" in "crates/core/src/memory/cell/table/residence.rs":
-            "                self.unsettled.note_absent(key);\n                None" => "                None";
+            "                self.unsettled.note_absent(key);\n                return None;" => "                return None;";
         "what was counted blindly and doubled" in "crates/core/src/memory/cell/table/residence.rs":
             "let value = row.value.saturating_add(counted.unwrap_or(0));"
             => "let value = row.value.saturating_add(2 * counted.unwrap_or(0));";
