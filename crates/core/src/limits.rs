@@ -467,7 +467,7 @@ pub const LISTED_KEYS_MAX: usize = 1_000;
 pub const LISTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Keys that were not among those that changed last and are noted for one batch, whose ids have to be made: it bounds what a batch costs.
-pub const CHANGED_PER_BATCH_MAX: usize = 64;
+pub const CHANGED_PER_BATCH_MAX: usize = 32;
 
 /// Ids that one page of a list by name looks at; `cursor` says where to go on.
 pub const LIST_NAMES_MAX: usize = 100_000;

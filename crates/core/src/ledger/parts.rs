@@ -128,7 +128,7 @@ impl Kind for Parts {
 
     /// They are small, and many of them are one row.
     fn changed(&self) -> usize {
-        self.counts.recent.shards.iter().map(|shard| shard.len).sum::<usize>() / COUNTS_PER_ROW
+        self.counts.recent.len / COUNTS_PER_ROW
     }
 
     fn unsettled_bytes(&self) -> usize {
@@ -150,6 +150,8 @@ struct PartCounts {
     ahead: [Addition; AHEAD],
     /// How many there have been.
     added: usize,
+    /// Counts in all shards: this is asked for behind every batch.
+    len: usize,
 }
 
 const PART_SHARDS: usize = 1024;
@@ -171,7 +173,7 @@ impl Addition {
 impl Default for PartCounts {
     fn default() -> PartCounts {
         let shards = std::iter::repeat_with(PartShard::default).take(PART_SHARDS).collect();
-        PartCounts { shards, tuples: Tuples::default(), ahead: [Addition::NONE; AHEAD], added: 0 }
+        PartCounts { shards, tuples: Tuples::default(), ahead: [Addition::NONE; AHEAD], added: 0, len: 0 }
     }
 }
 
@@ -193,7 +195,7 @@ impl PartCounts {
     #[inline]
     fn make(&mut self, Addition { cell, tuple, delta }: Addition) {
         if cell != CellKey::NONE {
-            self.shard(cell).add(cell, tuple, delta);
+            self.len += usize::from(self.shards[shard_of(cell)].add(cell, tuple, delta));
         }
     }
 
@@ -253,12 +255,12 @@ fn shard_of(cell: CellKey) -> usize {
 
 impl Overlay for PartCounts {
     fn overlay(&mut self, newer: PartCounts) {
-        let PartCounts { shards, tuples, .. } = self;
+        let PartCounts { shards, tuples, len, .. } = self;
         for (shard, newer_shard) in shards.iter_mut().zip(&newer.shards) {
             newer_shard.cleared.iter().for_each(|cell| shard.clear(*cell));
             for Count { cell, sum, tuple, .. } in newer_shard.sorted() {
                 let (split, values, bucket) = newer.tuples.get(tuple);
-                shard.add(cell, tuples.number(split, values, bucket), sum);
+                *len += usize::from(shard.add(cell, tuples.number(split, values, bucket), sum));
             }
         }
     }
@@ -332,8 +334,9 @@ impl PartShard {
         }
     }
 
+    /// Answers whether it is the first.
     #[inline]
-    fn add(&mut self, cell: CellKey, tuple: u32, delta: i64) {
+    fn add(&mut self, cell: CellKey, tuple: u32, delta: i64) -> bool {
         // A quarter stays free, so that walks are short.
         if 4 * self.len >= 3 * self.slots.len() {
             self.grow();
@@ -341,12 +344,14 @@ impl PartShard {
         let home = self.home(cell, tuple);
         let at = self.walk(home, |slot| slot.cell == CellKey::NONE || slot.cell == cell && slot.tuple == tuple);
         let slot = &mut self.slots[at];
-        if slot.cell == CellKey::NONE {
+        let is_first = slot.cell == CellKey::NONE;
+        if is_first {
             *slot = Count { cell, sum: delta, tuple, order: self.len as u32 };
             self.len += 1;
         } else {
             slot.sum = slot.sum.saturating_add(delta);
         }
+        is_first
     }
 
     /// The first slot from here on that is what is looked for; there is always a free one.
