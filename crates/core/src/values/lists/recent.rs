@@ -136,9 +136,10 @@ impl Values {
         let Lists { active, now, room, .. } = &mut self.lists;
         let (mut left, mut lately) = (room.per_batch, [CellKey::NONE; NOTED_LATELY]);
         for (op, answer) in scene.batch.ops.iter().zip(answers).rev() {
+            // The counter of a claim is none.
             if op.counter == Op::AD_HOC
-                || active[usize::from(op.counter)].recent.is_full(*now)
                 || !has_changed(op, answer)
+                || active[usize::from(op.counter)].recent.is_full(*now)
             {
                 continue;
             }
