@@ -60,7 +60,7 @@ pub struct DeclaredRollup {
 /// With `Accept: application/yaml` or `format=yaml` it is the text that was read, and its version is in the header `Tally-Config-Version`.
 #[utoipa::path(get, path = "/v1/config", tag = "node",
     params(("format" = Option<String>, Query, description = "`json` or `yaml`, whatever `Accept` says")),
-    responses((status = 200, description = "The declarations", content((Config = "application/json"), (String = "application/yaml"))), Problem))]
+    responses((status = 200, description = "The declarations", content((Config = "application/json"), (Value = "application/yaml"))), Problem))]
 pub async fn config(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["format"])?;
     let format = format::chosen(&parameters, &headers, &[JSON, YAML])?;

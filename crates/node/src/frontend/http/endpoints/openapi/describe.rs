@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tally_core::limits::{
     AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX,
     EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX,
-    REASON_BYTES_MAX,
+    PARTS_PER_ROW_MAX, REASON_BYTES_MAX,
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
@@ -61,6 +61,9 @@ const ONCE: [&str; 6] = [
 const SENT: [&str; 6] = ["Change", "Ids", "ProposalRequest", "DeltaRequest", "ApplyRequest", "RevertRequest"];
 
 const POSITION: &str = r"^(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,17})$";
+
+/// A time, or a duration before now.
+const MOMENT: &str = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})|-[0-9]{1,9}(ms|s|m|h|d))$";
 
 /// Finishes the description that the handlers make.
 pub fn finish(description: &utoipa::openapi::OpenApi) -> Value {
@@ -135,6 +138,14 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
             let name = "(id|value|generation|changedAt)";
             json!({"pattern": format!("^{name}(,{name})*$")})
         }
+        ("getCounterSeries", "from" | "to") => json!({"pattern": MOMENT}),
+        ("getCounterSeries", "step") => {
+            json!({"enum": ["1m", "5m", "15m", "30m", "1h", "6h", "12h", "1d", "1w", "1mo"]})
+        }
+        ("getCounterSeries", "by") => json!({"minLength": 1}),
+        ("getCounterSeries", "fill") => json!({"enum": ["zero"]}),
+        ("getCounterSeries", "format") => json!({"enum": ["json", "csv"]}),
+        ("getCounterSeries", "top") => json!({"minimum": 0, "maximum": PARTS_PER_ROW_MAX}),
         (_, "limit") => json!({"minimum": 1, "maximum": PAGE_ROWS_MAX}),
         (_, "wait_ms") => json!({"maximum": AT_LEAST_WAIT_MS_MAX}),
         (_, "at_least" | "from" | "Last-Event-ID") => json!({"pattern": POSITION}),
