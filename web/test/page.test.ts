@@ -144,8 +144,9 @@ test('a key shows its value, its parts, its series, and where it comes from', as
   const day = await api<Series>('v1/counters/views%3Av1/series?from=-23h&step=1h&by=country&top=6&fill=zero');
   const sum = (values: (number | null)[]): string => count(values.reduce<number>((sum, value) => sum + (value ?? 0), 0));
   const shown = lines(day, 'views:v1').map(({ label, values }) => [label, sum(values)]);
+  // It is listed when it has been opened, which is a moment later.
+  await expect.poll(() => page.locator('.table tbody tr').count()).toBe(24);
   const cells = await page.locator('.table tbody tr').evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent?.replace('−', '-')))));
-  expect(cells).toHaveLength(24);
   const titles = (await page.locator('.table thead th').allTextContents()).slice(1);
   expect(titles.map((title, at) => [title, sum(cells.map((row) => row[at] ?? 0))])).toEqual(shown);
   expect(errors).toEqual([]);
