@@ -3,7 +3,7 @@
 //! Which roll-up can answer is decided here, and what its parts add up to; whoever reads them feeds them in, bucket by bucket.
 
 use crate::counter::rollup::{Minutes, Rollup, Unit, Zone};
-use crate::ledger::parts::block::BlockParts;
+use crate::ledger::parts::block::{BlockParts, values_of};
 use crate::record::{DecodeError, take_bytes};
 use crate::values::KeptRollup;
 use hashbrown::HashMap;
@@ -249,12 +249,8 @@ fn bounds(step: Step, zone: &Zone, minutes: &Range<Minutes>, most: usize) -> Opt
     }
 }
 
-fn texts(mut values: &[u8]) -> Vec<String> {
-    let mut texts = Vec::new();
-    while let Ok(text) = take_bytes(&mut values) {
-        texts.push(String::from_utf8_lossy(text).into_owned());
-    }
-    texts
+fn texts(values: &[u8]) -> Vec<String> {
+    values_of(values).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
 #[cfg(test)]

@@ -128,14 +128,13 @@ impl Block {
 }
 
 /// Whether all values stand for what has none of its own; there is room for it in any case.
-fn is_a_word(mut values: &[u8]) -> bool {
-    let is_word = |value: &[u8]| [NONE, CORRECTION, OTHER].iter().any(|word| word.as_bytes() == value);
-    while !values.is_empty() {
-        if !take_bytes(&mut values).is_ok_and(is_word) {
-            return false;
-        }
-    }
-    true
+fn is_a_word(values: &[u8]) -> bool {
+    values_of(values).all(|value| [NONE, CORRECTION, OTHER].iter().any(|word| word.as_bytes() == value))
+}
+
+/// The values of a part, one by one.
+pub fn values_of(mut values: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || if values.is_empty() { None } else { take_bytes(&mut values).ok() })
 }
 
 /// Goes through the parts of a row.

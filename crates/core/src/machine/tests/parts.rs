@@ -5,9 +5,9 @@ use super::*;
 use crate::counter::rollup::Minutes;
 use crate::event::Event;
 use crate::ledger::parts::Blocks;
-use crate::ledger::parts::block::Block;
+use crate::ledger::parts::block::{Block, values_of};
 use crate::ledger::{Change, Delta, Grounds, LateRun, LedgerKey, Remedy, StoredRows};
-use crate::record::{DecodeError, take_bytes};
+use crate::record::DecodeError;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -91,11 +91,9 @@ impl World {
         since.lay_over(&mut blocks).expect("they were written by us");
         let mut parts = Parts::new();
         let mut tell = |bucket, block: &Block| {
-            for (mut values, sum) in block.parts() {
-                let mut texts = Vec::new();
-                while let Ok(text) = take_bytes(&mut values) {
-                    texts.push(String::from_utf8(text.to_vec()).expect("they are texts"));
-                }
+            for (values, sum) in block.parts() {
+                let text = |text: &[u8]| String::from_utf8(text.to_vec()).expect("they are texts");
+                let texts: Vec<String> = values_of(values).map(text).collect();
                 *parts.entry((bucket, texts)).or_default() += sum;
             }
         };
