@@ -85,6 +85,8 @@ pub struct Series {
     bounds: Vec<Minutes>,
     /// Which dimensions of the roll-up are asked for, in the order of the question.
     by: Box<[usize]>,
+    /// They are all of the roll-up's, in its own order.
+    by_all: bool,
     /// Their values, each combination once.
     parts: Vec<Box<[u8]>>,
     known: HashMap<Box<[u8]>, u32>,
@@ -109,9 +111,11 @@ impl Series {
             Some(step) => bounds(step, &kept.zone, &minutes, most)?,
         };
         let at = |name: &&str| kept.rollup.dimensions.iter().position(|known| **known == **name).unwrap_or(0);
+        let by: Box<[usize]> = by.iter().map(at).collect();
         Some(Series {
             bounds,
-            by: by.iter().map(at).collect(),
+            by_all: by.iter().copied().eq(0..kept.rollup.dimensions.len()),
+            by,
             parts: Vec::new(),
             known: HashMap::new(),
             sums: Vec::new(),
@@ -145,10 +149,20 @@ impl Series {
         }
     }
 
+    /// Under which number a part is known, for [`Series::feed_known`].
+    pub fn known_as(&mut self, values: &[u8]) -> u32 {
+        let mut wanted = std::mem::take(&mut self.values);
+        let part = self.part(self.project(values, &mut wanted));
+        self.values = wanted;
+        part
+    }
+
     /// Takes in one part of a bucket.
-    pub fn feed_one(&mut self, bucket: Minutes, values: &[u8], sum: i64) {
+    #[inline]
+    pub fn feed_known(&mut self, bucket: Minutes, part: u32, sum: i64) {
         if let Some(step) = self.step_of(bucket) {
-            self.add(step, usize::MAX, values, sum);
+            let sum_of = &mut self.sums[part as usize][step];
+            *sum_of = sum_of.saturating_add(sum);
         }
     }
 
@@ -176,6 +190,9 @@ impl Series {
 
     /// The values that are asked for.
     fn project<'a>(&self, values: &'a [u8], wanted: &'a mut Vec<u8>) -> &'a [u8] {
+        if self.by_all {
+            return values;
+        }
         wanted.clear();
         let mut texts = [&b""[..]; crate::limits::ROLLUP_DIMENSIONS_MAX];
         let mut rest = values;

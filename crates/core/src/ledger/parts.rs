@@ -16,7 +16,7 @@ use super::cut::{Kind, Rows};
 use crate::counter::rollup::Minutes;
 use crate::id::CellKey;
 use crate::memory::pending::Pending;
-use counts::{Addition, PartCounts};
+use counts::PartCounts;
 use std::sync::Arc;
 
 pub use blocks::Blocks;
@@ -24,7 +24,7 @@ pub use since::PartsSince;
 pub use split::{Split, SplitRollup};
 
 /// So many counts are about as much work as one row of another kind.
-const COUNTS_PER_ROW: usize = 4;
+const COUNTS_PER_ROW: usize = 8;
 
 /// What was added to the parts of keys since the last cut.
 #[derive(Default)]
@@ -33,18 +33,16 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Adds to the parts of keys. `values` has one for each dimension of the split, each behind its length; `bucket` is one of its unit.
+    /// Adds to the parts of a key and of its counter as a whole, or only to those of the latter. `values` has one for each dimension of the
+    /// split, each behind its length; `bucket` is one of its unit.
     #[inline]
-    pub fn add(&mut self, cells: &[CellKey], split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
-        let recent = &mut self.counts.recent;
-        let tuple = recent.tuples.number(split, values, bucket);
-        cells.iter().for_each(|cell| recent.add(Addition { cell: *cell, tuple, delta }));
+    pub fn add(&mut self, cell: Option<CellKey>, split: &Arc<Split>, values: &[u8], bucket: Minutes, delta: i64) {
+        self.counts.recent.add(cell, split, values, bucket, delta);
     }
 
     /// A key begins anew: what it had is void, in the store as well.
     pub fn clear_key(&mut self, cell: CellKey) {
-        self.counts.recent.catch_up();
-        self.counts.recent.shard(cell).clear(cell);
+        self.counts.recent.clear(cell);
     }
 
     /// What was added to the parts of one key.
@@ -57,7 +55,6 @@ impl Parts {
 
 impl Kind for Parts {
     fn begin_cut(&mut self) -> Arc<dyn Rows> {
-        self.counts.recent.catch_up();
         self.counts.begin_cut()
     }
 
@@ -66,7 +63,6 @@ impl Kind for Parts {
     }
 
     fn abort_cut(&mut self) {
-        self.counts.recent.catch_up();
         self.counts.abort_cut();
     }
 

@@ -46,8 +46,6 @@ pub(crate) struct KeptRollups {
 /// A counter that has roll-ups.
 struct Roll {
     split: Arc<Split>,
-    /// The cell of the counter as a whole, if it is not its only key.
-    whole: Option<CellKey>,
     /// The bucket of the last time, and the times that lie in it.
     bucket: Minutes,
     until: Minutes,
@@ -82,12 +80,10 @@ impl Rolling {
             let roll = (!counter.rollups.is_empty() || self.kept.contains_key(&counter.name)).then(|| {
                 let kept = self.kept.entry(counter.name.clone()).or_default();
                 kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms));
-                kept.split(&counter.rollups)
-            });
-            self.active.push(roll.flatten().map(|split| {
                 let whole = counter.has_keys().then(|| hasher.key(counter.name.as_bytes()));
-                Roll { split: Arc::new(split), whole, bucket: 0, until: 0 }
-            }));
+                kept.split(&counter.rollups, whole)
+            });
+            self.active.push(roll.flatten().map(|split| Roll { split: Arc::new(split), bucket: 0, until: 0 }));
         }
     }
 
@@ -99,11 +95,6 @@ impl Rolling {
     #[inline]
     pub fn is_rolled(&self, counter: u16) -> bool {
         matches!(self.active.get(usize::from(counter)), Some(Some(_)))
-    }
-
-    /// The cell of a counter as a whole.
-    fn whole(&self, counter: u16) -> Option<CellKey> {
-        self.active.get(usize::from(counter))?.as_ref()?.whole
     }
 
     /// What each counter has.
@@ -132,7 +123,7 @@ impl KeptRollups {
         }
     }
 
-    fn split(&self, rollups: &Rollups) -> Option<Split> {
+    fn split(&self, rollups: &Rollups, whole: Option<CellKey>) -> Option<Split> {
         let mut dimensions: Vec<Box<str>> = Vec::new();
         for name in self.kept.iter().flat_map(|kept| &kept.rollup.dimensions) {
             if !dimensions.contains(name) {
@@ -150,7 +141,7 @@ impl KeptRollups {
         split.sort_by_key(|rollup| rollup.admits.is_none());
         let unit = finest(split.iter().filter_map(|rollup| rollup.unit));
         let (dimensions, zone) = (dimensions.into(), rollups.zone.clone());
-        (!split.is_empty()).then(|| Split { dimensions, unit, zone, rollups: split.into() })
+        (!split.is_empty()).then(|| Split { dimensions, unit, zone, whole, rollups: split.into() })
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -245,13 +236,13 @@ impl Values {
     #[inline(never)]
     pub(super) fn roll_event(&mut self, op: &Op, scene: &Scene<'_>) {
         let event = event_at(scene.batch.records, op.record);
-        self.roll_parts(op.counter, op.cell, op.arg, Belongs::Event(event));
+        self.roll_cell(op.counter, Some(op.cell), op.arg, Belongs::Event(event));
     }
 
     /// Adds a change of a declared counter to its parts.
     pub(crate) fn roll(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
         if self.rolling.is_rolled(counter) {
-            self.roll_parts(counter, cell, delta, belongs);
+            self.roll_cell(counter, Some(cell), delta, belongs);
         }
     }
 
@@ -269,13 +260,6 @@ impl Values {
         }
     }
 
-    fn roll_parts(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
-        match self.rolling.whole(counter) {
-            Some(whole) => self.roll_cells(counter, &[cell, whole], delta, belongs),
-            None => self.roll_cells(counter, &[cell], delta, belongs),
-        }
-    }
-
     /// A key begins anew, and so do its parts. Those of the counter as a whole are corrected.
     pub(crate) fn clear_parts(
         &mut self,
@@ -289,19 +273,18 @@ impl Values {
             && self.rolling.is_rolled(counter)
         {
             self.facts.parts.clear_key(cell);
-            if let Some(whole) = self.rolling.whole(counter) {
-                self.roll_cells(counter, &[whole], delta, belongs);
-            }
+            self.roll_cell(counter, None, delta, belongs);
         }
     }
 
-    fn roll_cells(&mut self, counter: u16, cells: &[CellKey], delta: i64, belongs: Belongs<'_>) {
+    /// Adds to the parts of a cell, if there is one, and of the counter as a whole.
+    fn roll_cell(&mut self, counter: u16, cell: Option<CellKey>, delta: i64, belongs: Belongs<'_>) {
         let Rolling { active, values, .. } = &mut self.rolling;
         let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return };
         values.clear();
         let time_ms = write_values(&roll.split, belongs, values).unwrap_or(self.log_time_ms as i64);
         let bucket = roll.bucket(time_ms);
-        self.facts.parts.add(cells, &roll.split, values, bucket, delta);
+        self.facts.parts.add(cell, &roll.split, values, bucket, delta);
     }
 }
 

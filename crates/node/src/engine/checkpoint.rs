@@ -1,19 +1,20 @@
 //! The thread that writes cuts to the store while the writer goes on.
 
+mod before;
+
 use super::commits::CommitQueue;
 use crate::worker::{Context, Next, Retry, Spec, Work, WorkFailure};
+use before::RowsBefore;
 use flume::{Receiver, Sender};
-use std::cell::RefCell;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use tally_core::ledger::{LedgerCut, LedgerRow, StoredRows};
+use tally_core::ledger::LedgerCut;
 use tally_core::limits::STORE_VALUE_BYTES_MAX;
 use tally_core::memory::cell::Collected;
 use tally_core::memory::names::Names;
 use tally_core::position::Position;
-use tally_core::record::DecodeError;
-use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Reads, Store, certain};
+use tally_storage::store::{Abandoned, Checkpoint, Cut, Error, Store, certain};
 use tokio::sync::oneshot;
 
 /// Segments that wait to be written: enough to keep the thread busy, few enough to cost no memory.
@@ -100,60 +101,6 @@ impl Checkpointer {
             ledger: &mut std::iter::from_fn(|| before.checked(ledger.next())),
         });
         certain(&self.store, content.to.position, result)
-    }
-}
-
-/// The ledger as it is before a cut, for rows that follow from what is there.
-struct RowsBefore {
-    /// `None` if the cut replaces everything.
-    stored: Option<Box<dyn Reads>>,
-    /// What went wrong on the way.
-    failed: RefCell<Option<Error>>,
-}
-
-impl RowsBefore {
-    fn new(store: &Arc<dyn Store>, is_replaced: bool) -> Result<RowsBefore, Error> {
-        let stored = if is_replaced { None } else { Some(store.snapshot()?) };
-        Ok(RowsBefore { stored, failed: RefCell::default() })
-    }
-
-    fn read<T: Default>(&self, read: impl FnOnce(&dyn Reads) -> Result<T, Error>) -> T {
-        let found = self.stored.as_deref().map_or_else(|| Ok(T::default()), read);
-        found.unwrap_or_else(|error| {
-            self.failed.borrow_mut().get_or_insert(error);
-            T::default()
-        })
-    }
-
-    /// The next row, unless something that it follows from could not be read.
-    fn checked(&self, row: Option<LedgerRow>) -> Option<Result<LedgerRow, Error>> {
-        if let Some(error) = self.failed.borrow_mut().take() {
-            return Some(Err(error));
-        }
-        // Each comes from a record of the log, or has a bound of its own that is lower.
-        row.inspect(|row| assert!(row.bytes() <= STORE_VALUE_BYTES_MAX)).map(Ok)
-    }
-}
-
-impl StoredRows for RowsBefore {
-    fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.read(|stored| stored.ledger_get(key))
-    }
-
-    fn keys(&self, range: &Range<Vec<u8>>) -> Vec<Vec<u8>> {
-        self.read(|stored| {
-            let mut keys = Vec::new();
-            stored.ledger_rows(&range.start, &range.end, &mut |key, _| {
-                keys.push(key.to_vec());
-                ControlFlow::Continue(())
-            })?;
-            Ok(keys)
-        })
-    }
-
-    fn damaged(&self, key: &[u8], error: DecodeError) {
-        let what = format!("the ledger row {}: {error}", key.escape_ascii());
-        self.failed.borrow_mut().get_or_insert(Error::Damaged(what));
     }
 }
 

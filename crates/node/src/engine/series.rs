@@ -118,7 +118,7 @@ impl PartRows {
     fn added_up(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
         if self.admits_all(of, since) {
             self.rows.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
-            since.of_rollup(of.rollup, |bucket, values, sum| series.feed_one(bucket, values, sum))?;
+            since.of_rollup(of.rollup, &mut series, Series::known_as, Series::feed_known)?;
             return Ok(series);
         }
         let stored = Beside { of, rows: &self };

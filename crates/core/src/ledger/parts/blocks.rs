@@ -78,12 +78,14 @@ impl<'a> Blocks<'a> {
     /// The rows as they are to be written, in the order of their keys. Those of `void` that are not among them go.
     pub(super) fn into_rows(self, void: Vec<Vec<u8>>) -> Vec<LedgerRow> {
         let cell = self.cell;
-        let gone = void.into_iter().map(|key| (key, Change::Delete));
-        let rows = self.blocks.into_iter();
-        let rows = rows.map(|((number, bucket), block)| {
+        let rows = self.blocks.into_iter().map(|((number, bucket), block)| {
             (LedgerKey::Part(cell, number, bucket).encode(), Change::Put(block.encode()))
         });
-        let all: BTreeMap<Vec<u8>, Change> = gone.chain(rows).collect();
-        all.into_iter().map(|(key, change)| LedgerRow { key, change }).collect()
+        let row = |(key, change)| LedgerRow { key, change };
+        if void.is_empty() {
+            return rows.map(row).collect();
+        }
+        let gone = void.into_iter().map(|key| (key, Change::Delete));
+        gone.chain(rows).collect::<BTreeMap<_, _>>().into_iter().map(row).collect()
     }
 }

@@ -1,102 +1,86 @@
-//! What was added to parts in one stretch of the log, by key, in the order in which it came first.
+//! What was added to parts in one stretch of the log.
+//!
+//! Additions to keys are written one behind the other, into shards by the top bits of the cell: that costs a store into memory that is at
+//! hand, where a look at what is there already would cost a trip to memory that is not. A shard is put in order and added up when it
+//! has grown much since that was done last, and when a cut takes it. Additions to counters as a whole are few and hot, and stand at the
+//! combination of values that they belong to ([`Tuples`]).
 
 use super::blocks::Blocks;
-use super::since::PartsSince;
-use super::tuples::Tuples;
+use super::since::{PartsSince, Told};
+use super::split::Split;
+use super::tuples::{Combination, Tuples};
+use crate::counter::rollup::Minutes;
 use crate::id::{CellKey, KeyHash};
 use crate::ledger::LedgerKey;
 use crate::ledger::cut::{LedgerRow, NoRows, Rows, StoredRows};
 use crate::memory::pending::Overlay;
-use crate::memory::prefetch::prefetch;
 use crate::record::DecodeError;
 use hashbrown::HashSet;
+use std::sync::Arc;
 
-/// In many shards by the top bits of the cell: no addition waits for more than one of them to grow, a cut sorts one at a time, and the
-/// counts of one cell are found by a look through a few thousand.
 #[derive(Clone)]
 pub(super) struct PartCounts {
+    /// In the order of cells.
     shards: Box<[PartShard]>,
-    pub(super) tuples: Tuples,
-    /// Additions whose places are on their way from memory to the cache, a ring.
-    ahead: [Addition; AHEAD],
-    /// How many there have been.
-    added: usize,
+    tuples: Tuples,
     /// Counts in all shards: this is asked for behind every batch.
     pub(super) len: usize,
 }
 
-const PART_SHARDS: usize = 1024;
-
-/// How many additions wait for their places: a trip to memory takes as long as so many of them.
-const AHEAD: usize = 16;
-
-#[derive(Clone, Copy)]
-pub(super) struct Addition {
-    pub cell: CellKey,
-    pub tuple: u32,
-    pub delta: i64,
-}
-
-impl Addition {
-    const NONE: Addition = Addition { cell: CellKey::NONE, tuple: 0, delta: 0 };
-}
+/// Few enough for the ends of all of them to stay in the cache.
+const PART_SHARDS: usize = 256;
 
 impl Default for PartCounts {
     fn default() -> PartCounts {
         let shards = std::iter::repeat_with(PartShard::default).take(PART_SHARDS).collect();
-        PartCounts { shards, tuples: Tuples::default(), ahead: [Addition::NONE; AHEAD], added: 0, len: 0 }
+        PartCounts { shards, tuples: Tuples::default(), len: 0 }
     }
 }
 
 impl PartCounts {
+    /// Adds to a part of a key, if there is one, and to that of its counter as a whole, if it has that.
     #[inline]
-    pub(super) fn shard(&mut self, cell: CellKey) -> &mut PartShard {
-        &mut self.shards[shard_of(cell)]
-    }
-
-    /// Asks for the place of an addition, and makes one whose place was asked for a while ago.
-    #[inline]
-    pub(super) fn add(&mut self, addition: Addition) {
-        self.shards[shard_of(addition.cell)].prefetch(addition.cell, addition.tuple);
-        let due = std::mem::replace(&mut self.ahead[self.added % AHEAD], addition);
-        self.added += 1;
-        self.make(due);
-    }
-
-    #[inline]
-    fn make(&mut self, Addition { cell, tuple, delta }: Addition) {
-        if cell != CellKey::NONE {
-            self.len += usize::from(self.shards[shard_of(cell)].add(cell, tuple, delta));
+    pub(super) fn add(
+        &mut self,
+        cell: Option<CellKey>,
+        split: &Arc<Split>,
+        values: &[u8],
+        bucket: Minutes,
+        delta: i64,
+    ) {
+        let tuple = self.tuples.number(split, values, bucket);
+        self.tuples.add_to_whole(tuple, delta);
+        if let Some(cell) = cell {
+            self.push(cell, tuple, delta);
         }
     }
 
-    /// Makes all additions.
-    pub(super) fn catch_up(&mut self) {
-        for _ in 0..AHEAD {
-            let due = std::mem::replace(&mut self.ahead[self.added % AHEAD], Addition::NONE);
-            self.added += 1;
-            self.make(due);
+    #[inline]
+    fn push(&mut self, cell: CellKey, tuple: u32, delta: i64) {
+        let shard = &mut self.shards[shard_of(cell)];
+        if shard.len >= shard.due {
+            self.len -= shard.add_up();
         }
+        self.len += usize::from(shard.push(cell, tuple, delta));
     }
 
-    /// Those that were not made yet, in their order.
-    fn ahead(&self) -> impl Iterator<Item = &Addition> {
-        (self.added..self.added + AHEAD).map(|at| &self.ahead[at % AHEAD])
+    /// A key begins anew: what it had is void, in the store as well.
+    pub(super) fn clear(&mut self, cell: CellKey) {
+        self.len -= self.shards[shard_of(cell)].clear(cell);
     }
 
-    /// Adds what there is of a cell.
+    /// Adds what there is of a cell, which may be that of a counter as a whole.
     pub(super) fn tell(&self, cell: CellKey, since: &mut PartsSince) {
         let shard = &self.shards[shard_of(cell)];
         if shard.cleared.contains(&cell) {
             *since = PartsSince::cleared();
         }
-        let mut counts: Vec<&Count> = shard.living().filter(|count| count.cell == cell).collect();
-        counts.sort_unstable_by_key(|count| count.order);
-        let ahead =
-            self.ahead().filter(|addition| addition.cell == cell).map(|addition| (addition.tuple, addition.delta));
-        for (tuple, sum) in counts.into_iter().map(|count| (count.tuple, count.sum)).chain(ahead) {
-            let (split, values, bucket) = self.tuples.get(tuple);
-            since.push(split, values, bucket, sum);
+        let mut counts = shard.of(cell);
+        counts.extend(self.tuples.of_whole(cell));
+        let mut told = Told::default();
+        in_order(&mut counts);
+        for Count { tuple, sum, .. } in &counts {
+            since.push(&mut told, self.tuples.get(*tuple), *sum);
         }
     }
 
@@ -104,12 +88,23 @@ impl PartCounts {
         self.tuples.bytes() + self.shards.iter().map(PartShard::bytes).sum::<usize>()
     }
 
+    /// The cells of a shard with all that was added to them.
+    fn cells_of(&self, at: usize, wholes: &[CellKey]) -> CellsInOrder {
+        let mut counts: Vec<Count> = self.shards[at].counts().copied().collect();
+        let wholes = wholes.iter().filter(|whole| shard_of(**whole) == at);
+        wholes.for_each(|whole| counts.extend(self.tuples.of_whole(*whole)));
+        in_order(&mut counts);
+        let mut cleared: Vec<CellKey> = self.shards[at].cleared.iter().copied().collect();
+        cleared.sort_unstable();
+        CellsInOrder { counts: counts.into_iter().peekable(), cleared: cleared.into_iter().peekable() }
+    }
+
     /// The rows of a cell as a cut leaves them.
-    fn rows_of(&self, cell: &CellCounts<'_>, stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
-        let CellCounts { cell, is_cleared, counts } = *cell;
+    fn rows_of(&self, cell: &CellCounts, stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
+        let CellCounts { cell, is_cleared, ref counts } = *cell;
         let mut blocks = Blocks::new(cell, stored, is_cleared);
         for Count { sum, tuple, .. } in counts {
-            let (split, values, bucket) = self.tuples.get(*tuple);
+            let Combination { split, values, bucket, .. } = self.tuples.get(*tuple);
             blocks.add(split, values, bucket, *sum)?;
         }
         Ok(blocks.into_rows(if is_cleared { stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() }))
@@ -123,13 +118,12 @@ fn shard_of(cell: CellKey) -> usize {
 
 impl Overlay for PartCounts {
     fn overlay(&mut self, newer: PartCounts) {
-        let PartCounts { shards, tuples, len, .. } = self;
-        for (shard, newer_shard) in shards.iter_mut().zip(&newer.shards) {
-            newer_shard.cleared.iter().for_each(|cell| shard.clear(*cell));
-            for Count { cell, sum, tuple, .. } in newer_shard.sorted() {
-                let (split, values, bucket) = newer.tuples.get(tuple);
-                *len += usize::from(shard.add(cell, tuples.number(split, values, bucket), sum));
-            }
+        let cleared = newer.shards.iter().flat_map(|shard| &shard.cleared);
+        cleared.for_each(|cell| self.clear(*cell));
+        // Once for each combination, and not for each count of it.
+        let numbers = self.tuples.take_in(&newer.tuples);
+        for count in newer.shards.iter().flat_map(PartShard::counts) {
+            self.push(count.cell, numbers.of(count.tuple), count.sum);
         }
     }
 }
@@ -140,141 +134,165 @@ impl Rows for PartCounts {
     }
 
     fn rows_over<'a>(&'a self, stored: &'a dyn StoredRows) -> Box<dyn Iterator<Item = LedgerRow> + 'a> {
+        let wholes = self.tuples.wholes();
         // Shards in order are cells in order.
-        Box::new(self.shards.iter().flat_map(move |shard| {
-            let counts = shard.sorted();
-            let of_cell = |cell: CellCounts<'_>| {
-                self.rows_of(&cell, stored).unwrap_or_else(|error| {
-                    stored.damaged(&LedgerKey::parts_of(cell.cell).start, error);
-                    Vec::new()
-                })
-            };
-            shard.cells(&counts).flat_map(of_cell).collect::<Vec<_>>()
+        Box::new((0..PART_SHARDS).flat_map(move |at| self.cells_of(at, &wholes)).flat_map(move |cell| {
+            self.rows_of(&cell, stored).unwrap_or_else(|error| {
+                stored.damaged(&LedgerKey::parts_of(cell.cell).start, error);
+                Vec::new()
+            })
         }))
     }
 }
 
-/// An open table: a count stands at its home or not far behind it.
-#[derive(Clone, Default)]
-pub(super) struct PartShard {
-    slots: Vec<Count>,
-    /// How many of them are taken.
+#[derive(Clone)]
+struct PartShard {
+    /// One behind the other, each as large as the others: what has grown is not copied.
+    chunks: Vec<Vec<Count>>,
     len: usize,
+    /// How many there have been.
+    added: u32,
+    /// When there are so many they are added up: often where that brought much, seldom where each was another.
+    due: usize,
     /// What the store has of these is void.
     cleared: HashSet<CellKey, KeyHash>,
 }
 
-#[derive(Clone, Copy)]
-struct Count {
-    /// [`CellKey::NONE`] if the slot is free.
-    cell: CellKey,
-    sum: i64,
-    /// [`VOID`] if the key was cleared since.
-    tuple: u32,
+/// What was added to one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    pub cell: CellKey,
+    pub sum: i64,
+    pub tuple: u32,
     /// How many of its shard came before it.
-    order: u32,
+    pub order: u32,
 }
 
-const VOID: u32 = u32::MAX;
+const CHUNK: usize = 256;
+/// So many of a shard stay in the cache while they are put in order.
+const DUE: usize = 4096;
+/// A shard grows so many times before it is looked at again, if nothing in it was the same.
+const GROWS: usize = 8;
 
-const FREE: Count = Count { cell: CellKey::NONE, sum: 0, tuple: VOID, order: 0 };
+/// The cells of a shard in order, also those that were only cleared.
+struct CellsInOrder {
+    counts: std::iter::Peekable<std::vec::IntoIter<Count>>,
+    cleared: std::iter::Peekable<std::vec::IntoIter<CellKey>>,
+}
 
 /// What there is of one cell, in the order in which it came.
-struct CellCounts<'a> {
+struct CellCounts {
     cell: CellKey,
     is_cleared: bool,
-    counts: &'a [Count],
+    counts: Vec<Count>,
+}
+
+impl Iterator for CellsInOrder {
+    type Item = CellCounts;
+
+    fn next(&mut self) -> Option<CellCounts> {
+        let CellsInOrder { counts, cleared } = self;
+        let counted = counts.peek().map(|count| count.cell);
+        let cell = counted.into_iter().chain(cleared.peek().copied()).min()?;
+        let is_cleared = cleared.next_if_eq(&cell).is_some();
+        let counts = std::iter::from_fn(|| counts.next_if(|count| count.cell == cell)).collect();
+        Some(CellCounts { cell, is_cleared, counts })
+    }
+}
+
+impl Default for PartShard {
+    fn default() -> PartShard {
+        PartShard { chunks: Vec::new(), len: 0, added: 0, due: DUE, cleared: HashSet::default() }
+    }
 }
 
 impl PartShard {
-    /// Where the walk for a count begins.
+    /// Answers whether there is one more.
     #[inline]
-    fn home(&self, cell: CellKey, tuple: u32) -> usize {
-        // The cell is a hash already; tuples are few, and told apart by the upper bits of a product.
-        let hash = (cell.as_u128() as u64 ^ u64::from(tuple).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
-        ((hash * self.slots.len() as u64) >> 32) as usize
+    fn push(&mut self, cell: CellKey, tuple: u32, delta: i64) -> bool {
+        if let Some(last) = self.chunks.last_mut().and_then(|chunk| chunk.last_mut())
+            && last.cell == cell
+            && last.tuple == tuple
+        {
+            last.sum = last.sum.saturating_add(delta);
+            return false;
+        }
+        self.put(Count { cell, sum: delta, tuple, order: self.added });
+        self.added += 1;
+        true
     }
 
     #[inline]
-    fn prefetch(&self, cell: CellKey, tuple: u32) {
-        if let Some(slot) = self.slots.get(self.home(cell, tuple)) {
-            prefetch(slot);
+    fn put(&mut self, count: Count) {
+        self.len += 1;
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(count),
+            _ => self.begin_chunk(count),
         }
-    }
-
-    /// Answers whether it is the first.
-    #[inline]
-    fn add(&mut self, cell: CellKey, tuple: u32, delta: i64) -> bool {
-        // A quarter stays free, so that walks are short.
-        if 4 * self.len >= 3 * self.slots.len() {
-            self.grow();
-        }
-        let home = self.home(cell, tuple);
-        let at = self.walk(home, |slot| slot.cell == CellKey::NONE || slot.cell == cell && slot.tuple == tuple);
-        let slot = &mut self.slots[at];
-        let is_first = slot.cell == CellKey::NONE;
-        if is_first {
-            *slot = Count { cell, sum: delta, tuple, order: self.len as u32 };
-            self.len += 1;
-        } else {
-            slot.sum = slot.sum.saturating_add(delta);
-        }
-        is_first
-    }
-
-    /// The first slot from here on that is what is looked for; there is always a free one.
-    #[inline]
-    fn walk(&self, from: usize, is_it: impl Fn(&Count) -> bool) -> usize {
-        let mut at = from;
-        while !is_it(&self.slots[at]) {
-            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
-        }
-        at
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let room = (self.slots.len() * 3 / 2).max(16);
-        let taken = std::mem::replace(&mut self.slots, vec![FREE; room]);
-        for count in taken.into_iter().filter(|count| count.cell != CellKey::NONE) {
-            let at = self.walk(self.home(count.cell, count.tuple), |slot| slot.cell == CellKey::NONE);
-            self.slots[at] = count;
-        }
+    fn begin_chunk(&mut self, count: Count) {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        chunk.push(count);
+        self.chunks.push(chunk);
     }
 
-    pub(super) fn clear(&mut self, cell: CellKey) {
-        for count in self.slots.iter_mut().filter(|count| count.cell == cell) {
-            count.tuple = VOID;
-        }
+    fn counts(&self) -> impl Iterator<Item = &Count> {
+        self.chunks.iter().flatten()
+    }
+
+    /// Answers how many fewer there are.
+    #[cold]
+    fn add_up(&mut self) -> usize {
+        let mut counts: Vec<Count> = self.counts().copied().collect();
+        merge(&mut counts);
+        let fewer = self.replace(counts);
+        let grows = if fewer >= self.len { 2 } else { GROWS };
+        self.due = DUE.max(grows * self.len);
+        fewer
+    }
+
+    /// Answers how many fewer there are.
+    fn replace(&mut self, counts: Vec<Count>) -> usize {
+        let before = std::mem::take(&mut self.len);
+        self.chunks.clear();
+        counts.into_iter().for_each(|count| self.put(count));
+        before - self.len
+    }
+
+    /// Answers how many fewer there are.
+    fn clear(&mut self, cell: CellKey) -> usize {
         self.cleared.insert(cell);
+        let others = self.counts().filter(|count| count.cell != cell).copied().collect();
+        self.replace(others)
     }
 
-    fn living(&self) -> impl Iterator<Item = &Count> {
-        self.slots.iter().filter(|count| count.tuple != VOID)
-    }
-
-    /// By cell, and of each in the order in which they came.
-    fn sorted(&self) -> Vec<Count> {
-        let mut sorted: Vec<Count> = self.living().copied().collect();
-        sorted.sort_unstable_by_key(|count| (count.cell, count.order));
-        sorted
-    }
-
-    /// Its cells in order, also those that were only cleared.
-    fn cells<'a>(&'a self, sorted: &'a [Count]) -> impl Iterator<Item = CellCounts<'a>> {
-        let mut cells: Vec<CellKey> =
-            sorted.iter().map(|count| count.cell).chain(self.cleared.iter().copied()).collect();
-        cells.sort_unstable();
-        cells.dedup();
-        let mut rest = sorted;
-        cells.into_iter().map(move |cell| {
-            let (counts, behind) = rest.split_at(rest.partition_point(|count| count.cell <= cell));
-            rest = behind;
-            CellCounts { cell, is_cleared: self.cleared.contains(&cell), counts }
-        })
+    fn of(&self, cell: CellKey) -> Vec<Count> {
+        self.counts().filter(|count| count.cell == cell).copied().collect()
     }
 
     fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Count>() + self.cleared.allocation_size()
+        self.chunks.len() * CHUNK * size_of::<Count>() + self.cleared.allocation_size()
+    }
+}
+
+/// Makes one of all counts of a part. It stands where the first of them stood.
+fn merge(counts: &mut Vec<Count>) {
+    counts.sort_unstable_by_key(|count| (count.cell, count.tuple, count.order));
+    counts.dedup_by(|later, first| {
+        let is_same = (later.cell, later.tuple) == (first.cell, first.tuple);
+        if is_same {
+            first.sum = first.sum.saturating_add(later.sum);
+        }
+        is_same
+    });
+}
+
+/// By cell, and of each one for every part, in the order in which they came first.
+fn in_order(counts: &mut Vec<Count>) {
+    merge(counts);
+    for of_cell in counts.chunk_by_mut(|a, b| a.cell == b.cell) {
+        of_cell.sort_unstable_by_key(|count| count.order);
     }
 }

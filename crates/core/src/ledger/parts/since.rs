@@ -2,8 +2,11 @@
 
 use super::blocks::Blocks;
 use super::split::{Split, texts};
+use super::tuples::Combination;
 use crate::counter::rollup::Minutes;
 use crate::record::DecodeError;
+use hashbrown::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What was added to the parts of a key that only memory knows of.
@@ -11,18 +14,28 @@ use std::sync::Arc;
 pub struct PartsSince {
     splits: Vec<Arc<Split>>,
     texts: Vec<u8>,
+    /// Values of splits, each once.
+    values: Vec<ValuesSince>,
     counts: Vec<CountSince>,
     /// What the store has is void.
     pub cleared: bool,
 }
 
-struct CountSince {
+struct ValuesSince {
     split: usize,
-    start: usize,
-    end: usize,
+    text: Range<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct CountSince {
+    values: u32,
     bucket: Minutes,
     sum: i64,
 }
+
+/// Which values of a stretch were told already.
+#[derive(Default)]
+pub(super) struct Told(HashMap<(usize, u64), u32>);
 
 impl PartsSince {
     /// Of a key that began anew.
@@ -31,11 +44,15 @@ impl PartsSince {
     }
 
     /// Adds one more.
-    pub(super) fn push(&mut self, split: &Arc<Split>, values: &[u8], bucket: Minutes, sum: i64) {
-        let start = self.texts.len();
-        self.texts.extend_from_slice(values);
-        let (split, end) = (self.split(split), self.texts.len());
-        self.counts.push(CountSince { split, start, end, bucket, sum });
+    pub(super) fn push(&mut self, told: &mut Told, combination: Combination<'_>, sum: i64) {
+        let split = self.split(combination.split);
+        let values = *told.0.entry((split, combination.values_number)).or_insert_with(|| {
+            let start = self.texts.len();
+            self.texts.extend_from_slice(combination.values);
+            self.values.push(ValuesSince { split, text: start..self.texts.len() });
+            self.values.len() as u32 - 1
+        });
+        self.counts.push(CountSince { values, bucket: combination.bucket, sum });
     }
 
     fn split(&mut self, split: &Arc<Split>) -> usize {
@@ -43,6 +60,10 @@ impl PartsSince {
             self.splits.push(split.clone());
             self.splits.len() - 1
         })
+    }
+
+    fn split_and_text(&self, values: &ValuesSince) -> (&Split, &[u8]) {
+        (&self.splits[values.split], &self.texts[values.text.clone()])
     }
 
     /// How many parts it may bring to a row, at most.
@@ -54,22 +75,40 @@ impl PartsSince {
         self.counts.is_empty()
     }
 
-    /// Tells what was added to a roll-up whose key admits everything: bucket, values and sum of each.
-    pub fn of_rollup(&self, number: u16, mut tell: impl FnMut(Minutes, &[u8], i64)) -> Result<(), DecodeError> {
+    /// Tells a listener what was added to a roll-up whose key admits everything. It is asked once for each combination of values as what it
+    /// knows them, and hears that with each sum of them.
+    pub fn of_rollup<L>(
+        &self,
+        number: u16,
+        listener: &mut L,
+        known_as: impl Fn(&mut L, &[u8]) -> u32,
+        tell: impl Fn(&mut L, Minutes, u32, i64),
+    ) -> Result<(), DecodeError> {
         let mut projected = Vec::new();
-        for CountSince { split, start, end, bucket, sum } in &self.counts {
-            let split = &*self.splits[*split];
-            let Some(rollup) = split.rollup(number) else { continue };
-            rollup.project(&texts(split, &self.texts[*start..*end])?, &mut projected);
-            tell(rollup.bucket(split, *bucket), &projected, *sum);
+        let mut known = Vec::with_capacity(self.values.len());
+        for values in &self.values {
+            let (split, text) = self.split_and_text(values);
+            known.push(match split.rollup(number) {
+                None => None,
+                Some(rollup) => {
+                    rollup.project(&texts(split, text)?, &mut projected);
+                    Some((split, rollup, known_as(listener, &projected)))
+                }
+            });
+        }
+        for CountSince { values, bucket, sum } in &self.counts {
+            if let Some((split, rollup, known)) = known[*values as usize] {
+                tell(listener, rollup.bucket(split, *bucket), known, *sum);
+            }
         }
         Ok(())
     }
 
     /// Lays it over rows of a key: those of the roll-up that matters and of what decides about its values.
     pub fn lay_over(&self, blocks: &mut Blocks<'_>) -> Result<(), DecodeError> {
-        for CountSince { split, start, end, bucket, sum } in &self.counts {
-            blocks.add(&self.splits[*split], &self.texts[*start..*end], *bucket, *sum)?;
+        for CountSince { values, bucket, sum } in &self.counts {
+            let (split, text) = self.split_and_text(&self.values[*values as usize]);
+            blocks.add(split, text, *bucket, *sum)?;
         }
         Ok(())
     }

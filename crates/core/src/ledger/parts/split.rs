@@ -1,6 +1,7 @@
 //! How what is counted for a key is split, as all roll-ups of its counter together need it.
 
 use crate::counter::rollup::{Minutes, Unit, Zone};
+use crate::id::CellKey;
 use crate::limits::{ROLLUP_DIMENSIONS_MAX, ROLLUPS_MAX};
 use crate::record::{DecodeError, put_bytes, take_bytes};
 
@@ -12,6 +13,8 @@ pub struct Split {
     /// The finest that any of them asks for.
     pub unit: Option<Unit>,
     pub zone: Zone,
+    /// The cell of the counter as a whole, if it is not its only key.
+    pub whole: Option<CellKey>,
     /// Those that decide what is admitted come first.
     pub rollups: Box<[SplitRollup]>,
 }
