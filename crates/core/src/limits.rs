@@ -47,6 +47,18 @@ pub const SERIES_POINTS_MAX: usize = 10_000;
 /// Numbers of one series: points times parts.
 pub const SERIES_NUMBERS_MAX: usize = 1_000_000;
 
+/// Series in one request.
+pub const SERIES_IDS_MAX: usize = 100;
+
+/// Keys that the series of one request add up; the writer looks at each of them.
+pub const SERIES_KEYS_MAX: usize = 1_000;
+
+/// Ids that are looked through for the keys that match a pattern.
+pub const SERIES_NAMES_MAX: usize = 1_000_000;
+
+/// Numbers that the keys of one series come to before only a top of them is told.
+pub const SERIES_SUMS_MAX: usize = 10_000_000;
+
 /// Counters that one event may feed.
 pub const ENTRIES_PER_EVENT_MAX: usize = 256;
 

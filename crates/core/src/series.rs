@@ -236,6 +236,11 @@ impl Series {
         ranked
     }
 
+    /// How many numbers it has: parts times steps.
+    pub fn numbers(&self) -> usize {
+        self.parts.len() * (self.bounds.len() - 1)
+    }
+
     /// What all parts come to, step by step.
     pub fn totals(&self) -> Vec<i64> {
         self.added_up(0..self.parts.len())

@@ -12,7 +12,7 @@ pub use crate::engine::{
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
     CounterTotal, Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability,
     Page, PartsOf, Place, PreviewPart, Proposed, RETRY_AFTER, Ranking, Reading, Refusal, Said, Seen, SeriesFound,
-    Snapshot, Terms, Total, Transacted, ValuesStanding, Watch, Watched, Why,
+    SeriesWanted, Snapshot, Terms, TooMuch, Total, Transacted, ValuesStanding, Watch, Watched, Why,
 };
 pub use host::Host;
 
@@ -26,7 +26,6 @@ use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
-use tally_core::series::Series;
 use tally_core::values::ChangedKey;
 
 /// An answer that takes a while.
@@ -118,8 +117,9 @@ pub trait Counters: Send + Sync {
     /// many they are, as of a moment not before the call.
     fn explain<'a>(&'a self, target: &'a Target<'a>, all_values: bool) -> Answering<'a, Explained>;
 
-    /// Adds up the parts of a counter, all as of one moment.
-    fn series(&self, of: PartsOf, empty: Series) -> Answering<'_, SeriesFound>;
+    /// Adds up the parts of counters, one series or several, also over all keys that match, all as of one moment; or says what there
+    /// is too much of.
+    fn series(&self, wanted: Vec<SeriesWanted>) -> Answering<'_, Result<Vec<SeriesFound>, TooMuch>>;
 
     /// What corrections have done to a counter: up to `limit` generations below `before`, the newest first.
     fn history<'a>(&'a self, target: &'a Target<'a>, before: u64, limit: usize) -> Answering<'a, HistoryPage>;

@@ -1,7 +1,7 @@
-//! `tally series`: what a counter came to, step by step of time and by dimensions.
+//! `tally series`: what counters came to, step by step of time and by dimensions.
 
 use crate::failure::{Failure, Result};
-use crate::http::{HttpArgs, escaped};
+use crate::http::{HttpAnswer, HttpArgs, escaped};
 use crate::output::{Output, remark};
 use clap::Args;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 const BAR_CELLS: usize = 40;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Print what a counter came to, step by step of time
+/// Print what counters came to, step by step of time
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -18,12 +18,15 @@ Examples:
   tally series views --step 1d --from -30d         all videos, day by day
   tally series views:v42 --by country --top 5      a column for each country
   tally series views:v42 --by country --csv        at,country,value
+  tally series 'views:v4*'                         all keys that match, added up
+  tally series views:v1 views:v2 likes             several, one behind the other
 
 The counter needs a roll-up that can answer; if there is none, the error names
 the one to declare.")]
 pub struct SeriesArgs {
-    /// A counter such as views:v42, or the name of a declared one: over all its keys
-    id: String,
+    /// Counters such as views:v42, names of declared ones (over all their keys), or patterns such as views:v*
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// How long a point is: 1m, 5m, 1h, 6h, 1d, 1w, 1mo
     #[arg(long, value_name = "STEP", default_value = "1h")]
     step: String,
@@ -50,28 +53,43 @@ pub struct SeriesArgs {
 }
 
 pub fn run(args: SeriesArgs, out: &mut Output) -> Result<()> {
-    let top = args.top.map(|top| top.to_string());
-    let path = format!("/v1/counters/{}/series", escaped(&args.id));
-    let answer = args.server.get(
-        &path,
-        &[
-            ("step", Some(&*args.step)),
-            ("from", args.from.as_deref()),
-            ("to", args.to.as_deref()),
-            ("by", args.by.as_deref()),
-            ("top", top.as_deref()),
-            ("fill", Some("zero")),
-            ("format", Some(if args.csv { "csv" } else { "json" })),
-        ],
-    )?;
+    let answer = args.ask()?;
     if args.csv {
         return out.text(answer.body);
     }
-    let series = answer.json()?;
+    let answer = answer.json()?;
     if args.json {
-        return out.json(&series);
+        return out.json(&answer);
     }
-    print(&series, out)
+    let Some(several) = answer["series"].as_array() else { return print(&answer, out) };
+    for (at, series) in several.iter().enumerate() {
+        if at > 0 {
+            out.line("")?;
+        }
+        print(series, out)?;
+    }
+    Ok(())
+}
+
+impl SeriesArgs {
+    /// One is asked for by itself, several are as of one moment.
+    fn ask(&self) -> Result<HttpAnswer> {
+        let top = self.top.map(|top| top.to_string());
+        let mut parameters = vec![
+            ("step", Some(&*self.step)),
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("by", self.by.as_deref()),
+            ("top", top.as_deref()),
+            ("fill", Some("zero")),
+            ("format", Some(if self.csv { "csv" } else { "json" })),
+        ];
+        if let [id] = &*self.ids {
+            return self.server.get(&format!("/v1/counters/{}/series", escaped(id)), &parameters);
+        }
+        parameters.extend(self.ids.iter().map(|id| ("id", Some(&**id))));
+        self.server.get("/v1/series", &parameters)
+    }
 }
 
 fn print(series: &Value, out: &mut Output) -> Result<()> {

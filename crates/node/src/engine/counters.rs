@@ -3,7 +3,8 @@
 use super::{
     AuditPage, AuditQuestion, ClearRequest, Cleared, Commits, Committed, Corrected, CorrectionEffects, CorrectionError,
     CorrectionList, CorrectionRequest, CounterTotal, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum,
-    Matching, Page, PartsOf, Place, PreviewPart, Proposed, Ranking, Refusal, Said, Seen, SeriesFound, Snapshot,
+    Matching, Page, Place, PreviewPart, Proposed, Ranking, Refusal, Said, Seen, SeriesFound, SeriesWanted, Snapshot,
+    TooMuch,
 };
 use crate::counters::{Answering, Counters, Host};
 use futures_util::future::BoxFuture;
@@ -16,7 +17,6 @@ use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Proposal;
 use tally_core::op::Submission;
 use tally_core::position::Position;
-use tally_core::series::Series;
 use tally_core::values::ChangedKey;
 
 impl Engine {
@@ -77,8 +77,8 @@ impl Counters for Engine {
         Box::pin(self.scan(space, prefix, after, limit))
     }
 
-    fn series(&self, of: PartsOf, empty: Series) -> Answering<'_, SeriesFound> {
-        Box::pin(self.series(of, empty))
+    fn series(&self, wanted: Vec<SeriesWanted>) -> Answering<'_, Result<Vec<SeriesFound>, TooMuch>> {
+        Box::pin(self.series(wanted))
     }
 
     fn sum<'a>(&'a self, of: &'a Matching) -> Answering<'a, Option<MatchedSum>> {

@@ -1,26 +1,19 @@
 //! The parts of a key: as the store has them, and what memory has added since, seen at one moment.
 
-use super::question::Question;
-use super::shared::Shared;
-use super::{Engine, Refusal};
+mod many;
+
+pub use many::{SeriesWanted, TooMuch};
+
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tally_core::counter::rollup::Minutes;
-use tally_core::id::{CellKey, name_of};
+use tally_core::id::CellKey;
 use tally_core::ledger::parts::Blocks;
 use tally_core::ledger::{LedgerKey, PartsSince, StoredRows};
 use tally_core::limits::PARTS_PER_ROW_MAX;
-use tally_core::machine::Machine;
 use tally_core::record::DecodeError;
 use tally_core::series::Series;
 use tally_storage::store::{self, Reads};
-
-/// How often the store is read again because a checkpoint ended meanwhile.
-const TRIES_MAX: usize = 1000;
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// Whose parts are asked for.
 #[derive(Clone, Debug)]
@@ -38,6 +31,8 @@ pub struct PartsOf {
 #[derive(Debug)]
 pub struct SeriesFound {
     pub series: Series,
+    /// How many keys were added up.
+    pub keys: u64,
     /// Late entries that wait, and will change it.
     pub parked: u64,
     /// The newest generation.
@@ -46,35 +41,8 @@ pub struct SeriesFound {
     pub as_of_ms: u64,
 }
 
-impl Engine {
-    /// Adds up the parts of a key, or of a counter as a whole.
-    pub async fn series(&self, of: PartsOf, empty: Series) -> Result<SeriesFound, Refusal> {
-        for _ in 0..TRIES_MAX {
-            let (wanted, minutes) = (of.clone(), empty.minutes());
-            let read = move |_: &Shared, store: &dyn Reads| PartRows::read(store, &wanted, &minutes);
-            let mut rows = self.shared.from_store(read).await?;
-            let question = AddedSince { shared: self.shared.clone(), of: of.clone(), checkpoint: rows.checkpoint };
-            let Some(added) = self.ask(question).await? else {
-                // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
-                self.shared.clock.sleep(TRY_AGAIN_AFTER).await;
-                continue;
-            };
-            if added.store_is_void || added.since.cleared {
-                (rows.rows, rows.deciding) = (BTreeMap::new(), BTreeMap::new());
-            }
-            let series = rows.added_up(&of, &added.since, empty.clone());
-            let series = series.map_err(|error| Refusal::store(&damaged(error)))?;
-            let AddedParts { parked, generation, as_of_ms, .. } = added;
-            return Ok(SeriesFound { series, parked, generation, as_of_ms });
-        }
-        Err(Refusal::busy())
-    }
-}
-
 /// Rows of parts, as of one checkpoint.
 struct PartRows {
-    /// The offset where it stands.
-    checkpoint: u64,
     rows: BTreeMap<Minutes, Vec<u8>>,
     /// What decides which values a key admits, by the key of its row.
     deciding: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -83,8 +51,7 @@ struct PartRows {
 impl PartRows {
     /// Blocks on the store.
     fn read(store: &dyn Reads, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
-        let checkpoint = store.checkpoint()?.map_or(0, |checkpoint| checkpoint.position.offset);
-        let mut found = PartRows { checkpoint, rows: BTreeMap::new(), deciding: BTreeMap::new() };
+        let mut found = PartRows { rows: BTreeMap::new(), deciding: BTreeMap::new() };
         let range = LedgerKey::parts_within(of.cell, of.rollup, minutes);
         let mut read = Ok(());
         store.ledger_rows(&range.start, &range.end, &mut |key, row| match LedgerKey::decode(key) {
@@ -105,6 +72,11 @@ impl PartRows {
             found.deciding.extend(row.map(|row| (key, row)));
         }
         Ok(found)
+    }
+
+    /// What the store has is void.
+    fn forget(&mut self) {
+        (self.rows, self.deciding) = (BTreeMap::new(), BTreeMap::new());
     }
 
     /// Whether nothing that memory has added can be one value too many, so that the order in which it came does not matter.
@@ -152,48 +124,6 @@ impl StoredRows for Beside<'_> {
 
     fn damaged(&self, key: &[u8], error: DecodeError) {
         unreachable!("{}: {error} was answered", key.escape_ascii())
-    }
-}
-
-/// What memory has added to the parts of a key beside a checkpoint.
-struct AddedSince {
-    shared: Arc<Shared>,
-    of: PartsOf,
-    checkpoint: u64,
-}
-
-struct AddedParts {
-    since: PartsSince,
-    store_is_void: bool,
-    parked: u64,
-    generation: u64,
-    as_of_ms: u64,
-}
-
-impl Question for AddedSince {
-    /// `None` if memory does not continue that checkpoint.
-    type Answer = Option<AddedParts>;
-
-    fn answer(self, state: &Machine) -> Option<AddedParts> {
-        let store_is_void = state.values.store_is_void;
-        if !store_is_void && self.checkpoint != self.shared.checkpointed.load(Ordering::Acquire) {
-            return None;
-        }
-        let parked = &state.fates.contracts.parked;
-        let parked: u64 = match &self.of.whole {
-            None => parked.of(self.of.cell).map(|(_, entry)| entry.entries).sum(),
-            Some(name) => {
-                let mine = parked.iter().filter(|(_, _, entry)| name_of(&entry.id) == name.as_bytes());
-                mine.map(|(_, _, entry)| entry.entries).sum()
-            }
-        };
-        Some(AddedParts {
-            since: state.values.facts.parts.of(self.of.cell),
-            store_is_void,
-            parked,
-            generation: state.values.generations.current,
-            as_of_ms: state.log_time_ms(),
-        })
     }
 }
 

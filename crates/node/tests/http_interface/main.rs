@@ -24,5 +24,6 @@ mod page;
 mod protocol;
 mod scenarios;
 mod series;
+mod series_many;
 mod support;
 mod workers;

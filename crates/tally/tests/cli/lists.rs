@@ -87,6 +87,11 @@ fn a_series_is_bars_or_lines_and_names_the_roll_up_that_is_missing() {
     assert!(csv.starts_with("at,value\r\n") && csv.contains("T00:00:00.000Z,"), "{csv}");
     let json = stdout(&ask(&http, &["series", "stock", "--json"]));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["rollup"], serde_json::json!(["hour"]));
+    let several = stdout(&ask(&http, &["series", "stock:nails", "stock:*s", "--step", "1d", "--from", "-1h"]));
+    let heads: Vec<&str> = several.lines().filter(|line| line.starts_with("stock:")).collect();
+    assert!(heads.len() == 2 && heads[0].ends_with("  500") && heads[1].starts_with("stock:*s  "), "{several}");
+    let csv = stdout(&ask(&http, &["series", "stock:nails", "stock", "--csv"]));
+    assert!(csv.starts_with("id,at,value\r\nstock:nails,"), "{csv}");
     let refused = ask(&http, &["series", "stock:nails", "--by", "colour"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("declare [colour, hour] among the rollups of stock"), "{}", stderr(&refused));

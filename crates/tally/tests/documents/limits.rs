@@ -124,6 +124,17 @@ fn the_bounds_of_lists_are_those_of_the_code() {
 }
 
 #[test]
+fn the_bounds_of_series_are_those_of_the_code() {
+    assert_eq!(SERIES_NAMES_MAX, 1_000_000, "the guide says a million");
+    let said = [
+        format!("At most {} keys are added up", n(SERIES_KEYS_MAX)),
+        format!("At most {SERIES_IDS_MAX} ids, with {} keys together", n(SERIES_KEYS_MAX)),
+        format!("At most {} points", n(SERIES_POINTS_MAX)),
+    ];
+    assert_said("docs/guide/rollups.md", "## Series", &said);
+}
+
+#[test]
 fn the_limits_of_the_redis_protocol_are_those_of_the_code() {
     let said = [
         format!(

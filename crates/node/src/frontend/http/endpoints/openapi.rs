@@ -68,6 +68,7 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(config::config))
         .routes(routes!(history::history))
         .routes(routes!(series::series))
+        .routes(routes!(series::many::series_many))
         .routes(routes!(corrections::list, corrections::propose))
         .routes(routes!(corrections::get, corrections::withdraw))
         .routes(routes!(corrections::preview))

@@ -1,5 +1,8 @@
 //! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
 
+pub mod many;
+mod pattern;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -15,9 +18,10 @@ use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
 use tally_core::series::{Series, Step, choose};
 use tally_core::values::KeptRollup;
 
-use crate::counters::{PartsOf, SeriesFound};
+use crate::counters::{PartsOf, SeriesFound, SeriesWanted};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::rfc3339;
+use crate::frontend::http::words::format::csv_field;
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -35,6 +39,9 @@ const REST: &str = "(rest)";
 pub struct SeriesBody<'a> {
     #[schema(example = "views:v42")]
     id: &'a str,
+    /// Only for a pattern: how many keys match it and were added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<u64>,
     /// Where the first step begins.
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     from: String,
@@ -104,7 +111,8 @@ impl Serialize for PartsAt<'_> {
 
 /// Tells what a counter came to, step by step and by dimensions
 ///
-/// Also for a declared name alone: over all its keys. The counter needs a roll-up that has the dimensions and a bucket that fits into the step.
+/// Also for a declared name alone: over all its keys; and for a pattern such as `views:v*`: over the keys that match. The counter needs a
+/// roll-up that has the dimensions and a bucket that fits into the step.
 #[utoipa::path(get, path = "/v1/counters/{id}/series", tag = "counters",
     params(("id" = String, Path, description = ID, example = "views:v42"),
         ("from" = Option<String>, Query, description = "RFC 3339, or a duration before now such as `-24h`; 24 steps before `to` if left out"),
@@ -122,22 +130,46 @@ pub async fn series(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let declarations = api.counters.declarations();
-    let asked = Asked::read(&uri, &headers, api.host.clock.now_ms())?;
-    let (text, counter, of_whole) = counter_of(&declarations, &api, &id)?;
-    let by: Vec<&str> = asked.by.iter().map(String::as_str).collect();
-    let kept =
-        choose(declarations.rollups_of(&counter.name), &by, asked.step.map(|step| step.unit).or(asked.needs_time()))
+    let asked = Asked::read(&Parameters::read(&uri, &PARAMETERS)?, &headers, api.host.clock.now_ms())?;
+    let planned = [Planned::new(&api, &declarations, &id, &asked)?];
+    let told = many::told(&api, &planned, &asked).await?;
+    match (asked.csv, &*told) {
+        (false, [told]) => Ok(Json(told.body()).into_response()),
+        _ => Ok(csv(&asked.by, &told, false)),
+    }
+}
+
+/// What a question says beside the id.
+const PARAMETERS: [&str; 7] = ["from", "to", "step", "by", "top", "fill", "format"];
+
+/// A series that can be added up.
+struct Planned<'d> {
+    id: String,
+    kept: &'d KeptRollup,
+    wanted: SeriesWanted,
+}
+
+impl<'d> Planned<'d> {
+    fn new(api: &Api, declarations: &'d Declarations, id: &str, asked: &Asked) -> Result<Planned<'d>, Problem> {
+        let pattern = pattern::read(declarations, id)?;
+        let (id, counter, of_whole) = match &pattern {
+            Some((pattern, counter)) => (pattern.to_string(), *counter, false),
+            None => counter_of(declarations, api, pattern::of_whole(declarations, id).unwrap_or(id))?,
+        };
+        let by: Vec<&str> = asked.by.iter().map(String::as_str).collect();
+        let unit = asked.step.map(|step| step.unit).or(asked.needs_time());
+        let kept = choose(declarations.rollups_of(&counter.name), &by, unit)
             .map_err(|lacking| not_rolled_up(counter, &lacking))?;
-    let minutes = asked.minutes(kept);
-    let empty = Series::new(kept, &by, asked.step, minutes, SERIES_POINTS_MAX).ok_or_else(too_long)?;
-    let of = PartsOf {
-        cell: api.counters.hasher().key(text.as_bytes()),
-        rollup: kept.number,
-        deciding: deciding(&declarations, counter),
-        whole: of_whole.then(|| counter.name.clone()),
-    };
-    let found = api.counters.series(of, empty).await?;
-    answer(&text, kept, &asked, &found)
+        let empty = Series::new(kept, &by, asked.step, asked.minutes(kept), SERIES_POINTS_MAX).ok_or_else(too_long)?;
+        let of = PartsOf {
+            cell: api.counters.hasher().key(id.as_bytes()),
+            rollup: kept.number,
+            deciding: deciding(declarations, counter),
+            whole: of_whole.then(|| counter.name.clone()),
+        };
+        let matching = pattern.map(|(pattern, _)| pattern.matching());
+        Ok(Planned { id, kept, wanted: SeriesWanted { of, matching, empty } })
+    }
 }
 
 /// What an id stands for: its canonical text, its counter, and whether it is the counter as a whole.
@@ -180,8 +212,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(uri: &Uri, headers: &HeaderMap, now_ms: u64) -> Result<Asked, Problem> {
-        let parameters = Parameters::read(uri, &["from", "to", "step", "by", "top", "fill", "format"])?;
+    fn read(parameters: &Parameters, headers: &HeaderMap, now_ms: u64) -> Result<Asked, Problem> {
         let time = |name: &str| parameters.text(name).map(|text| moment(name, text, now_ms)).transpose();
         let asked = Asked {
             from_ms: time("from")?,
@@ -190,8 +221,8 @@ impl Asked {
             step: parameters.text("step").map(step).transpose()?,
             by: parameters.text("by").map(|by| by.split(',').map(str::to_owned).collect()).unwrap_or_default(),
             top: parameters.number("top")?.map(|top| usize::try_from(top).unwrap_or(usize::MAX)),
-            fill: one_of(&parameters, "fill", &["zero"])?.is_some(),
-            csv: match one_of(&parameters, "format", &["json", "csv"])? {
+            fill: one_of(parameters, "fill", &["zero"])?.is_some(),
+            csv: match one_of(parameters, "format", &["json", "csv"])? {
                 Some(format) => format == "csv",
                 None => headers.get(ACCEPT).is_some_and(|accept| accept == "text/csv"),
             },
@@ -248,73 +279,99 @@ fn one_of<'p>(parameters: &'p Parameters, name: &str, words: &[&str]) -> Result<
     }
 }
 
-fn answer(id: &str, kept: &KeptRollup, asked: &Asked, found: &SeriesFound) -> Result<Response, Problem> {
-    let SeriesFound { series, parked, generation, as_of_ms } = found;
-    let parts: Vec<(String, Vec<i64>)> = match asked.by.is_empty() {
-        true => Vec::new(),
-        false => series.ranked(asked.top).into_iter().map(|(values, sums)| (joined(&values), sums)).collect(),
-    };
-    let totals = series.totals();
-    if parts.len().max(1) * totals.len() > SERIES_NUMBERS_MAX {
-        return Err(too_long());
+/// A series that was added up, as it is told.
+struct Told<'a> {
+    planned: &'a Planned<'a>,
+    asked: &'a Asked,
+    found: SeriesFound,
+    /// What each part comes to, step by step; none if nobody asks for any.
+    parts: Vec<(String, Vec<i64>)>,
+    totals: Vec<i64>,
+}
+
+impl<'a> Told<'a> {
+    fn new(planned: &'a Planned<'a>, asked: &'a Asked, found: SeriesFound) -> Told<'a> {
+        let parts = match asked.by.is_empty() {
+            true => Vec::new(),
+            false => found.series.ranked(asked.top).into_iter().map(|(values, sums)| (joined(&values), sums)).collect(),
+        };
+        Told { planned, asked, totals: found.series.totals(), found, parts }
     }
-    let steps = series.steps().iter().enumerate().zip(&totals);
-    let is_there = |at: usize, total: i64| asked.fill || total != 0 || parts.iter().any(|(_, sums)| sums[at] != 0);
-    let steps = steps.filter(|((at, _), total)| is_there(*at, **total));
-    let points: Vec<Point<'_>> = steps
-        .map(|((step, start), total)| Point {
+
+    fn numbers(&self) -> usize {
+        self.parts.len().max(1) * self.totals.len()
+    }
+
+    fn points(&self) -> Vec<Point<'_>> {
+        let Told { asked, found, parts, totals, .. } = self;
+        let steps = found.series.steps().iter().enumerate().zip(totals);
+        let is_there = |at: usize, total: i64| asked.fill || total != 0 || parts.iter().any(|(_, sums)| sums[at] != 0);
+        let steps = steps.filter(|((at, _), total)| is_there(*at, **total));
+        let point = |((step, start), total): ((usize, &Minutes), &i64)| Point {
             at: rfc3339(bucket_ms(*start)),
             value: *total,
-            parts: (!asked.by.is_empty()).then_some(PartsAt { parts: &parts, step }),
-        })
-        .collect();
-    if asked.csv {
-        return Ok(csv(&asked.by, &points));
+            parts: (!asked.by.is_empty()).then_some(PartsAt { parts, step }),
+        };
+        steps.map(point).collect()
     }
-    let minutes = series.minutes();
-    let now = minute_of(*as_of_ms as i64);
-    let running = series.steps().iter().rev().find(|start| **start <= now && now < minutes.end);
-    Ok(Json(SeriesBody {
-        id,
-        from: rfc3339(bucket_ms(minutes.start)),
-        to: rfc3339(bucket_ms(minutes.end)),
-        step: asked.step.map(|step| step.to_string()),
-        by: asked.by.iter().map(String::as_str).collect(),
-        source: "rollup",
-        rollup: kept.rollup.words().collect(),
-        timezone: kept.zone.name(),
-        since: kept.since_ms.map(rfc3339),
-        generation: *generation,
-        provisional: Provisional { from: running.map(|start| rfc3339(bucket_ms(*start))), parked: *parked },
-        points,
-    })
-    .into_response())
+
+    fn body(&self) -> SeriesBody<'_> {
+        let Planned { id, kept, wanted } = self.planned;
+        let SeriesFound { series, keys, parked, generation, as_of_ms } = &self.found;
+        let minutes = series.minutes();
+        let now = minute_of(*as_of_ms as i64);
+        let running = series.steps().iter().rev().find(|start| **start <= now && now < minutes.end);
+        SeriesBody {
+            id,
+            keys: wanted.matching.is_some().then_some(*keys),
+            from: rfc3339(bucket_ms(minutes.start)),
+            to: rfc3339(bucket_ms(minutes.end)),
+            step: self.asked.step.map(|step| step.to_string()),
+            by: self.asked.by.iter().map(String::as_str).collect(),
+            source: "rollup",
+            rollup: kept.rollup.words().collect(),
+            timezone: kept.zone.name(),
+            since: kept.since_ms.map(rfc3339),
+            generation: *generation,
+            provisional: Provisional { from: running.map(|start| rfc3339(bucket_ms(*start))), parked: *parked },
+            points: self.points(),
+        }
+    }
 }
 
 fn joined(values: &[String]) -> String {
     if values.is_empty() { REST.to_owned() } else { values.join(BETWEEN) }
 }
 
-/// A line for each part of each point.
-fn csv(by: &[String], points: &[Point<'_>]) -> Response {
-    let mut lines =
-        if by.is_empty() { "at,value\r\n".to_owned() } else { format!("at,{},value\r\n", by.join(BETWEEN)) };
-    for Point { at, value, parts } in points {
-        match parts {
-            None => lines.push_str(&format!("{at},{value}\r\n")),
-            Some(PartsAt { parts, step }) => {
-                for (name, sums) in parts.iter().filter(|(_, sums)| sums[*step] != 0) {
-                    lines.push_str(&format!("{at},{},{}\r\n", quoted(name), sums[*step]));
-                }
-            }
+/// A line for each part of each point, behind the id if there may be several.
+fn csv(by: &[String], all: &[Told<'_>], with_id: bool) -> Response {
+    let mut lines = String::new();
+    let id = if with_id { "id," } else { "" };
+    let by = if by.is_empty() { String::new() } else { format!("{},", by.join(BETWEEN)) };
+    lines.push_str(&format!("{id}at,{by}value\r\n"));
+    for told in all {
+        let mut begin = String::new();
+        if with_id {
+            csv_field(&told.planned.id, &mut begin);
+            begin.push(',');
         }
+        told.points().iter().for_each(|point| point.csv(&begin, &mut lines));
     }
     ([(CONTENT_TYPE, "text/csv; charset=utf-8")], lines).into_response()
 }
 
-/// As RFC 4180 has it.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+impl Point<'_> {
+    fn csv(&self, begin: &str, lines: &mut String) {
+        let Point { at, value, parts } = self;
+        let Some(PartsAt { parts, step }) = parts else {
+            return lines.push_str(&format!("{begin}{at},{value}\r\n"));
+        };
+        for (name, sums) in parts.iter().filter(|(_, sums)| sums[*step] != 0) {
+            lines.push_str(&format!("{begin}{at},"));
+            csv_field(name, lines);
+            lines.push_str(&format!(",{}\r\n", sums[*step]));
+        }
+    }
 }
 
 fn not_rolled_up(counter: &Counter, lacking: &Rollup) -> Problem {

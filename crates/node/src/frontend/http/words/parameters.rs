@@ -19,6 +19,12 @@ impl Parameters {
         }
         let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| refused("the query", "unreadable", &error.to_string()))?;
+        Parameters::check(&parameters, known)?;
+        Ok(Parameters(parameters))
+    }
+
+    /// Each is known, and there once.
+    fn check(parameters: &[(String, String)], known: &[&str]) -> Result<(), Problem> {
         for (at, (name, value)) in parameters.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(unknown(name, known));
@@ -27,7 +33,16 @@ impl Parameters {
                 return Err(refused(name, value, "say it once"));
             }
         }
-        Ok(Parameters(parameters))
+        Ok(())
+    }
+
+    /// The same where one parameter may be there any number of times; what it says stands apart, in its order.
+    pub fn read_with_many(uri: &Uri, many: &str, known: &[&str]) -> Result<(Vec<String>, Parameters), Problem> {
+        let Query(all) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| refused("the query", "unreadable", &error.to_string()))?;
+        let (many_times, once): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _)| name == many);
+        Parameters::check(&once, &[&[many], known].concat())?;
+        Ok((many_times.into_iter().map(|(_, value)| value).collect(), Parameters(once)))
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use tally_core::limits::{
     AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX,
     EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX,
-    PARTS_PER_ROW_MAX, REASON_BYTES_MAX,
+    PARTS_PER_ROW_MAX, REASON_BYTES_MAX, SERIES_IDS_MAX,
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 32] = [
+const OPERATIONS: [(&str, &str, &str); 33] = [
     ("post", "/v1/events", "sendEvents"),
     ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
@@ -30,6 +30,7 @@ const OPERATIONS: [(&str, &str, &str); 32] = [
     ("get", "/v1/counters/{id}/explain", "explainCounter"),
     ("get", "/v1/counters/{id}/history", "getCounterHistory"),
     ("get", "/v1/counters/{id}/series", "getCounterSeries"),
+    ("get", "/v1/series", "getSeries"),
     ("get", "/v1/counters/{id}/watch", "watchCounter"),
     ("get", "/v1/counters/watch", "watchCounters"),
     ("get", "/v1/snapshot", "getSnapshot"),
@@ -128,6 +129,9 @@ fn bound(schema: &mut Value, bounds: Value) {
 
 fn parameter_bounds(operation: &str, name: &str) -> Value {
     match (operation, name) {
+        ("getSeries", "id") => {
+            json!({"items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": SERIES_IDS_MAX})
+        }
         (_, "id") | ("getTop", "counter") => json!({"minLength": 1}),
         ("getTop", "k") => json!({"minimum": 1, "maximum": LISTED_KEYS_MAX}),
         ("getTop", "window") => json!({"enum": ["all"]}),
@@ -138,14 +142,14 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
             let name = "(id|value|generation|changedAt)";
             json!({"pattern": format!("^{name}(,{name})*$")})
         }
-        ("getCounterSeries", "from" | "to") => json!({"pattern": MOMENT}),
-        ("getCounterSeries", "step") => {
+        ("getCounterSeries" | "getSeries", "from" | "to") => json!({"pattern": MOMENT}),
+        ("getCounterSeries" | "getSeries", "step") => {
             json!({"enum": ["1m", "5m", "15m", "30m", "1h", "6h", "12h", "1d", "1w", "1mo"]})
         }
-        ("getCounterSeries", "by") => json!({"minLength": 1}),
-        ("getCounterSeries", "fill") => json!({"enum": ["zero"]}),
-        ("getCounterSeries", "format") => json!({"enum": ["json", "csv"]}),
-        ("getCounterSeries", "top") => json!({"minimum": 0, "maximum": PARTS_PER_ROW_MAX}),
+        ("getCounterSeries" | "getSeries", "by") => json!({"minLength": 1}),
+        ("getCounterSeries" | "getSeries", "fill") => json!({"enum": ["zero"]}),
+        ("getCounterSeries" | "getSeries", "format") => json!({"enum": ["json", "csv"]}),
+        ("getCounterSeries" | "getSeries", "top") => json!({"minimum": 0, "maximum": PARTS_PER_ROW_MAX}),
         (_, "limit") => json!({"minimum": 1, "maximum": PAGE_ROWS_MAX}),
         (_, "wait_ms") => json!({"maximum": AT_LEAST_WAIT_MS_MAX}),
         (_, "at_least" | "from" | "Last-Event-ID") => json!({"pattern": POSITION}),

@@ -1,0 +1,101 @@
+//! `GET /v1/series`: several series at once, all as of one moment.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tally_core::limits::{SERIES_IDS_MAX, SERIES_KEYS_MAX, SERIES_NAMES_MAX, SERIES_NUMBERS_MAX, SERIES_SUMS_MAX};
+
+use super::{Asked, PARAMETERS, Planned, SeriesBody, Told, csv, too_long};
+use crate::counters::TooMuch;
+use crate::frontend::http::Api;
+use crate::frontend::http::words::parameters::{Parameters, refused};
+use crate::frontend::http::words::problem::{Problem, ProblemKind};
+
+/// Several series.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct SeriesList<'a> {
+    /// One for each id, in the order of the request.
+    series: Vec<SeriesBody<'a>>,
+}
+
+/// Tells what several counters came to, step by step and by dimensions
+///
+/// Each as `/v1/counters/{id}/series` tells it, all as of one moment. As CSV each line begins with the id.
+#[utoipa::path(get, path = "/v1/series", tag = "counters",
+    params(("id" = Vec<String>, Query, description = "An id, the name of a declared counter or a pattern such as `views:v*`; say it once for each", example = json!(["views:v1", "views:v2"])),
+        ("from" = Option<String>, Query, description = "RFC 3339, or a duration before now such as `-24h`; 24 steps before `to` if left out"),
+        ("to" = Option<String>, Query, description = "The same; now if left out"),
+        ("step" = Option<String>, Query, description = "`1m`, `5m`, `1h`, `6h`, `1d`, `1w`, `1mo`; one point for all of it if left out", example = "1h"),
+        ("by" = Option<String>, Query, description = "Dimensions to split by, with commas between them", example = "country"),
+        ("top" = Option<u64>, Query, description = "Only so many parts of each, the greatest; the others are `(rest)`"),
+        ("fill" = Option<String>, Query, description = "`zero`: also steps in which nothing was counted"),
+        ("format" = Option<String>, Query, description = "`json` or `csv`")),
+    responses((status = 200, description = "The series", content((SeriesList = "application/json"), (String = "text/csv"))), Problem))]
+pub async fn series_many(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    let (ids, parameters) = Parameters::read_with_many(&uri, "id", &PARAMETERS)?;
+    check_number(&ids)?;
+    let declarations = api.counters.declarations();
+    let asked = Asked::read(&parameters, &headers, api.host.clock.now_ms())?;
+    let planned = ids.iter().map(|id| Planned::new(&api, &declarations, id, &asked)).collect::<Result<Vec<_>, _>>()?;
+    let told = told(&api, &planned, &asked).await?;
+    if asked.csv {
+        return Ok(csv(&asked.by, &told, true));
+    }
+    Ok(Json(SeriesList { series: told.iter().map(Told::body).collect() }).into_response())
+}
+
+fn check_number(ids: &[String]) -> Result<(), Problem> {
+    match ids.len() {
+        0 => Err(refused("id", "", "send one or more, such as id=views:v1&id=views:v2")),
+        1..=SERIES_IDS_MAX => Ok(()),
+        many => Err(refused(
+            "id",
+            &format!("there {many} times"),
+            &format!("at most {SERIES_IDS_MAX} are answered at once; ask for them in several requests"),
+        )),
+    }
+}
+
+/// Adds up what is planned.
+pub(super) async fn told<'a>(
+    api: &Api,
+    planned: &'a [Planned<'a>],
+    asked: &'a Asked,
+) -> Result<Vec<Told<'a>>, Problem> {
+    let walks = planned.iter().any(|planned| planned.wanted.matching.is_some());
+    // Whoever waits for a turn holds nothing.
+    let _turn = if walks { api.walks.acquire().await.ok() } else { None };
+    let wanted = planned.iter().map(|planned| planned.wanted.clone()).collect();
+    let found = api.counters.series(wanted).await?.map_err(too_much)?;
+    let told: Vec<_> = planned.iter().zip(found).map(|(planned, found)| Told::new(planned, asked, found)).collect();
+    if told.iter().map(Told::numbers).sum::<usize>() > SERIES_NUMBERS_MAX {
+        return Err(too_long());
+    }
+    Ok(told)
+}
+
+fn too_much(too_much: TooMuch) -> Problem {
+    let (detail, limit) = match too_much {
+        TooMuch::Names => (
+            format!(
+                "a pattern is looked for among {SERIES_NAMES_MAX} ids at most; write more of the id before the first *"
+            ),
+            SERIES_NAMES_MAX,
+        ),
+        TooMuch::Keys => (
+            format!(
+                "more than {SERIES_KEYS_MAX} keys match, and no more are added up in one request; narrow the pattern, or ask for the name of the counter alone, which is over all its keys"
+            ),
+            SERIES_KEYS_MAX,
+        ),
+        TooMuch::Sums => (
+            format!(
+                "these keys come to more than {SERIES_SUMS_MAX} numbers; ask for a shorter time, a longer step or fewer dimensions, or narrow the pattern"
+            ),
+            SERIES_SUMS_MAX,
+        ),
+    };
+    Problem::new(ProblemKind::TooManyCounters, detail).with("limit", limit)
+}
