@@ -56,29 +56,29 @@ impl Engine {
         let wanted: Arc<[SeriesWanted]> = wanted.into();
         let matches = wanted.iter().any(|wanted| wanted.matching.is_some());
         for _ in 0..TRIES_MAX {
-            if matches {
-                // What came before this was asked for is found in the store, and little has come since.
-                self.checkpoint(Wanted::NewNames).await?;
+            let (snapshot, keys) = match matches {
+                false => (None, wanted.iter().map(|wanted| [wanted.of.cell].into()).collect()),
+                true => {
+                    // What came before this was asked for is found in the store, and little has come since.
+                    self.checkpoint(Wanted::NewNames).await?;
+                    match self.keys_stored(&wanted).await? {
+                        Ok(KeysStored { snapshot, keys }) => (Some(snapshot), keys),
+                        Err(too_much) => return Ok(Err(too_much)),
+                    }
+                }
+            };
+            let checkpoint = snapshot.as_ref().map(|snapshot| snapshot.checkpoint);
+            let question = AddedToMany { shared: self.shared.clone(), wanted: wanted.clone(), checkpoint, keys };
+            let added = match self.ask(question).await? {
+                None => None,
+                Some(Ok(added)) => self.add_up(snapshot, wanted.clone(), added).await?,
+                Some(Err(too_much)) => return Ok(Err(too_much)),
+            };
+            if let Some(found) = added {
+                return Ok(found);
             }
-            let stored = match self.keys_stored(&wanted).await? {
-                Ok(stored) => stored,
-                Err(too_much) => return Ok(Err(too_much)),
-            };
-            let question = AddedToMany {
-                shared: self.shared.clone(),
-                wanted: wanted.clone(),
-                checkpoint: stored.checkpoint,
-                keys: stored.keys,
-            };
-            let Some(added) = self.ask(question).await? else {
-                // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
-                self.shared.clock.sleep(TRY_AGAIN_AFTER).await;
-                continue;
-            };
-            return match added {
-                Ok(added) => self.add_up(stored.snapshot, wanted, added).await,
-                Err(too_much) => Ok(Err(too_much)),
-            };
+            // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
+            self.shared.clock.sleep(TRY_AGAIN_AFTER).await;
         }
         Err(Refusal::busy())
     }
@@ -90,14 +90,21 @@ impl Engine {
         read.map_err(|error| Refusal::store(&error))
     }
 
+    /// `None` if the store does not stand where memory goes on from.
     async fn add_up(
         &self,
-        snapshot: Box<dyn Reads>,
+        snapshot: Option<StoreAt>,
         wanted: Arc<[SeriesWanted]>,
-        added: Vec<AddedKeys>,
-    ) -> Result<Tried<Vec<SeriesFound>>, Refusal> {
-        let add_up = move || -> Result<Tried<Vec<SeriesFound>>, store::Error> {
-            wanted.iter().zip(added).map(|(wanted, added)| added.added_up(&*snapshot, wanted)).collect()
+        added: AddedSince,
+    ) -> Result<Option<Tried<Vec<SeriesFound>>>, Refusal> {
+        let shared = self.shared.clone();
+        let add_up = move || -> Result<Option<Tried<Vec<SeriesFound>>>, store::Error> {
+            let snapshot = snapshot.map_or_else(|| StoreAt::now(&shared), Ok)?;
+            if !added.continues(snapshot.checkpoint) {
+                return Ok(None);
+            }
+            let found = wanted.iter().zip(added.series).map(|(wanted, added)| added.added_up(&*snapshot.store, wanted));
+            found.collect::<Result<_, _>>().map(Some)
         };
         self.shared.blocking(add_up).await?.map_err(|error| Refusal::store(&error))
     }
@@ -106,30 +113,43 @@ impl Engine {
 /// The cells of each series as of a checkpoint.
 type Keys = Vec<BTreeSet<CellKey>>;
 
-struct KeysStored {
-    snapshot: Box<dyn Reads>,
-    /// The offset where the snapshot stands.
+/// The store at one moment.
+struct StoreAt {
+    store: Box<dyn Reads>,
+    /// The offset where it stands.
     checkpoint: u64,
+}
+
+impl StoreAt {
+    /// Blocks on the store.
+    fn now(shared: &Shared) -> Result<StoreAt, store::Error> {
+        let store = shared.store.snapshot()?;
+        let checkpoint = store.checkpoint()?.map_or(0, |checkpoint| checkpoint.position.offset);
+        Ok(StoreAt { store, checkpoint })
+    }
+}
+
+struct KeysStored {
+    snapshot: StoreAt,
     keys: Keys,
 }
 
 impl KeysStored {
     /// Blocks on the store.
     fn read(shared: &Shared, wanted: &[SeriesWanted]) -> Result<Tried<KeysStored>, store::Error> {
-        let snapshot = shared.store.snapshot()?;
-        let checkpoint = snapshot.checkpoint()?.map_or(0, |checkpoint| checkpoint.position.offset);
+        let snapshot = StoreAt::now(shared)?;
         let mut keys = Keys::with_capacity(wanted.len());
         for SeriesWanted { of, matching, .. } in wanted {
             let found = match matching {
                 None => Ok([of.cell].into()),
-                Some(matching) => matching_cells(shared, &*snapshot, matching)?,
+                Some(matching) => matching_cells(shared, &*snapshot.store, matching)?,
             };
             match found {
                 Ok(cells) => keys.push(cells),
                 Err(too_much) => return Ok(Err(too_much)),
             }
         }
-        Ok(Ok(KeysStored { snapshot, checkpoint, keys }))
+        Ok(Ok(KeysStored { snapshot, keys }))
     }
 }
 
@@ -158,8 +178,22 @@ fn matching_cells(
 struct AddedToMany {
     shared: Arc<Shared>,
     wanted: Arc<[SeriesWanted]>,
-    checkpoint: u64,
+    /// Where the store stood that told the keys.
+    checkpoint: Option<u64>,
     keys: Keys,
+}
+
+/// What memory has added since a checkpoint.
+struct AddedSince {
+    checkpoint: u64,
+    store_is_void: bool,
+    series: Vec<AddedKeys>,
+}
+
+impl AddedSince {
+    fn continues(&self, checkpoint: u64) -> bool {
+        self.store_is_void || self.checkpoint == checkpoint
+    }
 }
 
 /// The same for one series.
@@ -173,11 +207,13 @@ struct AddedKeys {
 
 impl Question for AddedToMany {
     /// `None` if memory does not continue that checkpoint, or cannot tell which ids came since.
-    type Answer = Option<Tried<Vec<AddedKeys>>>;
+    type Answer = Option<Tried<AddedSince>>;
 
     fn answer(mut self, state: &Machine) -> Self::Answer {
         let store_is_void = state.values.store_is_void;
-        if !store_is_void && self.checkpoint != self.shared.checkpointed.load(Ordering::Acquire) {
+        let checkpoint = self.shared.checkpointed.load(Ordering::Acquire);
+        let added = AddedSince { checkpoint, store_is_void, series: Vec::new() };
+        if self.checkpoint.is_some_and(|checkpoint| !added.continues(checkpoint)) {
             return None;
         }
         for (wanted, keys) in self.wanted.iter().zip(&mut self.keys) {
@@ -190,8 +226,9 @@ impl Question for AddedToMany {
         if self.keys.iter().map(BTreeSet::len).sum::<usize>() > SERIES_KEYS_MAX {
             return Some(Err(TooMuch::Keys));
         }
-        let added = self.wanted.iter().zip(self.keys);
-        Some(Ok(added.map(|(wanted, keys)| AddedKeys::of(state, wanted, keys)).collect()))
+        let series = self.wanted.iter().zip(self.keys);
+        let series = series.map(|(wanted, keys)| AddedKeys::of(state, wanted, keys)).collect();
+        Some(Ok(AddedSince { series, ..added }))
     }
 }
 
