@@ -1,9 +1,12 @@
 //! Being asked to end: SIGTERM or Ctrl-C.
 
 use crate::failure::{Failure, Result};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 use tally_node::worker::Spawner;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,18 +32,30 @@ impl Signals {
     }
 
     /// A flag that turns true with the first signal; the second one ends the process.
-    pub fn into_flag(mut self) -> Result<Arc<AtomicBool>> {
+    pub fn into_flag(self) -> Result<Arc<AtomicBool>> {
         let flag = Arc::new(AtomicBool::new(false));
         let raised = flag.clone();
+        self.watch(move || raised.store(true, Ordering::Release))?;
+        Ok(flag)
+    }
+
+    /// The first signal as something to wait for between other things; the second one ends the process.
+    pub fn into_stop(self) -> Result<Stop> {
+        let (held, stop) = sync_channel(0);
+        self.watch(move || drop(held))?;
+        Ok(Stop(stop))
+    }
+
+    /// Does something at the first signal, on a thread of its own.
+    fn watch(mut self, at_the_first: impl FnOnce() + Send + 'static) -> Result<()> {
         let wait = move || {
             self.wait_once();
-            raised.store(true, Ordering::Release);
+            at_the_first();
             self.wait_once();
             std::process::exit(130);
         };
         let spawned = Spawner::thread("signals", wait);
-        spawned.map_err(|error| Failure::new("signals cannot be caught").why(error))?;
-        Ok(flag)
+        spawned.map(drop).map_err(|error| Failure::new("signals cannot be caught").why(error))
     }
 
     /// Waits until a signal comes.
@@ -55,5 +70,38 @@ impl Signals {
                 _ = self.interrupt.recv() => {}
             }
         });
+    }
+}
+
+/// Says when it is time to end. Nothing is ever sent: the other side goes away with the first signal, and stays away.
+pub struct Stop(Receiver<Infallible>);
+
+impl Stop {
+    /// Waits for so long at most; true if it is time to end.
+    pub fn within(&self, time: Duration) -> bool {
+        self.0.recv_timeout(time) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.within(Duration::ZERO)
+    }
+
+    pub fn wait(&self) {
+        let Err(_) = self.0.recv();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_stays_asked_for() {
+        let (held, stop) = sync_channel(0);
+        let stop = Stop(stop);
+        assert!(!stop.is_asked() && !stop.within(Duration::from_millis(1)));
+        drop(held);
+        stop.wait();
+        assert!(stop.is_asked() && stop.within(Duration::from_secs(600)));
     }
 }
