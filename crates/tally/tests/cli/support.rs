@@ -82,13 +82,6 @@ impl Served {
         tally(&[args, &["--server", &self.resp]].concat())
     }
 
-    /// The next line that it prints.
-    pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line
-    }
-
     /// Asks the server to stop; answers its exit code and what it still printed.
     pub fn stop(mut self, signal: Signal) -> (Option<i32>, String) {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
