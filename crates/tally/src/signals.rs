@@ -32,30 +32,27 @@ impl Signals {
     }
 
     /// A flag that turns true with the first signal; the second one ends the process.
-    pub fn into_flag(self) -> Result<Arc<AtomicBool>> {
+    pub fn into_flag(mut self) -> Result<Arc<AtomicBool>> {
         let flag = Arc::new(AtomicBool::new(false));
         let raised = flag.clone();
-        self.watch(move || raised.store(true, Ordering::Release))?;
+        watch(move || {
+            self.wait_once();
+            raised.store(true, Ordering::Release);
+            self.wait_once();
+            std::process::exit(130);
+        })?;
         Ok(flag)
     }
 
-    /// The first signal as something to wait for between other things; the second one ends the process.
+    /// The first signal as something to wait for between other things. More of them change nothing, as for a server: what ends in
+    /// order leaves nothing behind, and some who end a process send the same signal twice.
     pub fn into_stop(self) -> Result<Stop> {
         let (held, stop) = sync_channel(0);
-        self.watch(move || drop(held))?;
+        watch(move || {
+            self.wait();
+            drop(held);
+        })?;
         Ok(Stop(stop))
-    }
-
-    /// Does something at the first signal, on a thread of its own.
-    fn watch(mut self, at_the_first: impl FnOnce() + Send + 'static) -> Result<()> {
-        let wait = move || {
-            self.wait_once();
-            at_the_first();
-            self.wait_once();
-            std::process::exit(130);
-        };
-        let spawned = Spawner::thread("signals", wait);
-        spawned.map(drop).map_err(|error| Failure::new("signals cannot be caught").why(error))
     }
 
     /// Waits until a signal comes.
@@ -71,6 +68,12 @@ impl Signals {
             }
         });
     }
+}
+
+/// Waits for signals on a thread of its own.
+fn watch(wait: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = Spawner::thread("signals", wait);
+    spawned.map(drop).map_err(|error| Failure::new("signals cannot be caught").why(error))
 }
 
 /// Says when it is time to end. Nothing is ever sent: the other side goes away with the first signal, and stays away.

@@ -8,6 +8,19 @@ use std::process::{Command, Stdio};
 
 const PORTS: [&str; 4] = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
 
+/// A demo whose temporary directory is in one of ours.
+fn in_directory(dir: &tempfile::TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+    command.arg("demo").args(PORTS).env("TMPDIR", dir.path()).env("TERM", "xterm").env_remove("TALLY_LOG");
+    command
+}
+
+/// A demo that has told its story, with so many events of traffic. It is killed when it is dropped, and then cannot tidy up: its
+/// directory goes with ours.
+fn told(dir: &tempfile::TempDir, events: &str) -> Served {
+    Served::run(in_directory(dir).args(["--events", events]), Stdio::null())
+}
+
 /// The address of the page.
 fn http(banner: &str) -> &str {
     let page = banner.lines().find_map(|line| line.strip_prefix("The page, live: http://"));
@@ -40,7 +53,8 @@ fn answers<'s>(step: &'s str, request: &str) -> Vec<&'s str> {
 
 #[test]
 fn every_step_of_the_story_is_told_with_what_was_sent_and_what_was_answered() {
-    let server = Served::start(&["demo", "--events", "0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "0");
     let steps = steps(&server.banner);
     let told = [
         ("1  Views", &["counted 1000", "counted 0, duplicate 1000", "value 1000, exact"][..]),
@@ -68,7 +82,8 @@ fn every_step_of_the_story_is_told_with_what_was_sent_and_what_was_answered() {
 
 #[test]
 fn the_story_ends_where_the_server_stands() {
-    let server = Served::start(&["demo", "--events", "0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "0");
     let (banner, steps) = (&server.banner, steps(&server.banner));
     let value = |id: &str| get(banner, &format!("/v1/counters/{id}"))["value"].clone();
     assert_eq!(value("views:trailer"), 901);
@@ -100,7 +115,8 @@ fn the_story_ends_where_the_server_stands() {
 
 #[test]
 fn the_bars_of_the_story_are_the_parts_of_the_roll_up() {
-    let server = Served::start(&["demo", "--events", "0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "0");
     let step = *steps(&server.banner).last().unwrap();
     let series = get(&server.banner, "/v1/counters/views:trailer/series?by=country");
     let parts = series["points"][0]["parts"].as_object().unwrap();
@@ -120,7 +136,8 @@ fn the_bars_of_the_story_are_the_parts_of_the_roll_up() {
 
 #[test]
 fn the_late_event_of_the_story_is_in_a_minute_of_its_own() {
-    let server = Served::start(&["demo", "--events", "0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "0");
     let path = "/v1/counters/views:trailer/series?step=1m&from=-30m&to=-20m";
     let points = get(&server.banner, path)["points"].clone();
     let minute = &points[0]["at"].as_str().unwrap()[11..16];
@@ -129,7 +146,8 @@ fn the_late_event_of_the_story_is_in_a_minute_of_its_own() {
 
 #[test]
 fn what_the_demo_says_to_try_can_be_tried() {
-    let server = Served::start(&["demo", "--events", "0"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "0");
     let tried: Vec<&str> = server.banner.lines().filter_map(|line| line.strip_prefix("  curl ")).collect();
     assert_eq!(tried.len(), 4, "{}", server.banner);
     let prefix = format!("http://{}", http(&server.banner));
@@ -154,7 +172,8 @@ fn boxed(banner: &str, name: &str) -> i64 {
 
 #[test]
 fn where_there_is_no_terminal_the_traffic_ends_in_a_plain_line() {
-    let server = Served::start(&["demo", "--events", "90"]);
+    let dir = tempfile::tempdir().unwrap();
+    let server = told(&dir, "90");
     let story = 2 * 1000 + 5 + 102 + 1;
     // The traffic is bounded, so this ends whether all of it comes or not.
     let is_sent = (0..10_000).any(|_| boxed(&server.banner, "received") == story + 90);
@@ -175,23 +194,18 @@ fn where_there_is_no_terminal_the_traffic_ends_in_a_plain_line() {
     assert_eq!(all.chars().find(|c| c.is_control() && *c != '\n'), None, "{all:?}");
 }
 
-/// A demo whose temporary directory is in one of ours.
-fn in_directory(dir: &tempfile::TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
-    command.arg("demo").args(PORTS).env("TMPDIR", dir.path()).env("TERM", "xterm").env_remove("TALLY_LOG");
-    command
-}
-
 fn is_empty(dir: &tempfile::TempDir) -> bool {
     std::fs::read_dir(dir.path()).unwrap().next().is_none()
 }
 
 #[test]
 fn a_signal_ends_the_demo_and_nothing_is_left() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, another) in [(Signal::INT, None), (Signal::TERM, Some(Signal::INT))] {
         let dir = tempfile::tempdir().unwrap();
         let server = Served::run(&mut in_directory(&dir), Stdio::null());
         assert!(!is_empty(&dir));
+        let pid = Pid::from_raw(server.pid() as i32).unwrap();
+        another.into_iter().for_each(|another| kill_process(pid, another).unwrap());
         let (code, rest) = server.stop(signal);
         assert_eq!(code, Some(0), "{rest}");
         assert!(rest.ends_with("stopped\n"), "{rest}");
