@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,18 +44,36 @@ impl HttpAnswer {
 }
 
 impl HttpArgs {
+    /// A server that asks for no token.
+    pub fn open(address: SocketAddr) -> HttpArgs {
+        HttpArgs { server: address.to_string(), http_token_file: None }
+    }
+
     /// Asks for a path with its parameters, those without a value left out.
     pub fn get(&self, path: &str, parameters: &[(&str, Option<&str>)]) -> Result<HttpAnswer> {
         let given = parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped((*value)?))));
         let query = given.collect::<Vec<_>>().join("&");
         let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        self.ask("GET", &target, None)
+    }
+
+    pub fn post(&self, path: &str, content_type: &str, body: &str) -> Result<HttpAnswer> {
+        self.ask("POST", path, Some((content_type, body)))
+    }
+
+    /// Asks once; a body comes with the type of its content.
+    fn ask(&self, method: &str, target: &str, body: Option<(&str, &str)>) -> Result<HttpAnswer> {
         let token = self.http_token_file.as_deref().map(first_line).transpose()?;
         let server = self.server.trim_start_matches("http://").trim_end_matches('/');
-        let mut request = format!("GET {target} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n");
+        let mut request = format!("{method} {target} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n");
         if let Some(token) = token {
             request += &format!("authorization: Bearer {token}\r\n");
         }
+        if let Some((content_type, body)) = body {
+            request += &format!("content-type: {content_type}\r\ncontent-length: {}\r\n", body.len());
+        }
         request += "\r\n";
+        request += body.map_or("", |(_, body)| body);
         let answer = ask(&self.server, &request).map_err(|error| {
             Failure::new(format!("no server answers at {}", self.server))
                 .why(error)
@@ -103,7 +121,7 @@ fn answer_of(bytes: &[u8]) -> Result<HttpAnswer> {
         return Err(strange(&"it is not whole"));
     }
     match status {
-        Some(200) => Ok(answer),
+        Some(200..=299) => Ok(answer),
         Some(status) => Err(refused(status, &answer.body)),
         None => Err(strange(&head)),
     }

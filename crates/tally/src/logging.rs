@@ -1,5 +1,6 @@
 //! The log of the process. It goes to stderr: stdout belongs to the command's answer.
 
+use crate::output::is_dumb_terminal;
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
@@ -13,8 +14,9 @@ pub enum LogFormat {
     Json,
 }
 
-pub fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("TALLY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// What is below a level is left out, unless `TALLY_LOG` says otherwise.
+pub fn start(format: LogFormat, level: &str) {
+    let filter = EnvFilter::try_from_env("TALLY_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -31,6 +33,5 @@ pub fn start(format: LogFormat) {
 /// On a terminal that can, unless somebody has asked for none (<https://no-color.org>).
 fn wants_colours() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb_terminal()
 }

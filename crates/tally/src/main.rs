@@ -34,7 +34,7 @@ use std::process::ExitCode;
 #[command(version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "\
 Try it:
-  tally demo                a server with sample traffic, and what to ask it
+  tally demo                a server that shows what it does, and what to ask it
   tally serve               a server on 127.0.0.1, its data in ./data
   tally add visits          count one
   tally get visits          how many?
@@ -64,7 +64,7 @@ enum CliCommand {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    logging::start(log_format(&command));
+    logging::start(log_format(&command), log_level(&command));
     let mut out = Output::new();
     // What was printed before a failure is part of the answer.
     let (done, flushed) = (run(command, &mut out), out.flush());
@@ -82,6 +82,14 @@ fn log_format(command: &CliCommand) -> LogFormat {
         CliCommand::Serve(args) => args.log_format,
         CliCommand::Demo(args) => args.log_format,
         _ => LogFormat::Text,
+    }
+}
+
+/// A demo tells a story: what the server has to say about every step would be in between.
+fn log_level(command: &CliCommand) -> &'static str {
+    match command {
+        CliCommand::Demo(_) => "warn",
+        _ => "info",
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Result};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 pub struct Output {
     to: BufWriter<Stdout>,
@@ -41,6 +41,16 @@ impl Output {
 /// Says something that is not the answer; a command goes on when nobody listens.
 pub fn remark(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Whether a line of stdout can be changed in its place.
+pub fn can_redraw() -> bool {
+    io::stdout().is_terminal() && !is_dumb_terminal()
+}
+
+/// A terminal that knows no control characters.
+pub fn is_dumb_terminal() -> bool {
+    std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 
 /// An id as it is read best: as text, with what cannot be seen escaped.

@@ -120,17 +120,22 @@ fn at(point: &Value) -> String {
 }
 
 fn print_bars(points: &[Value], values: &[i64], out: &mut Output) -> Result<()> {
-    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let most = values.iter().copied().max().unwrap_or(0);
     let width = values.iter().map(|value| value.to_string().len()).max().unwrap_or(0);
     for (point, value) in points.iter().zip(values) {
-        let cells = (i128::from((*value).max(0)) * BAR_CELLS as i128 / i128::from(most)) as usize;
-        out.line(format!("{}  {value:>width$}  {}", at(point), "█".repeat(cells)).trim_end())?;
+        out.line(format!("{}  {value:>width$}  {}", at(point), bar(*value, most, BAR_CELLS)).trim_end())?;
     }
     Ok(())
 }
 
+/// As long as a value is great, of so many cells for the greatest.
+pub fn bar(value: i64, most: i64, cells_max: usize) -> String {
+    let cells = i128::from(value.max(0)) * cells_max as i128 / i128::from(most.max(1));
+    "█".repeat(cells as usize)
+}
+
 /// The names of all parts, those of the first points first.
-fn parts(points: &[Value]) -> Vec<&str> {
+pub fn parts(points: &[Value]) -> Vec<&str> {
     let mut names = Vec::new();
     for name in points.iter().filter_map(|point| point["parts"].as_object()).flat_map(|parts| parts.keys()) {
         if !names.contains(&name.as_str()) {
@@ -140,8 +145,13 @@ fn parts(points: &[Value]) -> Vec<&str> {
     names
 }
 
+/// What a part has at a point: nothing if it is not there.
+pub fn part(point: &Value, name: &str) -> i64 {
+    point["parts"][name].as_i64().unwrap_or(0)
+}
+
 fn print_table(points: &[Value], names: &[&str], out: &mut Output) -> Result<()> {
-    let cell = |point: &Value, name: &str| point["parts"][name].as_i64().unwrap_or(0).to_string();
+    let cell = |point: &Value, name: &str| part(point, name).to_string();
     let width =
         |name: &&str| points.iter().map(|point| cell(point, name).len()).max().unwrap_or(0).max(name.chars().count());
     let widths: Vec<usize> = names.iter().map(width).collect();
@@ -155,7 +165,7 @@ fn print_table(points: &[Value], names: &[&str], out: &mut Output) -> Result<()>
     Ok(())
 }
 
-fn sparkline(values: &[i64]) -> String {
+pub fn sparkline(values: &[i64]) -> String {
     let most = i128::from(values.iter().copied().max().unwrap_or(0).max(1));
     let spark = |value: &i64| SPARKS[(i128::from((*value).max(0)) * (SPARKS.len() as i128 - 1) / most) as usize];
     values.iter().map(spark).collect()
@@ -170,5 +180,13 @@ mod tests {
         assert_eq!(sparkline(&[0, 1, 4, 7, -3]), "▁▂▅█▁");
         assert_eq!(sparkline(&[i64::MAX, 0]), "█▁");
         assert_eq!(sparkline(&[]), "");
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_value_is_great() {
+        let lengths = [-5, 0, 1, 5, 10].map(|value| bar(value, 10, 4).chars().count());
+        assert_eq!(lengths, [0, 0, 0, 2, 4]);
+        assert_eq!(bar(i64::MAX, i64::MAX, 4), "████");
+        assert_eq!(bar(0, 0, 4), "");
     }
 }

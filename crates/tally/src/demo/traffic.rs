@@ -1,121 +1,105 @@
 //! Sample traffic: a few events every tenth of a second, over HTTP like anybody else's, until there were enough.
 
+use super::{COUNTRIES, DEVICES};
+use crate::failure::Result;
+use crate::http::HttpArgs;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use serde_json::json;
 use std::time::Duration;
-use tally_node::worker::Spawner;
 
-const EVERY: Duration = Duration::from_millis(100);
+/// How long to wait between two requests.
+pub const EVERY: Duration = Duration::from_millis(100);
 const EVENTS_PER_REQUEST: u64 = 30;
-const VIDEOS: u64 = 20;
-const COUNTRIES: [&str; 5] = ["DE", "US", "BR", "IN", "JP"];
-const DEVICES: [&str; 3] = ["tv", "phone", "web"];
-const TYPES: [&str; 5] = ["video.opened", "video.viewed", "video.viewed", "video.viewed", "video.closed"];
+/// Every so many events one is sent twice, as clients do that got no answer.
+const RETRY_EVERY: u64 = 20;
+const VIDEOS: usize = 20;
+const ADS: usize = 5;
+/// Few enough to like twice, and to unlike what they liked.
+const USERS: usize = 200;
+const VIEWED: &str = "video.viewed";
+const LIKED: &str = "video.liked";
+const UNLIKED: &str = "video.unliked";
+const SHOWN: &str = "ad.shown";
+const TYPES: [&str; 10] = [VIEWED, VIEWED, VIEWED, VIEWED, VIEWED, LIKED, LIKED, UNLIKED, SHOWN, SHOWN];
 
-/// Traffic that ends when this is dropped.
 pub struct Traffic {
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    random: SmallRng,
+    events_max: u64,
+    pub sent: u64,
+    last: String,
 }
 
 impl Traffic {
-    pub fn start(server: SocketAddr, events_max: u64) -> io::Result<Traffic> {
-        let (stop, stopped) = sync_channel(1);
-        let thread = Spawner::thread("demo-traffic", move || match send_until(&stopped, server, events_max) {
-            Ok(TrafficEnded::Enough) => tracing::info!("the sample traffic has ended; the server goes on"),
-            Ok(TrafficEnded::Stopped) => {}
-            Err(error) => tracing::warn!("the sample traffic has ended: {error}"),
-        })?;
-        Ok(Traffic { stop: Some(stop), thread: Some(thread) })
+    pub fn new(events_max: u64) -> Traffic {
+        Traffic { random: SmallRng::seed_from_u64(1), events_max, sent: 0, last: String::new() }
     }
-}
 
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+    pub fn is_over(&self) -> bool {
+        self.sent == self.events_max
+    }
+
+    /// Sends the next few.
+    pub fn send(&mut self, server: &HttpArgs) -> Result<()> {
+        let events = EVENTS_PER_REQUEST.min(self.events_max - self.sent);
+        let body: String = (self.sent..self.sent + events).map(|n| self.line(n)).collect();
+        server.post("/v1/events", "application/x-ndjson", &body)?;
+        self.sent += events;
+        Ok(())
+    }
+
+    /// The `n`-th event, or the one before it once more.
+    fn line(&mut self, n: u64) -> String {
+        if n % RETRY_EVERY != RETRY_EVERY - 1 {
+            self.last = event(n, &mut self.random);
         }
+        self.last.clone()
     }
-}
-
-enum TrafficEnded {
-    Enough,
-    Stopped,
-}
-
-fn send_until(stopped: &Receiver<()>, server: SocketAddr, events_max: u64) -> io::Result<TrafficEnded> {
-    let mut stream = BufReader::new(TcpStream::connect(server)?);
-    let mut random = SmallRng::seed_from_u64(1);
-    let mut sent = 0;
-    while sent < events_max {
-        match stopped.recv_timeout(EVERY) {
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return Ok(TrafficEnded::Stopped),
-        }
-        let events = EVENTS_PER_REQUEST.min(events_max - sent);
-        let body: String = (sent..sent + events).map(|n| event(n, &mut random)).collect();
-        post(&mut stream, server, &body)?;
-        sent += events;
-    }
-    Ok(TrafficEnded::Enough)
 }
 
 /// The `n`-th event, as a line of JSON. Low numbers of videos are popular.
 fn event(n: u64, random: &mut SmallRng) -> String {
     let video = random.random_range(0..VIDEOS).min(random.random_range(0..VIDEOS));
-    let mut pick = |choices: &[&'static str]| choices[random.random_range(0..choices.len())];
-    let (event_type, country, device) = (pick(&TYPES), pick(&COUNTRIES), pick(&DEVICES));
-    let mut line = String::new();
-    writeln!(
-        line,
-        r#"{{"type":"{event_type}","session":"demo-{}","seq":{},"dimensions":{{"video":"v{video}","country":"{country}","device":"{device}"}}}}"#,
-        n / 10,
-        n % 10,
-    )
-    .expect("writing to a string cannot fail");
-    line
-}
-
-fn post(stream: &mut BufReader<TcpStream>, server: SocketAddr, body: &str) -> io::Result<()> {
-    write!(
-        stream.get_mut(),
-        "POST /v1/events HTTP/1.1\r\nHost: {server}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut length = 0;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        stream.read_line(&mut line)?;
-        let head = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = head.strip_prefix("content-length:") {
-            length = value.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
-        }
-        if head.is_empty() {
-            break;
-        }
+    let mut below = |choices: usize| random.random_range(0..choices);
+    let (event_type, country, device) =
+        (TYPES[below(TYPES.len())], COUNTRIES[below(COUNTRIES.len())], DEVICES[below(DEVICES.len())]);
+    let mut event = json!({"type": event_type, "dimensions": {"country": country, "device": device}});
+    if event_type == SHOWN {
+        event["eventId"] = json!(format!("demo-{n}"));
+        event["dimensions"]["ad"] = json!(format!("a{}", below(ADS)));
+    } else {
+        event["dimensions"]["video"] = json!(format!("v{video}"));
     }
-    stream.read_exact(&mut vec![0; length])
+    if event_type == VIEWED {
+        event["session"] = json!(format!("demo-{}", n / 10));
+        event["seq"] = json!(n % 10);
+    }
+    if event_type == LIKED || event_type == UNLIKED {
+        event["dimensions"]["user"] = json!(format!("u{}", below(USERS)));
+    }
+    format!("{event}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
+    use std::collections::HashSet;
 
     #[test]
-    fn every_event_is_a_line_of_json_with_a_session_and_a_seq_of_its_own() {
-        let mut random = SmallRng::seed_from_u64(1);
-        let mut seen = std::collections::HashSet::new();
-        for n in 0..1000 {
-            let line = event(n, &mut random);
-            let event: serde_json::Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
-            assert!(seen.insert((event["session"].to_string(), event["seq"].to_string())), "{line}");
+    fn every_event_can_be_told_from_the_others_and_some_are_sent_twice() {
+        let mut traffic = Traffic::new(1000);
+        let (mut seen, mut before, mut retries) = (HashSet::new(), String::new(), 0);
+        for line in (0..1000).map(|n| traffic.line(n)) {
+            let event: Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
+            if line == before {
+                retries += 1;
+            } else if [VIEWED, SHOWN].contains(&event["type"].as_str().unwrap()) {
+                let id = format!("{} {} {}", event["session"], event["seq"], event["eventId"]);
+                assert!(seen.insert(id), "{line}");
+            }
+            before = line;
         }
+        assert_eq!(retries, 1000 / RETRY_EVERY);
     }
 }

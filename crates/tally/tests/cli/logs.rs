@@ -1,20 +1,13 @@
 //! The log of the process: where it goes, in which form, in which colours.
 
-use crate::support::{Served, stdout};
+use crate::support::{Served, exchange, stdout, terminal};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, PipeReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::process::{Command, Stdio};
 
 /// What a server that starts and stops writes to a terminal.
 fn on_a_terminal(change: impl FnOnce(&mut Command)) -> String {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let inside = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let (mut terminal, inside) = terminal();
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
     command
@@ -34,7 +27,7 @@ fn on_a_terminal(change: impl FnOnce(&mut Command)) -> String {
     child.wait().unwrap();
     let mut text = Vec::new();
     // A terminal that nobody writes to any more ends in an error.
-    let _ = std::fs::File::from(terminal).read_to_end(&mut text);
+    let _ = terminal.read_to_end(&mut text);
     String::from_utf8(text).unwrap()
 }
 
@@ -110,14 +103,6 @@ impl Logged {
         self.log.read_to_string(&mut text).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
-}
-
-fn exchange(address: &str, question: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(question.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[track_caller]

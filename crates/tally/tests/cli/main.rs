@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod bench;
+mod demo;
 mod encode;
 mod lists;
 mod logs;

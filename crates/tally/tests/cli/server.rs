@@ -263,19 +263,6 @@ fn a_client_without_a_server_is_told_what_to_do() {
 }
 
 #[test]
-fn the_demo_serves_its_sample_traffic_until_it_is_stopped() {
-    let server = Served::start(&["demo", "--events", "300"]);
-    assert_eq!(server.banner.matches("  curl ").count(), 3, "{}", server.banner);
-    let command = server.banner.lines().find(|line| line.contains("redis-cli")).unwrap();
-    let port = command.split("-p ").nth(1).unwrap().split(' ').next().unwrap();
-    let address = format!("127.0.0.1:{port}");
-    // The traffic is bounded, so this ends whether views come or not.
-    let viewed = (0..10_000).any(|_| tally(&["get", "views:v0", "--server", &address]).status.success());
-    assert!(viewed, "no view of the most popular video was counted");
-    assert_eq!(server.stop(Signal::TERM).0, Some(0));
-}
-
-#[test]
 fn an_empty_password_lets_nobody_in_because_nothing_starts() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
