@@ -225,13 +225,14 @@ impl Series {
     /// come to the same in the order of their values; beyond `top` of them the rest is one, whose values are none.
     pub fn ranked(&self, top: Option<usize>) -> Vec<(Vec<String>, Vec<i64>)> {
         let total = |at: usize| self.sums[at].iter().fold(0i128, |sum, value| sum + i128::from(*value));
-        let mut order: Vec<usize> = (0..self.parts.len()).collect();
-        order.sort_by(|a, b| total(*b).cmp(&total(*a)).then_with(|| self.parts[*a].cmp(&self.parts[*b])));
+        let mut order: Vec<(i128, &[u8], usize)> =
+            self.parts.iter().enumerate().map(|(at, values)| (-total(at), &**values, at)).collect();
+        order.sort_unstable();
         let shown = top.unwrap_or(order.len()).min(order.len());
         let (first, others) = order.split_at(shown);
-        let mut ranked: Vec<_> = first.iter().map(|at| (texts(&self.parts[*at]), self.sums[*at].clone())).collect();
+        let mut ranked: Vec<_> = first.iter().map(|(_, values, at)| (texts(values), self.sums[*at].clone())).collect();
         if !others.is_empty() {
-            ranked.push((Vec::new(), self.added_up(others.iter().copied())));
+            ranked.push((Vec::new(), self.added_up(others.iter().map(|(_, _, at)| *at))));
         }
         ranked
     }

@@ -83,7 +83,7 @@ impl PartRows {
     fn admits_all(&self, of: &PartsOf, since: &PartsSince) -> bool {
         // A part takes more than one byte.
         let most = self.rows.values().map(Vec::len).max().unwrap_or(0);
-        of.deciding.is_empty() && most + since.len() < PARTS_PER_ROW_MAX
+        of.deciding.is_empty() && most + since.parts_of_a_row() < PARTS_PER_ROW_MAX
     }
 
     /// What all of it comes to, with what memory has added.

@@ -6,7 +6,7 @@
 //! combination of values that they belong to ([`Tuples`]).
 
 use super::blocks::Blocks;
-use super::since::{PartsSince, Told};
+use super::since::PartsSince;
 use super::split::Split;
 use super::tuples::{Combination, Tuples};
 use crate::counter::rollup::Minutes;
@@ -75,13 +75,10 @@ impl PartCounts {
         if shard.cleared.contains(&cell) {
             *since = PartsSince::cleared();
         }
-        let mut counts = shard.of(cell);
-        counts.extend(self.tuples.of_whole(cell));
-        let mut told = Told::default();
-        in_order(&mut counts);
-        for Count { tuple, sum, .. } in &counts {
-            since.push(&mut told, self.tuples.get(*tuple), *sum);
-        }
+        let mut told = since.begin();
+        let mut tell = |count: &Count| since.push(&mut told, self.tuples.get(count.tuple), count.sum, count.order);
+        shard.counts().filter(|count| count.cell == cell).for_each(&mut tell);
+        self.tuples.of_whole(cell).iter().for_each(&mut tell);
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -266,10 +263,6 @@ impl PartShard {
         self.cleared.insert(cell);
         let others = self.counts().filter(|count| count.cell != cell).copied().collect();
         self.replace(others)
-    }
-
-    fn of(&self, cell: CellKey) -> Vec<Count> {
-        self.counts().filter(|count| count.cell == cell).copied().collect()
     }
 
     fn bytes(&self) -> usize {

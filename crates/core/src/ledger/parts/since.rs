@@ -6,6 +6,7 @@ use super::tuples::Combination;
 use crate::counter::rollup::Minutes;
 use crate::record::DecodeError;
 use hashbrown::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct PartsSince {
     /// Values of splits, each once.
     values: Vec<ValuesSince>,
     counts: Vec<CountSince>,
+    /// How many stretches of the log they are from.
+    stretches: u32,
     /// What the store has is void.
     pub cleared: bool,
 }
@@ -31,11 +34,33 @@ struct CountSince {
     values: u32,
     bucket: Minutes,
     sum: i64,
+    /// When it came: which stretch of the log, and how many of its shard came before it there.
+    came: (u32, u32),
 }
 
 /// Which values of a stretch were told already.
+pub(super) struct Told {
+    stretch: u32,
+    known: HashMap<u64, u32, BuildHasherDefault<Spread>>,
+}
+
+/// Numbers of values are no hashes, and few enough for this.
 #[derive(Default)]
-pub(super) struct Told(HashMap<(usize, u64), u32>);
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only a u64 is hashed");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl PartsSince {
     /// Of a key that began anew.
@@ -43,16 +68,24 @@ impl PartsSince {
         PartsSince { cleared: true, ..PartsSince::default() }
     }
 
-    /// Adds one more.
-    pub(super) fn push(&mut self, told: &mut Told, combination: Combination<'_>, sum: i64) {
+    /// Goes on to a newer stretch of the log.
+    pub(super) fn begin(&mut self) -> Told {
+        self.stretches += 1;
+        Told { stretch: self.stretches, known: HashMap::default() }
+    }
+
+    /// Adds one more, of which so many of its shard came before.
+    pub(super) fn push(&mut self, told: &mut Told, combination: Combination<'_>, sum: i64, order: u32) {
         let split = self.split(combination.split);
-        let values = *told.0.entry((split, combination.values_number)).or_insert_with(|| {
+        let number = combination.values_number << 16 | split as u64;
+        let values = *told.known.entry(number).or_insert_with(|| {
             let start = self.texts.len();
             self.texts.extend_from_slice(combination.values);
             self.values.push(ValuesSince { split, text: start..self.texts.len() });
             self.values.len() as u32 - 1
         });
-        self.counts.push(CountSince { values, bucket: combination.bucket, sum });
+        let came = (told.stretch, order);
+        self.counts.push(CountSince { values, bucket: combination.bucket, sum, came });
     }
 
     fn split(&mut self, split: &Arc<Split>) -> usize {
@@ -67,12 +100,8 @@ impl PartsSince {
     }
 
     /// How many parts it may bring to a row, at most.
-    pub fn len(&self) -> usize {
-        self.counts.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+    pub fn parts_of_a_row(&self) -> usize {
+        self.values.len()
     }
 
     /// Tells a listener what was added to a roll-up whose key admits everything. It is asked once for each combination of values as what it
@@ -96,7 +125,7 @@ impl PartsSince {
                 }
             });
         }
-        for CountSince { values, bucket, sum } in &self.counts {
+        for CountSince { values, bucket, sum, .. } in &self.counts {
             if let Some((split, rollup, known)) = known[*values as usize] {
                 tell(listener, rollup.bucket(split, *bucket), known, *sum);
             }
@@ -104,9 +133,11 @@ impl PartsSince {
         Ok(())
     }
 
-    /// Lays it over rows of a key: those of the roll-up that matters and of what decides about its values.
+    /// Lays it over rows of a key, in the order in which it came: those of the roll-up that matters and of what decides about its values.
     pub fn lay_over(&self, blocks: &mut Blocks<'_>) -> Result<(), DecodeError> {
-        for CountSince { values, bucket, sum } in &self.counts {
+        let mut counts: Vec<&CountSince> = self.counts.iter().collect();
+        counts.sort_unstable_by_key(|count| count.came);
+        for CountSince { values, bucket, sum, .. } in counts {
             let (split, text) = self.split_and_text(&self.values[*values as usize]);
             blocks.add(split, text, *bucket, *sum)?;
         }
