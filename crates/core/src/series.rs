@@ -92,6 +92,8 @@ pub struct Series {
     known: HashMap<Box<[u8]>, u32>,
     /// What each comes to, step by step.
     sums: Vec<Vec<i64>>,
+    /// The step of the last bucket, which the next one mostly lies in, too.
+    near: (Range<Minutes>, usize),
     /// As which parts those of the last row were known: the next row mostly has the same.
     guesses: Vec<u32>,
     values: Vec<u8>,
@@ -119,6 +121,7 @@ impl Series {
             parts: Vec::new(),
             known: HashMap::new(),
             sums: Vec::new(),
+            near: (0..0, 0),
             guesses: Vec::new(),
             values: Vec::new(),
         })
@@ -166,8 +169,16 @@ impl Series {
         }
     }
 
-    fn step_of(&self, bucket: Minutes) -> Option<usize> {
-        self.minutes().contains(&bucket).then(|| self.bounds.partition_point(|start| *start <= bucket) - 1)
+    #[inline]
+    fn step_of(&mut self, bucket: Minutes) -> Option<usize> {
+        if !self.near.0.contains(&bucket) {
+            if !self.minutes().contains(&bucket) {
+                return None;
+            }
+            let step = self.bounds.partition_point(|start| *start <= bucket) - 1;
+            self.near = (self.bounds[step]..self.bounds[step + 1], step);
+        }
+        Some(self.near.1)
     }
 
     fn add(&mut self, step: usize, at: usize, values: &[u8], sum: i64) {
