@@ -318,6 +318,10 @@ pub const LATENESS_MS_MAX: u64 = 30 * 86_400_000;
 pub const LATENESS_RUN_MS_MIN: u64 = 1_000;
 pub const LATENESS_RUN_MS_MAX: u64 = 7 * 86_400_000;
 
+/// How long a bucket of time is kept at least and at most, if it is not forever.
+pub const RETENTION_MS_MIN: u64 = 60_000;
+pub const RETENTION_MS_MAX: u64 = 100 * 365 * 86_400_000;
+
 /// `idempotency.keep`, in milliseconds: a second to 30 days.
 pub const IDEMPOTENCY_KEEP_MS_MIN: u64 = 1_000;
 pub const IDEMPOTENCY_KEEP_MS_MAX: u64 = 30 * 86_400_000;

@@ -5,9 +5,11 @@
 //! cut works out the rows of each roll-up from it and from what the store has ([`Blocks`]), and so does whoever reads. So the two cannot
 //! differ, and what a key admits is decided in the order of the log wherever cuts fall.
 
+mod band;
 pub mod block;
 mod blocks;
 mod counts;
+mod fold;
 mod since;
 mod split;
 mod tuples;
@@ -17,9 +19,12 @@ use crate::counter::rollup::Minutes;
 use crate::id::CellKey;
 use crate::memory::pending::Pending;
 use counts::{Addition, PartCounts};
+use fold::PendingFolds;
 use std::sync::Arc;
 
+pub use band::{Band, ROLLUP_NUMBERS_MAX};
 pub use blocks::Blocks;
+pub use fold::Fold;
 pub use since::PartsSince;
 pub use split::{Split, SplitRollup};
 
@@ -30,6 +35,7 @@ const COUNTS_PER_ROW: usize = 4;
 #[derive(Default)]
 pub struct Parts {
     counts: Pending<PartCounts>,
+    folds: PendingFolds,
 }
 
 impl Parts {
@@ -47,6 +53,16 @@ impl Parts {
         self.counts.recent.shard(cell).clear(cell);
     }
 
+    /// Old rows are to be rolled up with the next cut, and not those that were to be before.
+    pub fn fold(&mut self, folds: Vec<Fold>) {
+        self.folds.wait(folds);
+    }
+
+    /// Whether any are to be.
+    pub fn has_folds(&self) -> bool {
+        !self.folds.is_empty()
+    }
+
     /// What was added to the parts of one key.
     pub fn of(&self, cell: CellKey) -> PartsSince {
         let mut since = PartsSince::default();
@@ -58,16 +74,18 @@ impl Parts {
 impl Kind for Parts {
     fn begin_cut(&mut self) -> Arc<dyn Rows> {
         self.counts.recent.catch_up();
-        self.counts.begin_cut()
+        self.folds.begin_cut(self.counts.begin_cut())
     }
 
     fn finish_cut(&mut self) {
         self.counts.finish_cut();
+        self.folds.finish_cut();
     }
 
     fn abort_cut(&mut self) {
         self.counts.recent.catch_up();
         self.counts.abort_cut();
+        self.folds.abort_cut();
     }
 
     fn clear(&mut self) {
@@ -84,6 +102,6 @@ impl Kind for Parts {
     }
 
     fn bytes(&self) -> usize {
-        self.counts.newest_first().map(PartCounts::bytes).sum()
+        self.counts.newest_first().map(PartCounts::bytes).sum::<usize>() + self.folds.bytes()
     }
 }
