@@ -41,6 +41,11 @@ pub const ROLLUP_DIMENSIONS_MAX: usize = 4;
 /// Parts that one key has in one bucket of one roll-up; what comes then is `other`.
 pub const PARTS_PER_ROW_MAX: usize = 10_000;
 
+/// Old buckets of keys that one checkpoint rolls up: so many stretches of them, rows and bytes, and the row that is one too many.
+pub const FOLDS_PER_CUT_MAX: usize = 8_192;
+pub const FOLDED_ROWS_PER_CUT_MAX: usize = 65_536;
+pub const FOLDED_BYTES_PER_CUT_MAX: usize = 16 << 20;
+
 /// Points of one series.
 pub const SERIES_POINTS_MAX: usize = 10_000;
 

@@ -10,6 +10,7 @@ pub mod block;
 mod blocks;
 mod counts;
 mod fold;
+mod old;
 mod since;
 mod split;
 mod tuples;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub use band::{Band, ROLLUP_NUMBERS_MAX};
 pub use blocks::Blocks;
 pub use fold::Fold;
+pub use old::{OldBuckets, OldRows};
 pub use since::PartsSince;
 pub use split::{Split, SplitRollup};
 

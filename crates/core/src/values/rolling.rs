@@ -11,7 +11,7 @@ use crate::counter::{Counter, Declarations, Declared};
 use crate::event::raw_time_and_dimensions;
 use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{CORRECTION, CountedAs, NONE, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
+use crate::ledger::{CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
 use crate::op::Op;
 use crate::record::{
     DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -35,6 +35,14 @@ impl KeptRollup {
     /// What there is of it at a log time; `None` if it has no bucket.
     pub fn available(&self, log_time_ms: u64) -> Option<Available> {
         self.rollup.unit.map(|unit| self.bands.at(unit, &self.zone, log_time_ms))
+    }
+
+    /// Its buckets that have become old by a log time; `None` if there are none.
+    pub fn old_buckets(&self, log_time_ms: u64) -> Option<OldBuckets> {
+        let unit = self.rollup.unit.filter(|_| !self.bands.is_empty())?;
+        let available = self.bands.at(unit, &self.zone, log_time_ms);
+        let coarser = self.bands.coarser().collect();
+        (!available.is_all()).then_some(OldBuckets { rollup: self.number, unit, coarser, available })
     }
 
     /// Without a bucket it is the same in every time zone.

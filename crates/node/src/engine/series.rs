@@ -1,5 +1,7 @@
 //! The parts of a key: as the store has them, and what memory has added since, seen at one moment.
 
+mod coarse;
+
 use super::question::Question;
 use super::shared::Shared;
 use super::{Engine, Refusal};
@@ -8,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tally_core::counter::rollup::Minutes;
+use tally_core::counter::rollup::{Minutes, Unit};
 use tally_core::id::{CellKey, name_of};
 use tally_core::ledger::parts::Blocks;
 use tally_core::ledger::{LedgerKey, PartsSince, StoredRows};
@@ -16,6 +18,7 @@ use tally_core::limits::PARTS_PER_ROW_MAX;
 use tally_core::machine::Machine;
 use tally_core::record::DecodeError;
 use tally_core::series::Series;
+use tally_core::values::KeptRollup;
 use tally_storage::store::{self, Reads};
 
 /// How often the store is read again because a checkpoint ended meanwhile.
@@ -32,6 +35,9 @@ pub struct PartsOf {
     pub deciding: Vec<u16>,
     /// The counter, if it is asked for as a whole.
     pub whole: Option<Box<str>>,
+    /// Whose roll-up it is, and as which units it may have buckets beside its own.
+    pub counter: Box<str>,
+    pub coarser: Vec<Unit>,
 }
 
 /// A series, and what is to be said of it.
@@ -44,6 +50,8 @@ pub struct SeriesFound {
     pub generation: u64,
     /// The log time it is as of.
     pub as_of_ms: u64,
+    /// The roll-up as it was kept then; `None` if there was no such one any more.
+    pub kept: Option<KeptRollup>,
 }
 
 impl Engine {
@@ -60,22 +68,25 @@ impl Engine {
                 continue;
             };
             if added.store_is_void || added.since.cleared {
-                (rows.rows, rows.deciding) = (BTreeMap::new(), BTreeMap::new());
+                rows = PartRows { checkpoint: rows.checkpoint, ..PartRows::default() };
             }
             let series = rows.added_up(&of, &added.since, empty.clone());
             let series = series.map_err(|error| Refusal::store(&damaged(error)))?;
-            let AddedParts { parked, generation, as_of_ms, .. } = added;
-            return Ok(SeriesFound { series, parked, generation, as_of_ms });
+            let AddedParts { parked, generation, as_of_ms, kept, .. } = added;
+            return Ok(SeriesFound { series, parked, generation, as_of_ms, kept });
         }
         Err(Refusal::busy())
     }
 }
 
 /// Rows of parts, as of one checkpoint.
+#[derive(Default)]
 struct PartRows {
     /// The offset where it stands.
     checkpoint: u64,
     rows: BTreeMap<Minutes, Vec<u8>>,
+    /// Those of coarser buckets that old ones were rolled into.
+    coarser: Vec<(Minutes, Vec<u8>)>,
     /// What decides which values a key admits, by the key of its row.
     deciding: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -84,7 +95,7 @@ impl PartRows {
     /// Blocks on the store.
     fn read(store: &dyn Reads, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
         let checkpoint = store.checkpoint()?.map_or(0, |checkpoint| checkpoint.position.offset);
-        let mut found = PartRows { checkpoint, rows: BTreeMap::new(), deciding: BTreeMap::new() };
+        let mut found = PartRows { checkpoint, coarser: coarse::read(store, of, minutes)?, ..PartRows::default() };
         let range = LedgerKey::parts_within(of.cell, of.rollup, minutes);
         let mut read = Ok(());
         store.ledger_rows(&range.start, &range.end, &mut |key, row| match LedgerKey::decode(key) {
@@ -116,6 +127,8 @@ impl PartRows {
 
     /// What all of it comes to, with what memory has added.
     fn added_up(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
+        // Nothing is added to these but by a cut, and no row is in two of them.
+        self.coarser.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
         if self.admits_all(of, since) {
             self.rows.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
             since.of_rollup(of.rollup, |bucket, values, sum| series.feed_one(bucket, values, sum))?;
@@ -168,6 +181,7 @@ struct AddedParts {
     parked: u64,
     generation: u64,
     as_of_ms: u64,
+    kept: Option<KeptRollup>,
 }
 
 impl Question for AddedSince {
@@ -193,6 +207,7 @@ impl Question for AddedSince {
             parked,
             generation: state.values.generations.current,
             as_of_ms: state.log_time_ms(),
+            kept: coarse::in_force(state, &self.of),
         })
     }
 }

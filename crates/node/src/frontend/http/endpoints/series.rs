@@ -1,5 +1,7 @@
 //! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
 
+mod kept;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -9,19 +11,22 @@ use jiff::Timestamp;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::ops::Range;
+use tally_core::available::Available;
 use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
 use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
 use tally_core::series::{Series, Step, choose};
 use tally_core::values::KeptRollup;
 
-use crate::counters::{PartsOf, SeriesFound};
+use crate::counters::{PartsOf, Refusal, SeriesFound};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
+/// How often a question is asked again because what there is has become old meanwhile, or something else was declared.
+const TRIES_MAX: usize = 5;
 /// Points of a series if nobody says where it begins.
 const POINTS: u32 = 24;
 /// What stands between the values of a part that has several.
@@ -128,16 +133,30 @@ pub async fn series(
     let kept =
         choose(declarations.rollups_of(&counter.name), &by, asked.step.map(|step| step.unit).or(asked.needs_time()))
             .map_err(|lacking| not_rolled_up(counter, &lacking))?;
-    let minutes = asked.minutes(kept);
-    let empty = Series::new(kept, &by, asked.step, minutes, SERIES_POINTS_MAX).ok_or_else(too_long)?;
-    let of = PartsOf {
-        cell: api.counters.hasher().key(text.as_bytes()),
-        rollup: kept.number,
-        deciding: deciding(&declarations, counter),
-        whole: of_whole.then(|| counter.name.clone()),
-    };
-    let found = api.counters.series(of, empty).await?;
-    answer(&text, kept, &asked, &found)
+    // At first as if nothing were old: at which log time it is answered is known by the answer.
+    let (mut kept, mut as_of_ms) = (kept.clone(), 0);
+    for _ in 0..TRIES_MAX {
+        let available = kept.available(as_of_ms);
+        let minutes = asked.minutes(&kept, available.as_ref());
+        let empty = Series::new(&kept, &by, asked.step, minutes, SERIES_POINTS_MAX).ok_or_else(too_long)?;
+        kept::check(&counter.name, &kept, asked.step, &empty, as_of_ms)?;
+        let of = PartsOf {
+            cell: api.counters.hasher().key(text.as_bytes()),
+            rollup: kept.number,
+            deciding: deciding(&declarations, counter),
+            whole: of_whole.then(|| counter.name.clone()),
+            counter: counter.name.clone(),
+            coarser: kept.bands.coarser().collect(),
+        };
+        let found = api.counters.series(of, empty).await?;
+        let now = found.kept.as_ref().ok_or_else(|| not_rolled_up(counter, &kept.rollup))?;
+        let is_whole = kept::check(&counter.name, now, asked.step, &found.series, found.as_of_ms).is_ok();
+        if is_whole && kept.bands.coarser().eq(now.bands.coarser()) {
+            return answer(&text, &kept, &asked, &found);
+        }
+        (kept, as_of_ms) = (now.clone(), found.as_of_ms);
+    }
+    Err(Refusal::busy().into())
 }
 
 /// What an id stands for: its canonical text, its counter, and whether it is the counter as a whole.
@@ -210,16 +229,14 @@ impl Asked {
         bounded.then_some(tally_core::counter::Unit::Month)
     }
 
-    /// The stretch of time, in whole buckets of the roll-up that answers.
-    fn minutes(&self, kept: &KeptRollup) -> Range<Minutes> {
+    /// The stretch of time, in whole buckets of the roll-up that answers, as they are there.
+    fn minutes(&self, kept: &KeptRollup, available: Option<&Available>) -> Range<Minutes> {
         if self.step.is_none() && self.from_ms.is_none() && self.to_ms.is_none() {
             return 0..Minutes::MAX;
         }
-        let bucket = |minute| kept.rollup.unit.map_or(minute, |unit| unit.bucket(minute, &kept.zone));
         let last = minute_of(self.to_ms.unwrap_or(self.now_ms as i64).saturating_sub(1));
         let first = self.from_ms.map_or_else(|| self.first(last, kept), minute_of).min(last);
-        let end = kept.rollup.unit.map_or(last + 1, |unit| unit.next(bucket(last), &kept.zone));
-        bucket(first)..end
+        available.map_or(first..last + 1, |available| available.start(first)..available.end(last))
     }
 
     /// Where a series begins that ends here and does not say.
@@ -249,7 +266,7 @@ fn one_of<'p>(parameters: &'p Parameters, name: &str, words: &[&str]) -> Result<
 }
 
 fn answer(id: &str, kept: &KeptRollup, asked: &Asked, found: &SeriesFound) -> Result<Response, Problem> {
-    let SeriesFound { series, parked, generation, as_of_ms } = found;
+    let SeriesFound { series, parked, generation, as_of_ms, .. } = found;
     let parts: Vec<(String, Vec<i64>)> = match asked.by.is_empty() {
         true => Vec::new(),
         false => series.ranked(asked.top).into_iter().map(|(values, sums)| (joined(&values), sums)).collect(),
