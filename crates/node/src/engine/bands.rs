@@ -70,7 +70,9 @@ impl BandWalk {
 #[derive(Clone, Debug)]
 enum WalkAt {
     /// The counter as a whole, and then its keys.
-    Whole { has_keys: bool },
+    Whole {
+        has_keys: bool,
+    },
     /// Those behind this one.
     Behind(Option<Vec<u8>>),
     End,

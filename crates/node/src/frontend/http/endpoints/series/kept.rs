@@ -1,7 +1,7 @@
 //! Whether what a series asks for is still there: old buckets are rolled into coarser ones, and what cannot be answered is refused.
 
 use tally_core::available::Unavailable;
-use tally_core::counter::rollup::{bucket_ms, Unit};
+use tally_core::counter::rollup::{Unit, bucket_ms};
 use tally_core::series::{Series, Step};
 use tally_core::values::KeptRollup;
 
