@@ -34,7 +34,7 @@ pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
 pub use plan::Plan;
 pub use resolve::IdError;
-pub use rollup::{Rollup, Rollups, Unit, Zone};
+pub use rollup::{Retention, Rollup, Rollups, Unit, Zone};
 pub use schema::schema;
 pub use settings::{Clocks, Durability, Field, Idempotency, Lateness};
 pub use stage::{Rejection, Staged, Stager};

@@ -46,7 +46,7 @@ pub use facts::{Facts, LookedUpKind, begin_cut};
 pub use firsts::{FirstChunks, FirstContents, FirstKey, Firsts, StoredFirsts, read_first};
 pub use history::{FORGOTTEN_AT, Step, Steps};
 pub use parts::block::{CORRECTION, NONE, OTHER};
-pub use parts::{Parts, PartsSince, Split, SplitRollup};
+pub use parts::{Band, Fold, OldBuckets, OldRows, Parts, PartsSince, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
 pub use proposals::{Proposals, read as read_proposal};
 pub use remedy::{Grounds, LateRun, Remedy};
 pub use row::{Answered, Claim, CountedAs, Entity, NO_PARTS, Row};

@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a disk, a socket or a source of randomness. Time is a field of a batch and the
 //! hash seed a parameter, so the same code decides in the running node, in a replay and in a test.
 
+pub mod available;
 pub mod combined;
 pub mod commit;
 pub mod contract;

@@ -41,6 +41,11 @@ pub const ROLLUP_DIMENSIONS_MAX: usize = 4;
 /// Parts that one key has in one bucket of one roll-up; what comes then is `other`.
 pub const PARTS_PER_ROW_MAX: usize = 10_000;
 
+/// Old buckets of keys that one checkpoint rolls up: so many stretches of them, rows and bytes, and the row that is one too many.
+pub const FOLDS_PER_CUT_MAX: usize = 8_192;
+pub const FOLDED_ROWS_PER_CUT_MAX: usize = 65_536;
+pub const FOLDED_BYTES_PER_CUT_MAX: usize = 16 << 20;
+
 /// Points of one series.
 pub const SERIES_POINTS_MAX: usize = 10_000;
 
@@ -329,6 +334,10 @@ pub const LATENESS_MS_MAX: u64 = 30 * 86_400_000;
 /// `lateness.every` and `lateness.restated`, in milliseconds: a second to 7 days.
 pub const LATENESS_RUN_MS_MIN: u64 = 1_000;
 pub const LATENESS_RUN_MS_MAX: u64 = 7 * 86_400_000;
+
+/// How long a bucket of time is kept at least and at most, if it is not forever.
+pub const RETENTION_MS_MIN: u64 = 60_000;
+pub const RETENTION_MS_MAX: u64 = 100 * 365 * 86_400_000;
 
 /// `idempotency.keep`, in milliseconds: a second to 30 days.
 pub const IDEMPOTENCY_KEEP_MS_MIN: u64 = 1_000;

@@ -302,7 +302,8 @@ mod tests {
     fn kept(words: &[&str], zone: &str) -> KeptRollup {
         let unit = words.last().and_then(|word| Unit::named(word));
         let dimensions = words.iter().filter(|word| Unit::named(word).is_none()).map(|word| (*word).into()).collect();
-        KeptRollup { number: 0, rollup: Rollup { dimensions, unit }, zone: Zone::named(zone).unwrap(), since_ms: None }
+        let (rollup, zone) = (Rollup { dimensions, unit }, Zone::named(zone).unwrap());
+        KeptRollup { number: 0, rollup, zone, since_ms: None, bands: Default::default() }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! all other threads. Memory holds only what is durable, so readers look at the cells directly and wait for nobody.
 
 mod audit;
+mod bands;
 mod checkpoint;
 mod commits;
 mod correction;
@@ -167,7 +168,7 @@ pub enum Refusal {
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refusal {
-    fn busy() -> Refusal {
+    pub(crate) fn busy() -> Refusal {
         Refusal::Busy { retry_after: RETRY_AFTER }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tally_core::counter::duration::shown;
 use tally_core::counter::{
-    ConfigError, ConfigErrors, Counter, Declarations, Direction, Lateness, Rollup, Rollups, Rule, schema,
+    ConfigError, ConfigErrors, Counter, Declarations, Direction, Lateness, Retention, Rollup, Rollups, Rule, schema,
 };
 use tally_core::limits::CONFIG_BYTES_MAX;
 
@@ -174,6 +174,9 @@ fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
     if !counter.rollups.is_empty() {
         settings.push(("rollups", rollups(&counter.rollups)));
     }
+    if !counter.rollups.retention.keeps().is_empty() {
+        settings.push(("retention", retention(&counter.rollups.retention)));
+    }
     settings
 }
 
@@ -186,6 +189,11 @@ fn rollups(rollups: &Rollups) -> String {
         text.push_str(&format!(", at most {most} values of {dimension}"));
     }
     text
+}
+
+fn retention(retention: &Retention) -> String {
+    let ends = retention.keeps().last().is_some_and(|keep| keep.ms.is_some());
+    format!("{retention}{}", if ends { ", then deleted" } else { "" })
 }
 
 fn lateness(lateness: Lateness) -> String {

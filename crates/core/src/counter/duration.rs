@@ -19,6 +19,29 @@ pub fn parse(text: &str) -> Option<u64> {
     Some(number.parse().unwrap_or(u64::MAX).saturating_mul(unit_ms))
 }
 
+/// A year of a long duration, whatever the calendar says.
+const YEAR_MS: u64 = 365 * 86_400_000;
+
+/// What [`parse_long`] takes, and the word that stands for no end.
+pub(super) const LONG_PATTERN: &str = "^([0-9]+(ms|s|m|h|d|y)|forever)$";
+
+/// How to write a long one, for errors.
+pub(super) const LONG_SHAPE: &str = "a whole number and a unit, such as 48h, 90d or 2y, or forever";
+
+/// The same, in years of 365 days as well: `2y`.
+pub fn parse_long(text: &str) -> Option<u64> {
+    let years = text.strip_suffix('y').filter(|years| !years.is_empty() && years.bytes().all(|b| b.is_ascii_digit()));
+    match years {
+        Some(years) => Some(years.parse().unwrap_or(u64::MAX).saturating_mul(YEAR_MS)),
+        None => parse(text),
+    }
+}
+
+/// The shortest way to write a long one.
+pub fn shown_long(ms: u64) -> String {
+    if ms >= YEAR_MS && ms.is_multiple_of(YEAR_MS) { format!("{}y", ms / YEAR_MS) } else { shown(ms) }
+}
+
 /// How to write what was nearly a duration: `60 sec`, `1Min`.
 pub(super) fn meant(text: &str) -> Option<String> {
     const NAMES: [(&str, &str); 5] =
@@ -81,6 +104,18 @@ mod tests {
         {
             assert_eq!(shown(ms), text);
         }
+    }
+
+    #[test]
+    fn a_long_duration_may_be_in_years() {
+        for (text, ms) in [("2y", 2 * YEAR_MS), ("90d", 90 * 86_400_000), ("365d", YEAR_MS)] {
+            assert_eq!(parse_long(text), Some(ms), "{text}");
+        }
+        for text in ["y", "1.5y", "-1y", "1Y", "forever"] {
+            assert_eq!(parse_long(text), None, "{text}");
+        }
+        assert_eq!([2 * YEAR_MS, 90 * 86_400_000].map(shown_long), ["2y", "90d"]);
+        assert_eq!(parse_long("99999999999999999999999y"), Some(u64::MAX));
     }
 
     #[test]

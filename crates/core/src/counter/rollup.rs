@@ -3,10 +3,16 @@
 //! A roll-up is a list of dimensions beside the key, and at most one *bucket*: the minute, hour, day, week or month of the event's own
 //! time, in the counter's time zone. The parts of each add up to the key's value.
 
+mod bands;
+mod retention;
+
 use jiff::Timestamp;
 use jiff::civil::Weekday;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::fmt;
+
+pub use bands::Bands;
+pub use retention::{FOREVER, Keep, Retention};
 
 /// A stretch of time that a part may be for. The numbers stand on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -192,6 +198,7 @@ pub struct Rollups {
     pub zone: Zone,
     /// How many values of a dimension a key admits.
     pub limits: Box<[(Box<str>, u64)]>,
+    pub retention: Retention,
 }
 
 impl Rollups {

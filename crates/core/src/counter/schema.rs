@@ -58,6 +58,8 @@ pub(crate) enum Value {
         most_ms: u64,
         default_ms: u64,
     },
+    /// A duration that may be long, or `forever`.
+    Keep,
     /// A list of names, none twice.
     Names {
         least: usize,
@@ -120,7 +122,7 @@ pub(crate) static COUNTER: SettingGroup = SettingGroup {
     what: "a counter",
     example: "{counterName: visits, mode: simple}",
     fields: COUNTER_FIELDS,
-    future: &["window", "retention"],
+    future: &["window"],
 };
 
 /// What every counter may say, and between it what belongs to one contract.
@@ -189,7 +191,27 @@ const PARTS: &[Setting] = &[
         Value::Numbers { least: 1, most: PARTS_PER_ROW_MAX as u64 },
         "How many values of a dimension each key has parts for: the first that come. What comes then is \"other\".",
     ),
+    optional(
+        "retention",
+        Value::Group(&RETENTION),
+        "How long buckets of time are kept before they are rolled into those of the next unit named here. Without it: forever.",
+    ),
 ];
+
+const KEPT: &str = "A duration such as 48h, 90d or 2y, or forever. Behind the last one buckets are deleted.";
+
+pub(crate) static RETENTION: SettingGroup = SettingGroup {
+    what: "retention",
+    example: "retention: {hour: 90d, day: 2y, month: forever}",
+    fields: &[&[
+        optional("minute", Value::Keep, KEPT),
+        optional("hour", Value::Keep, KEPT),
+        optional("day", Value::Keep, KEPT),
+        optional("week", Value::Keep, KEPT),
+        optional("month", Value::Keep, KEPT),
+    ]],
+    future: &[],
+};
 
 const FUTURE_MODES: &[&str] = &["unique", "top", "frequency", "window"];
 

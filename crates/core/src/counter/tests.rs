@@ -112,11 +112,8 @@ fn what_is_not_built_yet_is_known_and_refused() {
         );
         refused(&counter(&format!("    mode: simple\n    measure: {measure}\n")), (4, 14), &message);
     }
-    for field in ["retention: {hour: 90d}", "window: 5m"] {
-        let name = field.split(':').next().unwrap();
-        let message = format!("field \"{name}\" is not available in this version; remove it");
-        refused(&counter(&format!("    mode: simple\n    {field}\n")), (4, 5), &message);
-    }
+    let message = "field \"window\" is not available in this version; remove it";
+    refused(&counter("    mode: simple\n    window: 5m\n"), (4, 5), message);
 }
 
 #[test]

@@ -5,9 +5,12 @@
 //! cut works out the rows of each roll-up from it and from what the store has ([`Blocks`]), and so does whoever reads. So the two cannot
 //! differ, and what a key admits is decided in the order of the log wherever cuts fall.
 
+mod band;
 pub mod block;
 mod blocks;
 mod counts;
+mod fold;
+mod old;
 mod since;
 mod split;
 mod tuples;
@@ -17,9 +20,13 @@ use crate::counter::rollup::Minutes;
 use crate::id::CellKey;
 use crate::memory::pending::Pending;
 use counts::PartCounts;
+use fold::PendingFolds;
 use std::sync::Arc;
 
+pub use band::{Band, ROLLUP_NUMBERS_MAX};
 pub use blocks::Blocks;
+pub use fold::Fold;
+pub use old::{OldBuckets, OldRows};
 pub use since::PartsSince;
 pub use split::{Split, SplitRollup};
 
@@ -30,6 +37,7 @@ const COUNTS_PER_ROW: usize = 8;
 #[derive(Default)]
 pub struct Parts {
     counts: Pending<PartCounts>,
+    folds: PendingFolds,
 }
 
 impl Parts {
@@ -45,6 +53,16 @@ impl Parts {
         self.counts.recent.clear(cell);
     }
 
+    /// Old rows are to be rolled up with the next cut, and not those that were to be before.
+    pub fn fold(&mut self, folds: Vec<Fold>) {
+        self.folds.wait(folds);
+    }
+
+    /// Whether any are to be.
+    pub fn has_folds(&self) -> bool {
+        !self.folds.is_empty()
+    }
+
     /// What was added to the parts of one key.
     pub fn of(&self, cell: CellKey) -> PartsSince {
         let mut since = PartsSince::default();
@@ -55,15 +73,17 @@ impl Parts {
 
 impl Kind for Parts {
     fn begin_cut(&mut self) -> Arc<dyn Rows> {
-        self.counts.begin_cut()
+        self.folds.begin_cut(self.counts.begin_cut())
     }
 
     fn finish_cut(&mut self) {
         self.counts.finish_cut();
+        self.folds.finish_cut();
     }
 
     fn abort_cut(&mut self) {
         self.counts.abort_cut();
+        self.folds.abort_cut();
     }
 
     fn clear(&mut self) {
@@ -80,6 +100,6 @@ impl Kind for Parts {
     }
 
     fn bytes(&self) -> usize {
-        self.counts.newest_first().map(PartCounts::bytes).sum()
+        self.counts.newest_first().map(PartCounts::bytes).sum::<usize>() + self.folds.bytes()
     }
 }

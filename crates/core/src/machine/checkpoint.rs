@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
 /// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no roll-ups and no lists of keys.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=9;
+/// The ninth did not say how long buckets of roll-ups are kept.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=10;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -127,7 +128,7 @@ impl Machine {
             _ => Some(log_time_ms),
         };
         if version >= 9 {
-            let kept = take_list(bytes, |bytes| Ok((take_str(bytes)?.into(), KeptRollups::decode(bytes)?)))?;
+            let kept = take_list(bytes, |bytes| Ok((take_str(bytes)?.into(), KeptRollups::decode(bytes, version)?)))?;
             self.values.rolling.resume(kept);
             self.values.lists.resume(bytes, &mut self.values.table, &self.hasher)?;
         }

@@ -1,5 +1,6 @@
 //! A replay agrees with what happened, and expiry follows the log's time.
 
+mod bands;
 mod combined;
 mod contracts;
 mod followed;

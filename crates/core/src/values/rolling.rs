@@ -5,12 +5,13 @@
 //! `(correction)`. Beside the parts of each key those of the counter as a whole are kept, under the cell of its bare name.
 
 use super::Values;
-use crate::counter::rollup::{Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
+use crate::available::Available;
+use crate::counter::rollup::{Bands, Keep, Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
 use crate::counter::{Counter, Declarations, Declared};
 use crate::event::raw_time_and_dimensions;
 use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{CORRECTION, CountedAs, NONE, Split, SplitRollup};
+use crate::ledger::{CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
 use crate::op::Op;
 use crate::record::{
     DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -26,9 +27,24 @@ pub struct KeptRollup {
     pub zone: Zone,
     /// The log time from which its parts add up; `None` if they always did.
     pub since_ms: Option<u64>,
+    /// What becomes of its buckets.
+    pub bands: Bands,
 }
 
 impl KeptRollup {
+    /// What there is of it at a log time; `None` if it has no bucket.
+    pub fn available(&self, log_time_ms: u64) -> Option<Available> {
+        self.rollup.unit.map(|unit| self.bands.at(unit, &self.zone, log_time_ms))
+    }
+
+    /// Its buckets that have become old by a log time; `None` if there are none.
+    pub fn old_buckets(&self, log_time_ms: u64) -> Option<OldBuckets> {
+        let unit = self.rollup.unit.filter(|_| !self.bands.is_empty())?;
+        let available = self.bands.at(unit, &self.zone, log_time_ms);
+        let coarser = self.bands.coarser().collect();
+        (!available.is_all()).then_some(OldBuckets { rollup: self.number, unit, coarser, available })
+    }
+
     /// Without a bucket it is the same in every time zone.
     fn is(&self, rollup: &Rollup, zone: &Zone) -> bool {
         self.rollup == *rollup && (rollup.unit.is_none() || self.zone == *zone)
@@ -79,7 +95,7 @@ impl Rolling {
         for counter in declarations.counters() {
             let roll = (!counter.rollups.is_empty() || self.kept.contains_key(&counter.name)).then(|| {
                 let kept = self.kept.entry(counter.name.clone()).or_default();
-                kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms));
+                kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms), log_time_ms);
                 let whole = counter.has_keys().then(|| hasher.key(counter.name.as_bytes()));
                 kept.split(&counter.rollups, whole)
             });
@@ -112,14 +128,20 @@ impl Rolling {
 }
 
 impl KeptRollups {
-    fn declare(&mut self, rollups: &Rollups, since_ms: Option<u64>) {
+    fn declare(&mut self, rollups: &Rollups, since_ms: Option<u64>, log_time_ms: u64) {
         let wanted = wanted(rollups);
         self.kept.retain(|kept| wanted.iter().any(|rollup| kept.is(rollup, &rollups.zone)));
         for rollup in wanted {
             if !self.kept.iter().any(|kept| kept.is(&rollup, &rollups.zone)) {
-                self.kept.push(KeptRollup { number: self.next, rollup, zone: rollups.zone.clone(), since_ms });
-                self.next = self.next.checked_add(1).expect("nobody declares so many of one counter");
+                assert!(self.next < ROLLUP_NUMBERS_MAX, "nobody declares so many of one counter");
+                let (number, zone, bands) = (self.next, rollups.zone.clone(), Bands::default());
+                self.kept.push(KeptRollup { number, rollup, zone, since_ms, bands });
+                self.next += 1;
             }
+        }
+        for KeptRollup { rollup, zone, bands, .. } in &mut self.kept {
+            let way: &[Keep] = rollup.unit.map_or(&[], |unit| rollups.retention.way(unit));
+            bands.declare(way, zone, log_time_ms);
         }
     }
 
@@ -147,19 +169,21 @@ impl KeptRollups {
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.next.into());
         put_varint(out, self.kept.len() as u64);
-        for KeptRollup { number, rollup, zone, since_ms } in &self.kept {
+        for KeptRollup { number, rollup, zone, since_ms, bands } in &self.kept {
             put_varint(out, (*number).into());
             out.push(rollup.unit.map_or(0, |unit| unit as u8));
             put_bytes(out, zone.name().as_bytes());
             put_signed(out, since_ms.map_or(-1, |since_ms| since_ms as i64));
             put_varint(out, rollup.dimensions.len() as u64);
             rollup.dimensions.iter().for_each(|name| put_bytes(out, name.as_bytes()));
+            bands.encode(out);
         }
     }
 
-    pub fn decode(bytes: &mut &[u8]) -> Result<KeptRollups, DecodeError> {
+    /// `version` is that of the state in which they stand: the ninth had no bands.
+    pub fn decode(bytes: &mut &[u8], version: u8) -> Result<KeptRollups, DecodeError> {
         let next = take_number(bytes)?;
-        let kept = (0..take_varint(bytes)?).map(|_| take_kept(bytes)).collect::<Result<_, _>>()?;
+        let kept = (0..take_varint(bytes)?).map(|_| take_kept(bytes, version)).collect::<Result<_, _>>()?;
         Ok(KeptRollups { next, kept })
     }
 }
@@ -169,7 +193,7 @@ fn take_number(bytes: &mut &[u8]) -> Result<u16, DecodeError> {
     u16::try_from(number).map_err(|_| DecodeError::BadValue { field: "number of a roll-up", value: number })
 }
 
-fn take_kept(bytes: &mut &[u8]) -> Result<KeptRollup, DecodeError> {
+fn take_kept(bytes: &mut &[u8], version: u8) -> Result<KeptRollup, DecodeError> {
     let number = take_number(bytes)?;
     let unit = match take_byte(bytes)? {
         0 => None,
@@ -179,7 +203,8 @@ fn take_kept(bytes: &mut &[u8]) -> Result<KeptRollup, DecodeError> {
     let since_ms = u64::try_from(take_signed(bytes)?).ok();
     let dimensions =
         (0..take_varint(bytes)?).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
-    Ok(KeptRollup { number, rollup: Rollup { dimensions, unit }, zone, since_ms })
+    let bands = if version >= 10 { Bands::decode(bytes)? } else { Bands::default() };
+    Ok(KeptRollup { number, rollup: Rollup { dimensions, unit }, zone, since_ms, bands })
 }
 
 /// The roll-ups that are declared, and one for each dimension whose values are limited: it decides which of them a key admits.

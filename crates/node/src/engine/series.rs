@@ -1,18 +1,20 @@
 //! The parts of a key: as the store has them, and what memory has added since, seen at one moment.
 
+mod coarse;
 mod many;
 
 pub use many::{SeriesWanted, TooMuch};
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
-use tally_core::counter::rollup::Minutes;
+use tally_core::counter::rollup::{Minutes, Unit};
 use tally_core::id::CellKey;
 use tally_core::ledger::parts::Blocks;
 use tally_core::ledger::{LedgerKey, PartsSince, StoredRows};
 use tally_core::limits::PARTS_PER_ROW_MAX;
 use tally_core::record::DecodeError;
 use tally_core::series::Series;
+use tally_core::values::KeptRollup;
 use tally_storage::store::{self, Reads};
 
 /// Whose parts are asked for.
@@ -25,6 +27,9 @@ pub struct PartsOf {
     pub deciding: Vec<u16>,
     /// The counter, if it is asked for as a whole.
     pub whole: Option<Box<str>>,
+    /// Whose roll-up it is, and as which units it may have buckets beside its own.
+    pub counter: Box<str>,
+    pub coarser: Vec<Unit>,
 }
 
 /// A series, and what is to be said of it.
@@ -39,11 +44,16 @@ pub struct SeriesFound {
     pub generation: u64,
     /// The log time it is as of.
     pub as_of_ms: u64,
+    /// The roll-up as it was kept then; `None` if there was no such one any more.
+    pub kept: Option<KeptRollup>,
 }
 
 /// Rows of parts, as of one checkpoint.
+#[derive(Default)]
 struct PartRows {
     rows: BTreeMap<Minutes, Vec<u8>>,
+    /// Those of coarser buckets that old ones were rolled into.
+    coarser: Vec<(Minutes, Vec<u8>)>,
     /// What decides which values a key admits, by the key of its row.
     deciding: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -51,7 +61,7 @@ struct PartRows {
 impl PartRows {
     /// Blocks on the store.
     fn read(store: &dyn Reads, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
-        let mut found = PartRows { rows: BTreeMap::new(), deciding: BTreeMap::new() };
+        let mut found = PartRows { coarser: coarse::read(store, of, minutes)?, ..PartRows::default() };
         let range = LedgerKey::parts_within(of.cell, of.rollup, minutes);
         let mut read = Ok(());
         store.ledger_rows(&range.start, &range.end, &mut |key, row| match LedgerKey::decode(key) {
@@ -76,7 +86,7 @@ impl PartRows {
 
     /// What the store has is void.
     fn forget(&mut self) {
-        (self.rows, self.deciding) = (BTreeMap::new(), BTreeMap::new());
+        *self = PartRows::default();
     }
 
     /// Whether nothing that memory has added can be one value too many, so that the order in which it came does not matter.
@@ -88,6 +98,8 @@ impl PartRows {
 
     /// What all of it comes to, with what memory has added.
     fn added_up(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
+        // Nothing is added to these but by a cut, and no row is in two of them.
+        self.coarser.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
         if self.admits_all(of, since) {
             self.rows.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
             since.of_rollup(of.rollup, &mut series, Series::known_as, Series::feed_known)?;

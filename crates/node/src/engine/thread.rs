@@ -1,9 +1,10 @@
-//! The writer's thread: tasks that stage and commit, workers that cut, tick, let late entries count and sweep, and connections
+//! The writer's thread: tasks that stage and commit, workers that cut, tick, let late entries count, sweep and roll up, and connections
 //! beside them, all taking turns.
 //!
 //! Tasks on this thread never run at the same time, so the writer is a plain `RefCell`, borrowed between two awaits and
 //! never across one. Blocking in the log's sync is what gathers the next commit.
 
+use super::bands::BandFolds;
 use super::checkpoint::Job;
 use super::correction::LateRuns;
 use super::cut::Cutter;
@@ -117,6 +118,7 @@ impl<L: Log + 'static> Desk<L> {
         workers.beside(Cutter::spec(self), Cutter { desk: self.clone(), jobs });
         workers.beside(LateRuns::<L>::spec(&self.late_due), LateRuns { desk: self.clone() });
         workers.beside(Sweeper::<L>::spec(), Sweeper::new(self.clone(), engine.clone()));
+        workers.beside(BandFolds::<L>::spec(), BandFolds::new(self.clone()));
         workers.beside(LeaderWalks::<L>::spec(&self.shared.walk_due), LeaderWalks::new(self.clone(), engine.clone()));
     }
 
@@ -225,7 +227,7 @@ impl<L: Log + 'static> Desk<L> {
     }
 
     /// Answers once the store has what is wanted.
-    fn request_cut(&self, wanted: Wanted, done: Done) {
+    pub(super) fn request_cut(&self, wanted: Wanted, done: Done) {
         if !self.writer.borrow().is_cut_useful(wanted) {
             let _ = done.send(Ok(()));
         } else if let Err(refusal) = self.shared.log_health() {

@@ -2,9 +2,10 @@
 
 use crate::counter::ConfigError;
 use crate::counter::duration;
+use crate::counter::rollup::FOREVER;
 use crate::counter::schema::{SettingGroup, Value, Word};
 use crate::counter::yaml::{Item, YamlKey, YamlNode, YamlText};
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, RETENTION_MS_MAX, RETENTION_MS_MIN};
 use crate::nearest::nearest;
 use std::ops::RangeInclusive;
 
@@ -152,6 +153,27 @@ impl<'n> Fields<'n> {
             return error(message, format!("write {name}: {nearest}, for example"));
         }
         Ok(ms)
+    }
+
+    /// In milliseconds, or `None` for ever; nothing if the field is not there.
+    pub fn keep(&self, name: &str) -> Result<Option<Option<u64>>, ConfigError> {
+        let Value::Keep = self.value(name) else { mismatch(name) };
+        let Some(item) = self.get(name) else { return Ok(None) };
+        let text = match &item.value {
+            YamlNode::Text(text) if text == FOREVER => return Ok(Some(None)),
+            YamlNode::Text(text) => duration::parse_long(text).map(|ms| (text, ms)),
+            _ => None,
+        };
+        let Some((text, ms)) = text else {
+            let message = format!("{name} must be a duration or forever, not {}", self.source.written(item));
+            return Err(self.source.error(item, message, format!("write {}", duration::LONG_SHAPE)));
+        };
+        if !(RETENTION_MS_MIN..=RETENTION_MS_MAX).contains(&ms) {
+            let (least, most) = (duration::shown(RETENTION_MS_MIN), duration::shown_long(RETENTION_MS_MAX));
+            let message = format!("{name} is {text}; it must be from {least} to {most}");
+            return Err(self.source.error(item, message, "write a duration between them, or forever"));
+        }
+        Ok(Some(Some(ms)))
     }
 
     /// A list of names with their places, none twice.

@@ -1,5 +1,7 @@
 //! Roll-ups of a counter: lists of dimensions and buckets, a time zone, and how many values are admitted.
 
+mod retention;
+
 use super::fields::{Fields, short_text};
 use crate::counter::ConfigError;
 use crate::counter::rollup::{Rollup, Rollups, Unit, Zone};
@@ -12,8 +14,9 @@ pub(super) fn rollups(counter: &Fields<'_>, key: &[(&Item, &str)]) -> Option<Rol
     let all = source.keep(lists(counter, key));
     let zone = source.keep(zone(counter));
     let limits = source.keep(limits(counter, all.as_deref()));
-    let (all, zone, limits) = (all?, zone?, limits?);
-    Some(Rollups { all: all.into(), zone, limits: limits.into() })
+    let retention = retention::retention(counter, all.as_deref());
+    let (all, zone, limits, retention) = (all?, zone?, limits?, retention?);
+    Some(Rollups { all: all.into(), zone, limits: limits.into(), retention })
 }
 
 fn lists(counter: &Fields<'_>, key: &[(&Item, &str)]) -> Result<Vec<Rollup>, ConfigError> {

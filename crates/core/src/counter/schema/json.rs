@@ -102,6 +102,7 @@ fn value(value: &Value) -> JsonObject {
             ("pattern", Json::from(duration::PATTERN)),
             ("default", Json::Text(duration::shown(*default_ms))),
         ],
+        Value::Keep => vec![kind("string", false), ("pattern", Json::from(duration::LONG_PATTERN))],
         Value::Names { least, most } => vec![
             kind("array", *least == 0),
             ("items", Json::Object(name())),
@@ -215,6 +216,7 @@ mod tests {
             (&of_counter["rules"]["items"], "counters: [{counterName: c, mode: simple, rules: [{@}]}]".to_owned()),
             (&of_counter["dedup"]["oneOf"][1], counter_with("display", "dedup")),
             (&of_counter["lateness"], counter_with("display", "lateness")),
+            (&of_counter["retention"], counter_with("simple", "retention")),
             (&of_counter["idempotency"], counter_with("persistent", "idempotency")),
             (&root["properties"]["idempotency"], "idempotency: {@}".to_owned()),
         ] {

@@ -281,6 +281,22 @@ fn roll_ups_are_lists_of_dimensions_and_at_most_one_bucket() {
 }
 
 #[test]
+fn retention_is_a_way_from_each_bucket_to_coarser_ones() {
+    let retention = |rollups: &str, retention: &str| {
+        let yaml = counter(&format!("    mode: simple\n    rollups: {rollups}\n    retention: {retention}\n"));
+        Declarations::parse(&yaml).unwrap().counters()[0].rollups.retention.clone()
+    };
+    let all = retention("[[minute], [country, hour]]", "{month: forever, minute: 2d, hour: 90d, day: 2y}");
+    assert_eq!(all.to_string(), "minute 2d, hour 90d, day 2y, month forever");
+    let way = |unit| all.way(unit).iter().map(|keep| keep.unit).collect::<Vec<_>>();
+    assert_eq!(way(Unit::Minute), [Unit::Minute, Unit::Hour, Unit::Day, Unit::Month]);
+    assert_eq!(way(Unit::Hour), [Unit::Hour, Unit::Day, Unit::Month]);
+    let apart = retention("[[week], [month]]", "{week: forever, month: forever}");
+    assert_eq!(apart.way(Unit::Week).len(), 1, "what is kept forever is rolled into nothing");
+    retention("[[day]]", "{day: 30d}");
+}
+
+#[test]
 fn roll_ups_that_cannot_be_meant_are_refused_by_name() {
     for (fields, message) in [
         ("rollups: [[page]], dimensions: [page]", "\"page\" is in the counter's key already"),

@@ -31,7 +31,7 @@ const IDS: [&str; 15] = [
 ];
 
 #[derive(Default)]
-struct Store(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(super) struct Store(pub BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl StoredRows for Store {
     fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -47,22 +47,27 @@ impl StoredRows for Store {
     }
 }
 
-struct World {
-    bench: Bench,
-    store: Store,
+pub(super) struct World {
+    pub bench: Bench,
+    pub store: Store,
 }
 
 /// The parts of a roll-up: by bucket and values.
-type Parts = BTreeMap<(Minutes, Vec<String>), i64>;
+pub(super) type Parts = BTreeMap<(Minutes, Vec<String>), i64>;
 
 impl World {
     fn new() -> World {
-        let mut bench = Bench::with(CONFIG);
-        bench.log_time_ms = 30 * 24 * 3_600_000;
+        World::with(CONFIG, 30)
+    }
+
+    /// Under a configuration, so many days after 1970.
+    pub fn with(config: &str, days: u64) -> World {
+        let mut bench = Bench::with(config);
+        bench.log_time_ms = days * 24 * 3_600_000;
         World { bench, store: Store::default() }
     }
 
-    fn cut(&mut self, fails: bool) {
+    pub fn cut(&mut self, fails: bool) {
         let cut = self.bench.state.begin_facts_cut();
         if fails {
             return self.bench.state.abort_facts_cut();
@@ -80,7 +85,7 @@ impl World {
     }
 
     /// What memory and store say together.
-    fn parts(&self, id: &str, rollup: &str) -> Parts {
+    pub fn parts(&self, id: &str, rollup: &str) -> Parts {
         let declarations = self.bench.state.declarations();
         let counter = id.split(':').next().unwrap_or_default();
         let kept = declarations.rollups_of(counter).iter().find(|kept| kept.rollup.to_string() == rollup);

@@ -7,7 +7,7 @@ use super::super::question::Question;
 use super::super::shared::Shared;
 use super::super::together::Matching;
 use super::super::{Engine, Refusal, Wanted};
-use super::{PartRows, PartsOf, SeriesFound, damaged};
+use super::{PartRows, PartsOf, SeriesFound, coarse, damaged};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,7 @@ use tally_core::ledger::PartsSince;
 use tally_core::limits::{SERIES_KEYS_MAX, SERIES_NAMES_MAX, SERIES_SUMS_MAX};
 use tally_core::machine::Machine;
 use tally_core::series::Series;
+use tally_core::values::KeptRollup;
 use tally_storage::store::{self, Reads};
 
 /// How often the store is read again because a checkpoint ended meanwhile.
@@ -203,6 +204,7 @@ struct AddedKeys {
     parked: u64,
     generation: u64,
     as_of_ms: u64,
+    kept: Option<KeptRollup>,
 }
 
 impl Question for AddedToMany {
@@ -252,6 +254,7 @@ impl AddedKeys {
             parked: parked(state, wanted),
             generation: state.values.generations.current,
             as_of_ms: state.log_time_ms(),
+            kept: coarse::in_force(state, &wanted.of),
         }
     }
 
@@ -270,8 +273,8 @@ impl AddedKeys {
                 return Ok(Err(TooMuch::Sums));
             }
         }
-        let AddedKeys { parked, generation, as_of_ms, .. } = self;
-        Ok(Ok(SeriesFound { series, keys, parked, generation, as_of_ms }))
+        let AddedKeys { parked, generation, as_of_ms, kept, .. } = self;
+        Ok(Ok(SeriesFound { series, keys, parked, generation, as_of_ms, kept }))
     }
 }
 

@@ -43,6 +43,9 @@ pub struct DeclaredCounter {
     /// The time zone of its buckets of time.
     #[schema(example = "UTC")]
     timezone: String,
+    /// How long buckets of each unit are kept before they are rolled into the next one; `null`: forever.
+    #[schema(example = json!({"hour": "90d", "month": "forever"}))]
+    retention: Option<BTreeMap<&'static str, String>>,
     /// What all of its keys come to; `null` if it is not known or does not fit into 64 bits.
     total: Option<i64>,
 }
@@ -99,9 +102,15 @@ impl DeclaredCounter {
             dimensions: counter.dimensions.iter().map(|name| name.to_string()).collect(),
             rollups: rollups.iter().map(DeclaredRollup::new).collect(),
             timezone: rollups.first().map_or("UTC".to_owned(), |kept| kept.zone.name().to_owned()),
+            retention: retention(counter),
             total: totals.get(&counter.name).copied(),
         }
     }
+}
+
+fn retention(counter: &Counter) -> Option<BTreeMap<&'static str, String>> {
+    let keeps = counter.rollups.retention.keeps();
+    (!keeps.is_empty()).then(|| keeps.iter().map(|keep| (keep.unit.name(), keep.length())).collect())
 }
 
 impl DeclaredRollup {

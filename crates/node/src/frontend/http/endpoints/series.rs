@@ -1,5 +1,6 @@
 //! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
 
+mod kept;
 pub mod many;
 mod pattern;
 
@@ -10,13 +11,14 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::ops::Range;
+use tally_core::available::Available;
 use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
 use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
 use tally_core::series::{Series, Step, choose};
 use tally_core::values::KeptRollup;
 
-use crate::counters::{PartsOf, SeriesFound, SeriesWanted};
+use crate::counters::{Matching, PartsOf, SeriesFound, SeriesWanted};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::format::csv_field;
@@ -144,8 +146,7 @@ pub async fn series(
 ) -> Result<Response, Problem> {
     let declarations = api.counters.declarations();
     let asked = Asked::read(&Parameters::read(&uri, &PARAMETERS)?, &headers, api.host.clock.now_ms())?;
-    let planned = [Planned::new(&api, &declarations, &id, &asked)?];
-    let told = many::told(&api, &planned, &asked).await?;
+    let told = many::told(&api, &declarations, &[id], &asked).await?;
     match (asked.csv, &*told) {
         (false, [told]) => Ok(json(told.json())),
         _ => Ok(csv(&asked.by, &told, false)),
@@ -155,33 +156,83 @@ pub async fn series(
 /// What a question says beside the id.
 const PARAMETERS: [&str; 7] = ["from", "to", "step", "by", "top", "fill", "format"];
 
+/// Whose series is asked for.
+#[derive(Clone)]
+struct Whose<'d> {
+    id: String,
+    counter: &'d Counter,
+    of_whole: bool,
+    matching: Option<Matching>,
+}
+
+impl<'d> Whose<'d> {
+    fn read(api: &Api, declarations: &'d Declarations, id: &str) -> Result<Whose<'d>, Problem> {
+        if let Some((pattern, counter)) = pattern::read(declarations, id)? {
+            let (id, matching) = (pattern.to_string(), Some(pattern.matching()));
+            return Ok(Whose { id, counter, of_whole: false, matching });
+        }
+        let id = pattern::of_whole(declarations, id).unwrap_or(id);
+        let (id, counter, of_whole) = counter_of(declarations, api, id)?;
+        Ok(Whose { id, counter, of_whole, matching: None })
+    }
+}
+
 /// A series that can be added up.
 struct Planned<'d> {
-    id: String,
-    kept: &'d KeptRollup,
+    whose: Whose<'d>,
+    kept: KeptRollup,
     wanted: SeriesWanted,
 }
 
 impl<'d> Planned<'d> {
     fn new(api: &Api, declarations: &'d Declarations, id: &str, asked: &Asked) -> Result<Planned<'d>, Problem> {
-        let pattern = pattern::read(declarations, id)?;
-        let (id, counter, of_whole) = match &pattern {
-            Some((pattern, counter)) => (pattern.to_string(), *counter, false),
-            None => counter_of(declarations, api, pattern::of_whole(declarations, id).unwrap_or(id))?,
-        };
-        let by: Vec<&str> = asked.by.iter().map(String::as_str).collect();
+        let whose = Whose::read(api, declarations, id)?;
         let unit = asked.step.map(|step| step.unit).or(asked.needs_time());
-        let kept = choose(declarations.rollups_of(&counter.name), &by, unit)
-            .map_err(|lacking| not_rolled_up(counter, &lacking))?;
-        let empty = Series::new(kept, &by, asked.step, asked.minutes(kept), SERIES_POINTS_MAX).ok_or_else(too_long)?;
+        let kept = choose(declarations.rollups_of(&whose.counter.name), &asked.by(), unit)
+            .map_err(|lacking| not_rolled_up(whose.counter, &lacking))?;
+        // At first as if nothing were old: at which log time it is answered is known by the answer.
+        Planned::at(api, declarations, whose, asked, kept.clone(), 0)
+    }
+
+    /// As the roll-up was kept at a log time.
+    fn at(
+        api: &Api,
+        declarations: &Declarations,
+        whose: Whose<'d>,
+        asked: &Asked,
+        kept: KeptRollup,
+        log_time_ms: u64,
+    ) -> Result<Planned<'d>, Problem> {
+        let minutes = asked.minutes(&kept, kept.available(log_time_ms).as_ref());
+        let empty = Series::new(&kept, &asked.by(), asked.step, minutes, SERIES_POINTS_MAX).ok_or_else(too_long)?;
+        kept::check(&whose.counter.name, &kept, asked.step, &empty, log_time_ms)?;
         let of = PartsOf {
-            cell: api.counters.hasher().key(id.as_bytes()),
+            cell: api.counters.hasher().key(whose.id.as_bytes()),
             rollup: kept.number,
-            deciding: deciding(declarations, counter),
-            whole: of_whole.then(|| counter.name.clone()),
+            deciding: deciding(declarations, whose.counter),
+            whole: whose.of_whole.then(|| whose.counter.name.clone()),
+            counter: whose.counter.name.clone(),
+            coarser: kept.bands.coarser().collect(),
         };
-        let matching = pattern.map(|(pattern, _)| pattern.matching());
-        Ok(Planned { id, kept, wanted: SeriesWanted { of, matching, empty } })
+        let wanted = SeriesWanted { of, matching: whose.matching.clone(), empty };
+        Ok(Planned { whose, kept, wanted })
+    }
+
+    /// How it has to be asked again, if the roll-up was kept otherwise when it was answered.
+    fn again(
+        &self,
+        api: &Api,
+        declarations: &Declarations,
+        asked: &Asked,
+        found: &SeriesFound,
+    ) -> Result<Option<Planned<'d>>, Problem> {
+        let Whose { counter, .. } = self.whose;
+        let now = found.kept.as_ref().ok_or_else(|| not_rolled_up(counter, &self.kept.rollup))?;
+        let is_whole = kept::check(&counter.name, now, asked.step, &found.series, found.as_of_ms).is_ok();
+        if is_whole && self.kept.bands.coarser().eq(now.bands.coarser()) {
+            return Ok(None);
+        }
+        Planned::at(api, declarations, self.whose.clone(), asked, now.clone(), found.as_of_ms).map(Some)
     }
 }
 
@@ -248,22 +299,24 @@ impl Asked {
         }
     }
 
+    fn by(&self) -> Vec<&str> {
+        self.by.iter().map(String::as_str).collect()
+    }
+
     /// Without a step a stretch of time still needs some bucket.
     fn needs_time(&self) -> Option<tally_core::counter::Unit> {
         let bounded = self.from_ms.is_some() || self.to_ms.is_some();
         bounded.then_some(tally_core::counter::Unit::Month)
     }
 
-    /// The stretch of time, in whole buckets of the roll-up that answers.
-    fn minutes(&self, kept: &KeptRollup) -> Range<Minutes> {
+    /// The stretch of time, in whole buckets of the roll-up that answers, as they are there.
+    fn minutes(&self, kept: &KeptRollup, available: Option<&Available>) -> Range<Minutes> {
         if self.step.is_none() && self.from_ms.is_none() && self.to_ms.is_none() {
             return 0..Minutes::MAX;
         }
-        let bucket = |minute| kept.rollup.unit.map_or(minute, |unit| unit.bucket(minute, &kept.zone));
         let last = minute_of(self.to_ms.unwrap_or(self.now_ms as i64).saturating_sub(1));
         let first = self.from_ms.map_or_else(|| self.first(last, kept), minute_of).min(last);
-        let end = kept.rollup.unit.map_or(last + 1, |unit| unit.next(bucket(last), &kept.zone));
-        bucket(first)..end
+        available.map_or(first..last + 1, |available| available.start(first)..available.end(last))
     }
 
     /// Where a series begins that ends here and does not say.
@@ -294,7 +347,7 @@ fn one_of<'p>(parameters: &'p Parameters, name: &str, words: &[&str]) -> Result<
 
 /// A series that was added up, as it is told.
 struct Told<'a> {
-    planned: &'a Planned<'a>,
+    planned: Planned<'a>,
     asked: &'a Asked,
     found: SeriesFound,
     /// None if nobody asks for any.
@@ -303,7 +356,7 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(planned: &'a Planned<'a>, asked: &'a Asked, found: SeriesFound) -> Told<'a> {
+    fn new(planned: Planned<'a>, asked: &'a Asked, found: SeriesFound) -> Told<'a> {
         let parts = match asked.by.is_empty() {
             true => Vec::new(),
             false => {
@@ -331,18 +384,18 @@ impl<'a> Told<'a> {
     }
 
     fn body(&self) -> SeriesBody<'_> {
-        let Planned { id, kept, wanted } = self.planned;
-        let SeriesFound { series, keys, parked, generation, as_of_ms } = &self.found;
+        let Planned { whose, kept, .. } = &self.planned;
+        let SeriesFound { series, keys, parked, generation, as_of_ms, .. } = &self.found;
         let minutes = series.minutes();
         let now = minute_of(*as_of_ms as i64);
         let running = series.steps().iter().rev().find(|start| **start <= now && now < minutes.end);
         SeriesBody {
-            id,
-            keys: wanted.matching.is_some().then_some(*keys),
+            id: &whose.id,
+            keys: whose.matching.is_some().then_some(*keys),
             from: rfc3339(bucket_ms(minutes.start)),
             to: rfc3339(bucket_ms(minutes.end)),
             step: self.asked.step.map(|step| step.to_string()),
-            by: self.asked.by.iter().map(String::as_str).collect(),
+            by: self.asked.by(),
             source: "rollup",
             rollup: kept.rollup.words().collect(),
             timezone: kept.zone.name(),
@@ -385,7 +438,7 @@ fn csv(by: &[String], all: &[Told<'_>], with_id: bool) -> Response {
     for told in all {
         let mut begin = String::new();
         if with_id {
-            csv_field(&told.planned.id, &mut begin);
+            csv_field(&told.planned.whose.id, &mut begin);
             begin.push(',');
         }
         told.points().iter().for_each(|point| point.csv(&begin, &mut lines));

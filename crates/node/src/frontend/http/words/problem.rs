@@ -56,6 +56,7 @@ pub enum ProblemKind {
     UnsupportedMediaType,
     TooManyCounters,
     NotRolledUp,
+    NotKept,
     Busy,
     RepeatsFull,
     DiskFull,
@@ -127,6 +128,7 @@ impl ProblemKind {
                 ("too-many-counters", S::UNPROCESSABLE_ENTITY, "There are too many counters")
             }
             ProblemKind::NotRolledUp => ("not-rolled-up", S::UNPROCESSABLE_ENTITY, "No roll-up can answer this"),
+            ProblemKind::NotKept => ("not-kept", S::UNPROCESSABLE_ENTITY, "It is not kept as fine or as long as this"),
             ProblemKind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             ProblemKind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
             ProblemKind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),

@@ -3,10 +3,11 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use tally_core::counter::Declarations;
 use tally_core::limits::{SERIES_IDS_MAX, SERIES_KEYS_MAX, SERIES_NAMES_MAX, SERIES_NUMBERS_MAX, SERIES_SUMS_MAX};
 
 use super::{Asked, PARAMETERS, Planned, SeriesBody, Told, csv, json, too_long};
-use crate::counters::TooMuch;
+use crate::counters::{Refusal, TooMuch};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -37,8 +38,7 @@ pub async fn series_many(State(api): State<Api>, uri: Uri, headers: HeaderMap) -
     check_number(&ids)?;
     let declarations = api.counters.declarations();
     let asked = Asked::read(&parameters, &headers, api.host.clock.now_ms())?;
-    let planned = ids.iter().map(|id| Planned::new(&api, &declarations, id, &asked)).collect::<Result<Vec<_>, _>>()?;
-    let told = told(&api, &planned, &asked).await?;
+    let told = told(&api, &declarations, &ids, &asked).await?;
     if asked.csv {
         return Ok(csv(&asked.by, &told, true));
     }
@@ -58,18 +58,39 @@ fn check_number(ids: &[String]) -> Result<(), Problem> {
     }
 }
 
-/// Adds up what is planned.
+/// How often a question is put again because old buckets were rolled up meanwhile.
+const TRIES_MAX: usize = 8;
+
+/// Adds up a series for each id.
 pub(super) async fn told<'a>(
     api: &Api,
-    planned: &'a [Planned<'a>],
+    declarations: &'a Declarations,
+    ids: &[String],
     asked: &'a Asked,
 ) -> Result<Vec<Told<'a>>, Problem> {
+    let planned = ids.iter().map(|id| Planned::new(api, declarations, id, asked));
+    let mut planned = planned.collect::<Result<Vec<_>, _>>()?;
     let walks = planned.iter().any(|planned| planned.wanted.matching.is_some());
     // Whoever waits for a turn holds nothing.
     let _turn = if walks { api.walks.acquire().await.ok() } else { None };
-    let wanted = planned.iter().map(|planned| planned.wanted.clone()).collect();
-    let found = api.counters.series(wanted).await?.map_err(too_much)?;
-    let told: Vec<_> = planned.iter().zip(found).map(|(planned, found)| Told::new(planned, asked, found)).collect();
+    for _ in 0..TRIES_MAX {
+        let wanted = planned.iter().map(|planned| planned.wanted.clone()).collect();
+        let found = api.counters.series(wanted).await?.map_err(too_much)?;
+        let mut is_final = true;
+        for (planned, found) in planned.iter_mut().zip(&found) {
+            if let Some(again) = planned.again(api, declarations, asked, found)? {
+                (*planned, is_final) = (again, false);
+            }
+        }
+        if is_final {
+            return checked(planned.into_iter().zip(found).map(|(planned, found)| Told::new(planned, asked, found)));
+        }
+    }
+    Err(Refusal::busy().into())
+}
+
+fn checked<'a>(told: impl Iterator<Item = Told<'a>>) -> Result<Vec<Told<'a>>, Problem> {
+    let told: Vec<_> = told.collect();
     if told.iter().map(Told::numbers).sum::<usize>() > SERIES_NUMBERS_MAX {
         return Err(too_long());
     }
