@@ -141,6 +141,10 @@ fn a_step_is_answered_where_it_is_kept_and_refused_with_what_to_ask_where_it_is_
     again(&aged);
     let months = aged.node.get("/v1/counters/views/series?from=2026-11-01T00:00:00Z&step=1mo").ok();
     assert_eq!(months["points"][0]["value"], 5 * 24 * 6 + 1, "the counter as a whole");
+    aged.node.send("DELETE", "/v1/counters/views:a", &[], b"").ok();
+    assert_eq!(aged.total(ALL), 0, "a cleared key begins anew, in every row of it");
+    let aged = aged.restart(KEPT);
+    assert_eq!(aged.total(ALL), 0);
 }
 
 #[test]
