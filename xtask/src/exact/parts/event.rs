@@ -54,7 +54,9 @@ impl Event {
         let kind = [Kind::View, Kind::View, Kind::Like, Kind::Like, Kind::Unlike, Kind::Ad][chance as usize % 6];
         let user = number / NUMBERS_PER_GROUP * USERS_PER_GROUP + (chance >> 8) % USERS_PER_GROUP;
         let video = match kind {
-            Kind::Like | Kind::Unlike => mix(lane << 48 | user * VIDEOS_PER_USER + (chance >> 16) % VIDEOS_PER_USER),
+            Kind::Like | Kind::Unlike => {
+                mix((lane << 48) | (user * VIDEOS_PER_USER + (chance >> 16) % VIDEOS_PER_USER))
+            }
             Kind::View | Kind::Ad => chance >> 16,
         };
         let slot = match kind {
