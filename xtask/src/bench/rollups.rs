@@ -67,6 +67,8 @@ const TOP_KEYS: &str = "10000000";
 const PARTS_EVENTS: u64 = 60_000_000;
 const PARTS_KEYS: u64 = 1_000_000;
 const PARTS_COUNTRIES: u64 = 8;
+/// One more than the store keeps before it merges them.
+const CUTS_BEFORE_MERGE: usize = 17;
 const PARTS_MEMORY_MIB: f64 = 512.0;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -194,12 +196,18 @@ pub fn measure_parts(peers: &Peers, generator: &Generator, results: &mut Results
     for (name, config) in [("without parts", WITHOUT_HOURS), ("with parts", HOURLY)] {
         step(&format!("{}: {name}", row.title()));
         let (data, memory) = (peers.new_data()?, format!("{PARTS_MEMORY_MIB}MiB"));
-        let server = peers.start_declared_on(&data, config, &["--memory", &memory])?;
-        let report = fill_parts(&server, generator)?.shown();
+        let start = || peers.start_declared_on(&data, config, &["--memory", &memory]);
+        let server = start()?;
+        let report = fill_parts(&server, generator, PARTS_EVENTS)?.shown();
         (peak_bytes, rate) = (report.peak_bytes, report.operations_per_second());
         server.stop()?;
-        // The stop has written the last cut; tables are merged while it runs.
-        let server = peers.start_declared_on(&data, config, &["--memory", &memory])?;
+        // What is rewritten is freed when tables are merged, which they are when so many cuts have left one each.
+        for _ in 0..CUTS_BEFORE_MERGE {
+            let server = start()?;
+            fill_parts(&server, generator, EVENTS_PER_REQUEST)?;
+            server.stop()?;
+        }
+        let server = start()?;
         bytes.push(bytes_at_rest(&data.join("store"))?);
         drop(server);
         peers.forget_data()?;
@@ -229,8 +237,8 @@ pub fn measure_parts(peers: &Peers, generator: &Generator, results: &mut Results
     Ok(())
 }
 
-fn fill_parts(server: &Server, generator: &Generator) -> Result<Report> {
-    let numbers = [PARTS_KEYS, PARTS_COUNTRIES, HOURS, PARTS_EVENTS].map(|number| number.to_string());
+fn fill_parts(server: &Server, generator: &Generator, events: u64) -> Result<Report> {
+    let numbers = [PARTS_KEYS, PARTS_COUNTRIES, HOURS, events].map(|number| number.to_string());
     let load = ["--keys", &numbers[0], "--countries", &numbers[1], "--hours", &numbers[2], "--requests", &numbers[3]];
     generator.once(server, &[&VIEWS[..], &load].concat())
 }
