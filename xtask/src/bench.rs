@@ -15,6 +15,7 @@ mod peer;
 mod postgres;
 mod requirement;
 mod resp;
+mod rollups;
 mod rows;
 
 use crate::install;
@@ -66,6 +67,10 @@ pub enum Row {
     Streams,
     /// Latency of reads beside a flood of views
     Reads,
+    /// Views with and without roll-ups
+    Rollups,
+    /// Series of a key by country and hour, alone and beside views
+    Series,
     /// Instructions of the processor for one operation
     Instructions,
     /// INCR over 50 million keys beside one million; takes minutes
@@ -74,18 +79,22 @@ pub enum Row {
     Huge,
     /// 100 million event ids in 1 GiB; takes many minutes
     Registry,
+    /// The greatest of 10 million keys, and their sum, while they change; takes minutes
+    Top,
+    /// 50 million hourly parts in 512 MiB; takes many minutes
+    Parts,
 }
 
 impl Row {
     /// Measured only on demand.
-    const LONG: [Row; 3] = [Row::Grown50, Row::Huge, Row::Registry];
+    const LONG: [Row; 5] = [Row::Grown50, Row::Huge, Row::Registry, Row::Top, Row::Parts];
 }
 
 #[derive(Args)]
 pub struct BenchArgs {
     /// Only these rows, and only print them; without any, all but the long ones are measured and docs/benchmarks.md is written
     rows: Vec<Row>,
-    /// Measure `grown50`, `huge` and `registry` as well
+    /// Measure `grown50`, `huge`, `registry`, `top` and `parts` as well
     #[arg(long)]
     long: bool,
     /// Seconds of one measurement

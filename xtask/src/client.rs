@@ -94,10 +94,18 @@ impl HttpClient {
     }
 
     pub fn post(&mut self, path: &str, content_type: &str, body: &str) -> io::Result<(u16, String)> {
+        self.request("POST", path, &format!("Content-Type: {content_type}\r\n"), body)
+    }
+
+    /// A request of JSON that is made once, however often it is sent under the key.
+    pub fn once(&mut self, method: &str, path: &str, key: &str, body: &str) -> io::Result<(u16, String)> {
+        self.request(method, path, &format!("Content-Type: application/json\r\nIdempotency-Key: {key}\r\n"), body)
+    }
+
+    fn request(&mut self, method: &str, path: &str, headers: &str, body: &str) -> io::Result<(u16, String)> {
         let (host, length) = (&self.host, body.len());
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.answer()
     }

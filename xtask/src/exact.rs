@@ -3,14 +3,17 @@
 //!
 //! The models know the server only by its answers. `display` needs the log time of each request, since the rule is about
 //! windows of it; the server tells it in `GET /v1/commits`. `persistent` needs no time, so its server is killed while requests
-//! are under way. `folded` has no model: somebody outside follows the commits, and must have what the server has.
+//! are under way. `folded` has no model: somebody outside follows the commits, and must have what the server has. `parts` knows
+//! of each event where it counts, and so what every part of every roll-up must be.
 
 mod answer;
 mod commits;
 mod display;
 mod folded;
 mod life;
+mod parts;
 mod persistent;
+mod request;
 
 use crate::server::Place;
 use crate::shell::{self, step};
@@ -26,6 +29,8 @@ pub enum Contract {
     Persistent,
     /// Who folds a snapshot and the commits behind it has every counter
     Folded,
+    /// The parts of every key add up to it, and are where its events say
+    Parts,
 }
 
 #[derive(Args)]
@@ -82,6 +87,7 @@ pub fn run(args: ExactArgs) -> Result<()> {
             Contract::Display => display::CONFIG,
             Contract::Persistent => persistent::CONFIG,
             Contract::Folded => folded::CONFIG,
+            Contract::Parts => parts::CONFIG,
         };
         let place = Place::new(binary.clone(), directory.path(), config, "4MiB")?;
         let plan = Plan { place, events: args.events, life: Duration::from_secs_f64(seconds), seed };
@@ -90,6 +96,7 @@ pub fn run(args: ExactArgs) -> Result<()> {
             Contract::Display => display::run(&plan),
             Contract::Persistent => persistent::run(&plan),
             Contract::Folded => folded::run(&plan),
+            Contract::Parts => parts::run(&plan),
         };
         match outcome {
             Ok(summary) => println!("  exact: {summary}, in {:.0} s", started.elapsed().as_secs_f64()),

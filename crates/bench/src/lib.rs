@@ -39,8 +39,8 @@ pub enum Questions {
     Reads,
     /// INCRs at full rate, and beside them connections that send one GET at a time.
     Mixed { readers: usize },
-    /// `GET /v1/counters/{id}`, one at a time, with what the server asks for.
-    HttpReads { token: Option<String> },
+    /// `GET` of a path, one at a time, with the key in place of `{}` and with what the server asks for.
+    HttpReads { path: String, token: Option<String> },
     /// `POST /v1/events` with NDJSON bodies or compact batches.
     Events(Box<EventsShape>),
 }
@@ -131,8 +131,8 @@ impl Load {
                 lanes.extend(self.resp_lanes(LaneKind::Reads, *readers, 1));
                 lanes
             }
-            Questions::HttpReads { token } => {
-                let lane = || HttpReadLane::new(&self.server.to_string(), token.as_deref(), &self.key);
+            Questions::HttpReads { path, token } => {
+                let lane = || HttpReadLane::new(&self.server.to_string(), token.as_deref(), path, &self.key);
                 let lanes = std::iter::repeat_with(lane).take(self.connections).collect();
                 return self.drive(lanes, picker, Phase::Load, progress);
             }

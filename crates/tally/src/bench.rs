@@ -36,7 +36,7 @@ enum BenchOp {
     Get,
     /// INCRs at full rate, and beside them --readers connections that send one GET at a time
     Mix,
-    /// GET /v1/counters/{id} over HTTP, one at a time
+    /// GETs over HTTP, one at a time: --path
     HttpGet,
     /// POST /v1/events with NDJSON bodies, or with --compact batches
     Events,
@@ -56,6 +56,8 @@ Examples:
   tally bench --op get --pipeline 1 --seconds 5        single GETs
   tally bench --op mix --readers 10  GET latency while writes run at full rate
   tally bench --op http-get --connections 1            reads over HTTP
+  tally bench --op http-get --key-pattern views:v%08d --path '/v1/counters/{}/series?step=1h'
+                                     series of counters that have roll-ups
   tally bench --pipeline 1 --rate 2000                 single INCRs at a pace
   tally bench --op events            events over HTTP
   tally bench --op events --compact  the same in compact batches
@@ -81,6 +83,9 @@ pub struct BenchArgs {
     /// Additional connections that send one GET at a time (--op mix)
     #[arg(long, default_value_t = 10, value_name = "N", help_heading = "Load")]
     readers: usize,
+    /// What is read, with the key in place of {} (--op http-get)
+    #[arg(long, default_value = "/v1/counters/{}", value_name = "PATH", value_parser = path, help_heading = "Load")]
+    path: String,
     /// Operations per second of all connections together, at even distances; latencies count from when a question was
     /// due, also if it had to wait for a free connection [default: as many as the server answers]
     #[arg(long, value_name = "N", help_heading = "Load")]
@@ -251,7 +256,7 @@ impl BenchArgs {
             BenchOp::Incr => Questions::Increments,
             BenchOp::Get => Questions::Reads,
             BenchOp::Mix => Questions::Mixed { readers: self.readers },
-            BenchOp::HttpGet => Questions::HttpReads { token: token()? },
+            BenchOp::HttpGet => Questions::HttpReads { path: self.path.clone(), token: token()? },
             BenchOp::Events => {
                 #[allow(clippy::disallowed_methods, reason = "events of a load happen when it begins")]
                 let now = SystemTime::now();
@@ -264,6 +269,14 @@ impl BenchArgs {
                 )))
             }
         })
+    }
+}
+
+/// What can stand in a request as it is.
+fn path(text: &str) -> std::result::Result<String, String> {
+    match text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err("a path begins with / and has no blanks".to_owned()),
     }
 }
 

@@ -124,7 +124,7 @@ fn beside_flood(server: &Server, generator: &Generator, load: &[&str], seed: usi
     Ok((report, flood.finish()?.shown()))
 }
 
-fn latencies(figure: Figure) -> String {
+pub fn latencies(figure: Figure) -> String {
     let [p50, p99, p999, max] =
         [figure.latency.p50, figure.latency.p99, figure.latency.p999, figure.latency.max].map(|us| us / 1000.0);
     format!("p50 {p50:.2}, p99 {p99:.2}, p999 {p999:.2}, max {max:.1} ms")

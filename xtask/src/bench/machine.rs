@@ -75,6 +75,19 @@ fn status_bytes(pid: u32, name: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// What the files of a directory take, those below it included. Files that go away meanwhile take nothing.
+pub fn directory_bytes(directory: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)?.flatten() {
+        match entry.metadata() {
+            Ok(about) if about.is_dir() => bytes += directory_bytes(&entry.path()).unwrap_or(0),
+            Ok(about) => bytes += about.len(),
+            Err(_) => {}
+        }
+    }
+    Ok(bytes)
+}
+
 /// The value behind `name` and a colon in a file of such lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;

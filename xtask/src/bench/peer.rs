@@ -12,6 +12,7 @@ use std::process::Command;
 pub enum Peer {
     Tally,
     TallyWithoutDedup,
+    TallyWithoutRollups,
     TallyOneMillion,
     RedisAlways,
     RedisNone,
@@ -28,6 +29,7 @@ impl fmt::Display for Peer {
         f.pad(match self {
             Peer::Tally => "Tally, `sync`",
             Peer::TallyWithoutDedup => "Tally, `dedup: none`",
+            Peer::TallyWithoutRollups => "Tally, no roll-ups",
             Peer::TallyOneMillion => "Tally, 1 M keys",
             Peer::RedisAlways => "Redis, `appendfsync always`",
             Peer::RedisNone => "Redis, no persistence",
@@ -87,13 +89,20 @@ impl Peers {
             Peer::Floor => self.start_floor(size, &[]),
             Peer::Axum => self.start_floor(size, &["--constant"]),
             Peer::Nginx => server::start_nginx(&self.new_data()?, &self.log(), &counted(size.events)),
-            Peer::TallyWithoutDedup | Peer::Postgres => unreachable!("{peer} is started where it is measured"),
+            Peer::TallyWithoutDedup | Peer::TallyWithoutRollups | Peer::Postgres => {
+                unreachable!("{peer} is started where it is measured")
+            }
         }
     }
 
     /// Starts Tally with these counters on an empty directory.
     pub fn start_declared(&self, config: &str, more: &[&str]) -> Result<Server> {
-        self.launch(&self.new_data()?, config, more)
+        self.start_declared_on(&self.new_data()?, config, more)
+    }
+
+    /// The same on a directory that may have been used before.
+    pub fn start_declared_on(&self, data: &Path, config: &str, more: &[&str]) -> Result<Server> {
+        self.launch(data, config, more)
     }
 
     /// Starts Tally on a directory that may have been used before.

@@ -3,7 +3,7 @@
 use super::load::{Figure, Generator};
 use super::peer::{Peer, Peers};
 use super::requirement::Requirement;
-use super::{Row, beside, contracts, http, instructions, memory, resp};
+use super::{Row, beside, contracts, http, instructions, memory, resp, rollups};
 use anyhow::Result;
 
 /// Everything that was measured.
@@ -58,8 +58,12 @@ impl Row {
             Row::Persistent => "persistent counters, 1,000 events at a time, 100 k keys, 5 % duplicates",
             Row::Streams => "10 impressions (`persistent`) at a time",
             Row::Reads => "reads beside a flood of views",
+            Row::Rollups => "`POST /v1/events`, 1 M keys, `rollups: [[country], [country, hour]]`",
+            Row::Series => "`GET …/series` of one key of 100 k, 200 countries × 24 hours",
             Row::Instructions => "instructions of one operation",
             Row::Registry => "100 M event ids in 1 GiB",
+            Row::Top => "10 M keys of a counter",
+            Row::Parts => "50 M hourly parts in 512 MiB",
         }
     }
 }
@@ -81,6 +85,10 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
             Row::Huge => memory::measure_huge(peers, generator, results)?,
             Row::Dedup => contracts::measure_dedup(peers, generator, results)?,
             Row::Persistent => contracts::measure_persistent(peers, generator, results)?,
+            Row::Rollups => rollups::measure_rollups(peers, generator, results)?,
+            Row::Series => rollups::measure_series(peers, generator, results)?,
+            Row::Top => rollups::measure_top(peers, generator, results)?,
+            Row::Parts => rollups::measure_parts(peers, generator, results)?,
             Row::Streams => beside::measure_streams(peers, generator, results)?,
             Row::Reads => beside::measure_reads(peers, generator, results)?,
             Row::Instructions => instructions::measure(peers.tally(), results)?,

@@ -4,6 +4,8 @@ use crate::client::RespClient;
 use crate::random::Random;
 use crate::server::Server;
 use anyhow::{Result, ensure};
+use std::thread;
+use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
@@ -27,6 +29,16 @@ impl End {
                 Ok(())
             }
         }
+    }
+}
+
+/// A moment of chance; earlier if nobody has anything to send any more.
+pub fn wait_for_the_blow<T>(lanes: &[thread::ScopedJoinHandle<'_, T>], moment: Duration) {
+    const STEP: Duration = Duration::from_millis(10);
+    let mut waited = Duration::ZERO;
+    while waited < moment && !lanes.iter().all(|lane| lane.is_finished()) {
+        thread::sleep(STEP.min(moment - waited));
+        waited += STEP;
     }
 }
 

@@ -15,13 +15,12 @@ mod audit;
 mod lane;
 
 use super::Plan;
-use super::life::{End, verify_values};
+use super::life::{End, verify_values, wait_for_the_blow};
 use crate::random::Random;
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
 use lane::{ADS, Answered, CAMPAIGNS, Lane, Reached};
 use std::thread;
-use std::time::Duration;
 
 pub const CONFIG: &str = "\
 counters:
@@ -117,15 +116,5 @@ impl Trial {
         let keys: Vec<String> = (0..ADS).map(|n| format!("impressions:a{n}")).collect();
         verify_values(server, &keys, &self.ads())?;
         audit::verify(server, &self.reached())
-    }
-}
-
-/// A moment of chance; earlier if nobody has anything to send any more.
-fn wait_for_the_blow<T>(lanes: &[thread::ScopedJoinHandle<'_, T>], moment: Duration) {
-    const STEP: Duration = Duration::from_millis(10);
-    let mut waited = Duration::ZERO;
-    while waited < moment && !lanes.iter().all(|lane| lane.is_finished()) {
-        thread::sleep(STEP.min(moment - waited));
-        waited += STEP;
     }
 }

@@ -83,7 +83,7 @@ fn push_record(out: &mut Vec<u8>, shape: &EventsShape, n: u64) -> LineShape {
     let seq = Seq::Varint(before - start..out.len() - start);
     put_text(out, &key.zero());
     let key = at(out, key.digits + key.suffix.len(), key.digits);
-    LineShape { bytes: out.len() - start, request, session, seq, key }
+    LineShape { bytes: out.len() - start, request, hour: None, session, seq, key }
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {

@@ -15,6 +15,8 @@ fn shape() -> EventsShape {
         event_bytes: 250,
         occurred_at: "2026-11-15T18:00:00Z".to_owned(),
         occurred_at_ms: 1_794_765_600_000,
+        countries: 8,
+        hours: None,
         compact: false,
         run: 7,
         sessions: Sessions::Short,
@@ -163,4 +165,18 @@ fn a_compact_batch_has_the_events_that_the_lines_have() {
             assert_eq!(ask_compact(&mut compact[0], &mut of_batches), expected.collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn events_come_from_as_many_countries_and_hours_as_asked() {
+    let shape = EventsShape { countries: 20, hours: Some(24), ..shape() };
+    let mut parts = HashSet::new();
+    for (request, events) in (0..).zip(events(shape, 48)) {
+        for event in events {
+            let at = event["occurredAt"].as_str().unwrap().to_owned();
+            assert_eq!(at, format!("2026-11-15T{:02}:00:00Z", request % 24));
+            parts.insert((at, event["dimensions"]["country"].to_string()));
+        }
+    }
+    assert_eq!(parts.len(), 20 * 24);
 }

@@ -3,7 +3,7 @@
 use super::bounded;
 use crate::failure::{Failure, Result};
 use clap::Args;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tally_bench::{EventsShape, KeyPattern, Sessions};
 
 pub const DEFAULT_KEY_PATTERN: &str = "v%08d";
@@ -26,6 +26,12 @@ pub struct EventsArgs {
     /// The dimension that holds the key
     #[arg(long, default_value = "video", value_name = "NAME", help_heading = "Events (--op events)")]
     dimension: String,
+    /// Countries that they come from, in turn (NDJSON)
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Events (--op events)")]
+    countries: u64,
+    /// Spread the requests over the first so many hours of the day before, in turn [default: they happen when the run begins]
+    #[arg(long, value_name = "N", conflicts_with = "compact", help_heading = "Events (--op events)")]
+    hours: Option<u64>,
     /// Sessions that take turns, each with consecutive seqs [default: a session is 20 events of a request]
     #[arg(long, value_name = "N", help_heading = "Events (--op events)")]
     sessions: Option<u64>,
@@ -43,6 +49,9 @@ pub struct EventsArgs {
 
 const EVENTS_PER_REQUEST_MAX: u64 = 10_000;
 const EVENT_BYTES_MAX: u64 = 65_536;
+const COUNTRIES_MAX: u64 = 1000;
+const HOURS_MAX: u64 = 24;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 const SESSIONS_MAX: u64 = 1_000_000_000;
 /// Beyond it there would be hardly anything left to repeat.
 const DUPLICATES_MAX: u64 = 90;
@@ -52,6 +61,8 @@ impl EventsArgs {
     pub fn check(&self) -> Result<()> {
         bounded("events-per-request", self.events_per_request, EVENTS_PER_REQUEST_MAX)?;
         bounded("event-bytes", self.event_bytes as u64, EVENT_BYTES_MAX)?;
+        bounded("countries", self.countries, COUNTRIES_MAX)?;
+        bounded("hours", self.hours.unwrap_or(1), HOURS_MAX)?;
         bounded("sessions", self.sessions.unwrap_or(1), SESSIONS_MAX)?;
         bounded("duplicates", self.duplicates.max(1), DUPLICATES_MAX)?;
         bounded("sent-before", self.sent_before.max(1), EVENTS_MAX)?;
@@ -80,6 +91,11 @@ impl EventsArgs {
         now: SystemTime,
     ) -> EventsShape {
         let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let occurred_at_seconds = match self.hours {
+            // No hour of the day before is yet to come.
+            Some(_) => (time.as_secs() / DAY_SECONDS).saturating_sub(1) * DAY_SECONDS,
+            None => time.as_secs(),
+        };
         EventsShape {
             host,
             token,
@@ -88,8 +104,11 @@ impl EventsArgs {
             dimension: self.dimension.clone(),
             events_per_request: self.events_per_request,
             event_bytes: self.event_bytes,
-            occurred_at: humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string(),
-            occurred_at_ms: time.as_secs() * 1000,
+            occurred_at: humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(occurred_at_seconds))
+                .to_string(),
+            occurred_at_ms: occurred_at_seconds * 1000,
+            countries: self.countries,
+            hours: self.hours,
             compact: self.compact,
             // Without --ids, no two runs within a day share an id or a session.
             run: if self.ids { seed } else { time.as_secs() % 100_000 },

@@ -4,6 +4,7 @@
 //! content under the same id, which is a conflict and counts nowhere.
 
 use super::super::answer::{Answer, Boxes};
+use super::super::request::{patiently, went_away};
 use crate::client::{self, HttpClient};
 use crate::random::{Random, mix};
 use anyhow::{Result, bail, ensure};
@@ -12,8 +13,6 @@ use std::io;
 use std::iter::Sum;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
 
 pub const ADS: usize = 100_000;
 pub const CAMPAIGNS: usize = 100;
@@ -24,10 +23,6 @@ const EVENTS_PER_REQUEST: u64 = 500;
 const EVENTS_PER_REPEAT: u64 = 5;
 /// … and one of those in this many has another content.
 const REPEATS_PER_CONFLICT: u64 = 10;
-
-/// A server that is busy for longer does not catch up.
-const BUSY_MAX: u32 = 120;
-const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The name of an event: which lane made it up, and which of its events it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,24 +254,8 @@ impl Lane {
     }
 }
 
-/// Posts a request until it is not refused for being too much just now. What was refused must not have been counted: that
-/// the next answer is the first one is checked like that of any other request.
 fn post(client: &mut HttpClient, body: &str) -> io::Result<(u16, String)> {
-    for _ in 0..BUSY_MAX {
-        match client.post_lines("/v1/events", body)? {
-            (503, text) if text.contains("/problems/busy") => thread::sleep(BUSY_PAUSE),
-            answer => return Ok(answer),
-        }
-    }
-    client.post_lines("/v1/events", body)
-}
-
-/// Whether the server ended before it could say what became of a request.
-fn went_away(answer: &io::Result<(u16, String)>) -> bool {
-    match answer {
-        Ok((status, text)) => *status == 503 && text.contains("shutting down"),
-        Err(error) => client::was_cut(error),
-    }
+    patiently(|| client.post_lines("/v1/events", body))
 }
 
 #[cfg(test)]
