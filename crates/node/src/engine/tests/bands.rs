@@ -64,7 +64,8 @@ async fn months(engine: &Engine, id: &str, from_ms: u64) -> Vec<i64> {
         counter: "hits".into(),
         coarser: kept.bands.coarser().collect(),
     };
-    engine.series(of, empty).await.unwrap().series.totals()
+    let found = engine.series(vec![SeriesWanted { of, matching: None, empty }]).await.unwrap().unwrap();
+    found[0].series.totals()
 }
 
 /// Until the worker has looked at everything that was old a moment ago, and moved it.
