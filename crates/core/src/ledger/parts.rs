@@ -58,11 +58,6 @@ impl Parts {
         self.folds.wait(folds);
     }
 
-    /// Whether any are to be.
-    pub fn has_folds(&self) -> bool {
-        !self.folds.is_empty()
-    }
-
     /// What was added to the parts of one key.
     pub fn of(&self, cell: CellKey) -> PartsSince {
         let mut since = PartsSince::default();

@@ -163,9 +163,12 @@ async fn fold<L: Log + 'static>(desk: &Desk<L>, folds: &[Fold]) -> Result<(), Re
     if folds.is_empty() {
         return Ok(());
     }
+    desk.commit();
+    // A store that does not say whether it has made a cut is asked where it stands, so no two with rows in them stand at one place.
+    desk.writer.borrow_mut().move_on(desk.shared.clock.now_ms())?;
     desk.writer.borrow_mut().state_mut().values.facts.parts.fold(folds.to_vec());
     let (done, waits) = oneshot::channel();
-    desk.request_cut(Wanted::NewNames, done);
+    desk.request_cut(Wanted::Everything, done);
     waits.await.unwrap_or(Err(Refusal::ShuttingDown))
 }
 

@@ -312,10 +312,23 @@ impl<L: Log> Writer<L> {
         }
         let due = if self.disk_is_full { self.pass_time(now_ms) } else { self.state.waits_for(now_ms) };
         if due {
-            self.batch.record(&Record::Tick);
-            self.durability = self.options.durability.level();
-            self.commit(now_ms);
+            self.record_tick(now_ms);
         }
+    }
+
+    fn record_tick(&mut self, now_ms: u64) {
+        self.batch.record(&Record::Tick);
+        self.durability = self.options.durability.level();
+        self.commit(now_ms);
+    }
+
+    /// Moves the end of the log on, though nothing is staged: the next cut stands further than any that has begun.
+    pub fn move_on(&mut self, now_ms: u64) -> Result<(), Refusal> {
+        assert!(!self.has_staged(), "it was committed before");
+        self.shared.health()?;
+        let end = self.log.end();
+        self.record_tick(now_ms);
+        if self.log.end() == end { Err(Refusal::busy()) } else { Ok(()) }
     }
 
     /// Lets time pass although nothing can be written: what the log was kept for may be over, and then a cut lets go of it. Any

@@ -274,7 +274,7 @@ fn the_configuration_in_force_is_told_as_json_and_as_it_was_written() {
     let config = answer.ok();
     assert_eq!(config["version"], json!(version));
     let views = json!({"counterName": "views", "mode": "display", "measure": "sum", "dimensions": ["video"],
-        "rollups": [], "timezone": "UTC", "total": 14});
+        "rollups": [], "timezone": "UTC", "retention": null, "total": 14});
     assert_eq!(config["counters"][0], views);
     assert_eq!(config["counters"][2]["total"], 0);
     for answer in

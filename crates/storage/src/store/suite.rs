@@ -306,19 +306,6 @@ pub fn ledger_rows_and_the_position_are_one_commit_and_survive_reopening(fresh: 
     });
 }
 
-pub fn a_cut_may_change_rows_and_stand_where_the_one_before_it_stands(fresh: FreshStore<'_>) {
-    on(fresh, |store, reopen| {
-        commit_ledger(&*store, None, 1, vec![("a", put("1")), ("b", put("2"))]);
-        commit_ledger(&*store, Some(1), 1, vec![("a", Change::Delete), ("c", put("1"))]);
-        commit_ledger(&*store, Some(1), 1, vec![("b", Change::Delete), ("c", put("3"))]);
-        let store = reopen(store);
-        assert_eq!(store.checkpoint().unwrap(), Some(at(1)));
-        assert_eq!(ledger(&*store), rows_of([("c", "3")]));
-        commit_ledger(&*store, Some(1), 2, vec![("a", put("1"))]);
-        assert_eq!(ledger(&*store), rows_of([("a", "1"), ("c", "3")]));
-    });
-}
-
 pub fn what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row(fresh: FreshStore<'_>) {
     on(fresh, |store, reopen| {
         commit_ledger(&*store, None, 1, vec![("a", put_sum(1)), ("b", put_sum(2)), ("c", add(0)), ("d", add(7))]);
@@ -493,7 +480,6 @@ checks! {
     names_come_in_order_page_by_page_and_by_prefix
     rows_can_be_visited_from_the_middle_and_left_early
     ledger_rows_and_the_position_are_one_commit_and_survive_reopening
-    a_cut_may_change_rows_and_stand_where_the_one_before_it_stands
     what_is_added_is_added_to_the_row_as_of_before_the_cut_and_zero_is_no_row
     a_cut_that_fails_leaves_the_ledger_as_it_was
     a_replacing_cut_forgets_the_ledger_and_adds_to_nothing

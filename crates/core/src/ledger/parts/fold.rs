@@ -43,10 +43,6 @@ impl PendingFolds {
         self.waiting = folds;
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     /// The rows of a cut: what was added, and what is moved then.
     pub fn begin_cut(&mut self, counts: Arc<PartCounts>) -> Arc<dyn Rows> {
         self.flying = std::mem::take(&mut self.waiting).into();

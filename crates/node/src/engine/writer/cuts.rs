@@ -38,7 +38,6 @@ impl<L: Log> Writer<L> {
         let names = !self.state.values.names.is_empty()
             || self.has_unsettled()
             || self.state.values.store_is_void
-            || self.state.values.facts.parts.has_folds()
             || self.state.values.table.is_cutting();
         names || wanted == Wanted::Everything && self.stored != Some(self.log.end())
     }
