@@ -2,7 +2,7 @@
 
 use super::load::{Figure, Generator};
 use super::requirement::amount;
-use super::rows::{Line, Results};
+use super::rows::{Line, Results, Table};
 use std::fmt::Write;
 
 pub fn render(machine: &str, generator: &Generator, results: &Results) -> String {
@@ -28,6 +28,7 @@ pub fn render(machine: &str, generator: &Generator, results: &Results) -> String
     if !results.lines.is_empty() {
         push_lines(&mut page, &results.lines);
     }
+    results.tables.iter().for_each(|table| push_table(&mut page, table));
     push_requirements(&mut page, results);
     if !results.notes.is_empty() {
         page.push_str("\n## Also measured\n\n");
@@ -71,6 +72,14 @@ fn push_lines(page: &mut String, lines: &[Line]) {
     page.push_str(
         "\nThe ratio is Tally's operations per second, those of the first line of a load, over those of the line. Peak is the most memory that\nthe server had resident since it was started.\n",
     );
+}
+
+fn push_table(page: &mut String, table: &Table) {
+    let Table { title, about, head, rows } = table;
+    push(page, format_args!("\n## {title}\n\n{about}\n\n| {} |\n|---|", head.join(" | ")));
+    head.iter().skip(1).for_each(|_| page.push_str("---:|"));
+    page.push('\n');
+    rows.iter().for_each(|row| push(page, format_args!("| {} |\n", row.join(" | "))));
 }
 
 fn push_requirements(page: &mut String, results: &Results) {
