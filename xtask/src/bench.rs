@@ -1,10 +1,11 @@
-//! `cargo xtask bench`: Tally, a real Redis, a real PostgreSQL and programs without any logic under the same load, one after the other.
+//! `cargo xtask bench`: Tally, a real Redis, a real PostgreSQL, a real ClickHouse and programs without any logic under the same load, one after the other.
 //!
 //! The flow: rows are measured (`load` runs the generator, `peer` and `postgres` the servers), judged against what is required of them
 //! (`requirement`), and written as one page (`page`) with the machine they were measured on.
 
 mod beside;
 mod contracts;
+mod hourly;
 mod http;
 mod instructions;
 mod load;
@@ -71,6 +72,8 @@ pub enum Row {
     Rollups,
     /// Series of a key by country and hour, alone and beside views
     Series,
+    /// Views by country and hour beside PostgreSQL and ClickHouse
+    Hourly,
     /// Instructions of the processor for one operation
     Instructions,
     /// INCR over 50 million keys beside one million; takes minutes

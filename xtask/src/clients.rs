@@ -21,9 +21,9 @@ pub fn run() -> Result<()> {
     let server = starting.wait_for_tally()?;
     let address = server.resp.to_string();
     step("clients for Python");
-    let python = python(&directory)?;
+    let python = install::python_packages("clients", &PYTHON)?;
     for script in ["use_redis_py.py", "use_coredis.py"] {
-        shell::run(&python, &[&path_of(script)?, &address])?;
+        shell::run(text(&python)?, &[&path_of(script)?, &address])?;
     }
     if succeeds("npm", &["--version"]) {
         step("clients for Node");
@@ -36,18 +36,6 @@ pub fn run() -> Result<()> {
         println!("  npm is not there: clients for Node are left out");
     }
     server.stop()
-}
-
-/// Makes the virtual environment, once. Answers where its Python is.
-fn python(directory: &Path) -> Result<String> {
-    let venv = directory.join("venv");
-    let pip = venv.join("bin/pip");
-    if !pip.exists() {
-        install::python_venv()?;
-        shell::run("python3", &["-m", "venv", text(&venv)?])?;
-    }
-    shell::run(text(&pip)?, &[&["install", "--quiet", "--disable-pip-version-check"][..], &PYTHON].concat())?;
-    Ok(text(&venv.join("bin/python"))?.to_owned())
 }
 
 fn path_of(script: &str) -> Result<String> {

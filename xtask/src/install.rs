@@ -2,7 +2,7 @@
 
 use crate::shell::{self, succeeds};
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The scenarios of the Redis protocol run on a real Redis as well; the tests start it themselves.
 pub fn redis() -> Result<()> {
@@ -40,9 +40,23 @@ pub fn promtool() -> Result<()> {
     install("prometheus")
 }
 
-/// The tools that look at the description of the API are Python programs.
-pub fn python_venv() -> Result<()> {
+/// Some of what is used is written for Python.
+fn python_venv() -> Result<()> {
     if succeeds("python3", &["-c", "import ensurepip, venv"]) { Ok(()) } else { install("python3-venv") }
+}
+
+/// Packages from PyPI in a virtual environment of their own under `target/`. Answers where its Python is; the programs of the packages
+/// are beside it.
+pub fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let venv = shell::target_dir()?.join(name).join("venv");
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("paths of the workspace are UTF-8");
+    let pip = venv.join("bin/pip");
+    if !pip.exists() {
+        python_venv()?;
+        shell::run("python3", &["-m", "venv", &text(&venv)?])?;
+    }
+    shell::run(&text(&pip)?, &[&["install", "--quiet", "--disable-pip-version-check"][..], packages].concat())?;
+    Ok(venv.join("bin/python"))
 }
 
 /// The tests of clocks set that of the server ahead and back.

@@ -51,7 +51,7 @@ struct Bench {
 
 pub fn run(args: OpenapiArgs) -> Result<()> {
     let directory = shell::target_dir()?.join("openapi");
-    tools(&directory)?;
+    install::python_packages("openapi", &PACKAGES)?;
     let scratch = shell::scratch_dir("openapi-")?;
     let bench = Bench::open(directory, scratch.path())?;
     step("the description is valid");
@@ -66,16 +66,6 @@ pub fn run(args: OpenapiArgs) -> Result<()> {
     println!("  {cases} requests, 0 failures");
     ensure!(!args.full || cases >= FULL_CASES_MIN, "{cases} requests are fewer than {FULL_CASES_MIN}");
     bench.server.stop()
-}
-
-/// Makes the virtual environment, once.
-fn tools(directory: &Path) -> Result<()> {
-    let pip = directory.join("venv/bin/pip");
-    if !pip.exists() {
-        install::python_venv()?;
-        shell::run("python3", &["-m", "venv", path(&directory.join("venv"))?])?;
-    }
-    shell::run(path(&pip)?, &[&["install", "--quiet", "--disable-pip-version-check"][..], &PACKAGES].concat())
 }
 
 impl Bench {

@@ -2,7 +2,7 @@
 
 use super::load::{Figure, Generator};
 use super::requirement::amount;
-use super::rows::{Line, Results};
+use super::rows::{Line, Results, Table};
 use std::fmt::Write;
 
 pub fn render(machine: &str, generator: &Generator, results: &Results) -> String {
@@ -16,8 +16,8 @@ pub fn render(machine: &str, generator: &Generator, results: &Results) -> String
             "\nOne generator (`tally bench`, one thread) loads each server alone, over loopback, from the same machine. Every\n\
          figure is the median of {repetitions} runs of {seconds} s (longer where cuts are to be seen), each figure by itself. 50 connections for the Redis protocol, 8 for\n\
          events if nothing else is said. A latency is that of a whole question: all commands of a pipeline, all events of a request; that of a load at a\n\
-         pace counts from when it was due. Repeat it with `cargo xtask bench` (`--long` for 50 and 100 million counters and 100 million event ids;\n\
-         `cargo xtask bench p64 mix` for some rows).\n\n\
+         pace counts from when it was due. Repeat it with `cargo xtask bench` (`--long` for 50 and 100 million counters, 100 million event ids,\n\
+         50 million parts and the greatest of 10 million keys; `cargo xtask bench p64 mix` for some rows).\n\n\
          *Limit* is what the machine does with a program that has no logic. *The floor* (`crates/floor`) parses, hashes, writes and syncs past the page cache,\n\
          adds in one flat table and answers, on one thread; over HTTP it is axum, splits lines, writes and syncs as many bytes as Tally's records have (of a compact batch\n\
          all of it) and answers a constant. axum and nginx with *a constant* take the same requests and write nothing.\n\n\
@@ -28,6 +28,7 @@ pub fn render(machine: &str, generator: &Generator, results: &Results) -> String
     if !results.lines.is_empty() {
         push_lines(&mut page, &results.lines);
     }
+    results.tables.iter().for_each(|table| push_table(&mut page, table));
     push_requirements(&mut page, results);
     if !results.notes.is_empty() {
         page.push_str("\n## Also measured\n\n");
@@ -71,6 +72,14 @@ fn push_lines(page: &mut String, lines: &[Line]) {
     page.push_str(
         "\nThe ratio is Tally's operations per second, those of the first line of a load, over those of the line. Peak is the most memory that\nthe server had resident since it was started.\n",
     );
+}
+
+fn push_table(page: &mut String, table: &Table) {
+    let Table { title, about, head, rows } = table;
+    push(page, format_args!("\n## {title}\n\n{about}\n\n| {} |\n|---|", head.join(" | ")));
+    head.iter().skip(1).for_each(|_| page.push_str("---:|"));
+    page.push('\n');
+    rows.iter().for_each(|row| push(page, format_args!("| {} |\n", row.join(" | "))));
 }
 
 fn push_requirements(page: &mut String, results: &Results) {

@@ -98,9 +98,9 @@ impl Postgres {
     pub fn measure(&self, seconds: u32, seed: u64) -> Result<Figure> {
         let mut client = self.connect()?;
         client.batch_execute(SCHEMA)?;
-        let cpu_before = machine::family_cpu_seconds(self.process.id())?;
+        let cpu_before = self.cpu_seconds()?;
         let run = load::run(|| self.connect(), Duration::from_secs(seconds.into()), seed)?;
-        let cpu_seconds = machine::family_cpu_seconds(self.process.id())? - cpu_before;
+        let cpu_seconds = self.cpu_seconds()? - cpu_before;
         let sums = client.query_one(
             "SELECT (SELECT count(*) FROM event_registry), (SELECT sum(value)::bigint FROM counters)",
             &[],
@@ -114,7 +114,12 @@ impl Postgres {
         Ok(run.figure(cpu_seconds))
     }
 
-    fn connect(&self) -> Result<Client> {
+    /// Of all its processes.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        machine::family_cpu_seconds(self.process.id())
+    }
+
+    pub fn connect(&self) -> Result<Client> {
         Ok(Config::new().host_path(self.sockets.path()).user(USER).dbname("postgres").connect(NoTls)?)
     }
 

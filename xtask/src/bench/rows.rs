@@ -3,7 +3,7 @@
 use super::load::{Figure, Generator};
 use super::peer::{Peer, Peers};
 use super::requirement::Requirement;
-use super::{Row, beside, contracts, http, instructions, memory, resp, rollups};
+use super::{Row, beside, contracts, hourly, http, instructions, memory, resp, rollups};
 use anyhow::Result;
 
 /// Everything that was measured.
@@ -11,8 +11,20 @@ use anyhow::Result;
 pub struct Results {
     pub lines: Vec<Line>,
     pub requirements: Vec<Requirement>,
+    /// What does not fit into the lines.
+    pub tables: Vec<Table>,
     /// Findings without a requirement of their own.
     pub notes: Vec<String>,
+}
+
+/// A table of its own.
+pub struct Table {
+    pub title: String,
+    /// How it was measured.
+    pub about: String,
+    pub head: Vec<String>,
+    /// Each begins with what it is about; the others are numbers.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// One server under the load of a row. Those of a row stand together, Tally first.
@@ -60,6 +72,7 @@ impl Row {
             Row::Reads => "reads beside a flood of views",
             Row::Rollups => "`POST /v1/events`, 1 M keys, `rollups: [[country], [country, hour]]`",
             Row::Series => "`GET …/series` of one key of 100 k, 200 countries × 24 hours",
+            Row::Hourly => "views by country and hour",
             Row::Instructions => "instructions of one operation",
             Row::Registry => "100 M event ids in 1 GiB",
             Row::Top => "10 M keys of a counter",
@@ -87,6 +100,7 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
             Row::Persistent => contracts::measure_persistent(peers, generator, results)?,
             Row::Rollups => rollups::measure_rollups(peers, generator, results)?,
             Row::Series => rollups::measure_series(peers, generator, results)?,
+            Row::Hourly => hourly::measure(peers, generator, results)?,
             Row::Top => rollups::measure_top(peers, generator, results)?,
             Row::Parts => rollups::measure_parts(peers, generator, results)?,
             Row::Streams => beside::measure_streams(peers, generator, results)?,

@@ -243,13 +243,8 @@ impl Trial {
 
     fn ensure_it_tested_something(&self) -> Result<()> {
         let sum = |of: fn(&Lane) -> u64| self.lanes.iter().map(of).sum::<u64>();
-        let met = [
-            sum(|lane| lane.told.late),
-            sum(|lane| lane.corrector.reverted),
-            self.cleared,
-            self.brought_back,
-            self.undone as u64,
-        ];
+        // Whether something cleared is undone before it comes back is up to chance: a short run may have none of it.
+        let met = [sum(|lane| lane.told.late), sum(|lane| lane.corrector.reverted), self.cleared, self.brought_back];
         ensure!(met.iter().all(|met| *met > 0), "something was never met: {}; send more --events", self.told());
         Ok(())
     }
