@@ -7,6 +7,7 @@ mod honesty;
 mod parts;
 mod remedies;
 mod repeats;
+mod tops;
 mod transitions;
 mod trial;
 mod voids;
