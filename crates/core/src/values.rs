@@ -47,6 +47,8 @@ pub struct Values {
     pub databases: Databases,
     /// Everything was flushed since the last cut: what the store has is void.
     pub store_is_void: bool,
+    /// A cut is under way that takes the place of everything the store has.
+    pub cut_replaces: bool,
     pub facts: ValueFacts,
     pub generations: Generations,
     /// Corrections that the store was asked for, to be reverted.
@@ -125,6 +127,7 @@ impl Values {
             names: Names::default(),
             databases: Databases::default(),
             store_is_void: false,
+            cut_replaces: false,
             facts: ValueFacts::default(),
             generations: Generations::default(),
             stored_corrections: BTreeMap::new(),
@@ -140,6 +143,11 @@ impl Values {
             log_time_ms: 0,
             id: Vec::new(),
         }
+    }
+
+    /// Whether nothing of what the store shows counts any more: memory has everything.
+    pub fn has_everything(&self) -> bool {
+        self.store_is_void || self.cut_replaces
     }
 
     /// Takes back what an entity has counted. Answers whether it was still there.
