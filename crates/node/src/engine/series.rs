@@ -1,8 +1,10 @@
 //! The parts of a key: as the store has them, and what memory has added since, seen at one moment.
 
 mod many;
+mod top;
 
 pub use many::{SeriesWanted, TooMuch};
+pub use top::{TopFound, TopWanted};
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -87,7 +89,14 @@ impl PartRows {
     }
 
     /// What all of it comes to, with what memory has added.
-    fn added_up(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
+    fn added_up(mut self, of: &PartsOf, since: &PartsSince, series: Series) -> Result<Series, store::Error> {
+        if since.cleared {
+            self.forget();
+        }
+        self.added_to(of, since, series).map_err(damaged)
+    }
+
+    fn added_to(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
         if self.admits_all(of, since) {
             self.rows.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
             since.of_rollup(of.rollup, |bucket, values, sum| series.feed_one(bucket, values, sum))?;

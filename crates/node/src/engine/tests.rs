@@ -10,6 +10,7 @@ mod ground;
 mod lists;
 mod model;
 mod senders;
+mod series;
 mod tend;
 
 use super::*;

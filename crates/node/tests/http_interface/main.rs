@@ -26,4 +26,5 @@ mod scenarios;
 mod series;
 mod series_many;
 mod support;
+mod tops;
 mod workers;

@@ -257,7 +257,7 @@ fn skewed_views_of_many_keys_have_an_exact_top_also_behind_a_restart() {
         world.restart();
     }
     let bytes = world.bench.state.values.facts.boards.bytes();
-    assert!(bytes < 1 << 20, "{bytes} for 5,000 keys");
+    assert!(bytes < 7 * (256 << 10), "{bytes} for seven boards of 5,000 keys");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::super::question::Question;
 use super::super::shared::Shared;
 use super::super::together::Matching;
 use super::super::{Engine, Refusal, Wanted};
-use super::{PartRows, PartsOf, SeriesFound, damaged};
+use super::{PartRows, PartsOf, SeriesFound};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +20,8 @@ use tally_core::series::Series;
 use tally_storage::store::{self, Reads};
 
 /// How often the store is read again because a checkpoint ended meanwhile.
-const TRIES_MAX: usize = 1000;
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
+pub(super) const TRIES_MAX: usize = 1000;
+pub(super) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;
 /// Beyond it a question would look through new ids for too long: they go to the store first.
@@ -176,8 +176,8 @@ impl Question for AddedToMany {
     type Answer = Option<Tried<Vec<AddedKeys>>>;
 
     fn answer(mut self, state: &Machine) -> Self::Answer {
-        let store_is_void = state.values.store_is_void;
-        if !store_is_void && self.checkpoint != self.shared.checkpointed.load(Ordering::Acquire) {
+        let store_is_void = state.values.has_everything();
+        if !continues(state, &self.shared, self.checkpoint) {
             return None;
         }
         for (wanted, keys) in self.wanted.iter().zip(&mut self.keys) {
@@ -193,6 +193,11 @@ impl Question for AddedToMany {
         let added = self.wanted.iter().zip(self.keys);
         Some(Ok(added.map(|(wanted, keys)| AddedKeys::of(state, wanted, keys)).collect()))
     }
+}
+
+/// Whether what memory has added belongs to the checkpoint that stands at this offset.
+pub(super) fn continues(state: &Machine, shared: &Shared, checkpoint: u64) -> bool {
+    state.values.has_everything() || checkpoint == shared.checkpointed.load(Ordering::Acquire)
 }
 
 /// The cells of keys that match and came since the last checkpoint. `None` while one is under way, which takes ids along that nobody
@@ -211,7 +216,7 @@ impl AddedKeys {
     fn of(state: &Machine, wanted: &SeriesWanted, keys: BTreeSet<CellKey>) -> AddedKeys {
         AddedKeys {
             keys: keys.into_iter().map(|cell| (cell, state.values.facts.parts.of(cell))).collect(),
-            store_is_void: state.values.store_is_void,
+            store_is_void: state.values.has_everything(),
             parked: parked(state, wanted),
             generation: state.values.generations.current,
             as_of_ms: state.log_time_ms(),
@@ -225,10 +230,10 @@ impl AddedKeys {
         for (cell, since) in self.keys {
             let of = PartsOf { cell, ..wanted.of.clone() };
             let mut rows = PartRows::read(store, &of, &minutes)?;
-            if self.store_is_void || since.cleared {
+            if self.store_is_void {
                 rows.forget();
             }
-            series = rows.added_up(&of, &since, series).map_err(damaged)?;
+            series = rows.added_up(&of, &since, series)?;
             if keys > 1 && series.numbers() > SERIES_SUMS_MAX {
                 return Ok(Err(TooMuch::Sums));
             }
