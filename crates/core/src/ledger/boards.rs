@@ -103,10 +103,10 @@ impl Boards {
             self.lines.remove(&line);
         }
         for (line, known_from) in wanted {
-            if !self.lines.contains_key(&line) {
-                self.lines.insert(line, Line { known_from, ..Line::default() });
+            self.lines.entry(line).or_insert_with(|| {
                 self.changed.insert((line, BEGINNING));
-            }
+                Line { known_from, ..Line::default() }
+            });
         }
         self.epoch += 1;
     }

@@ -69,6 +69,9 @@ impl Values {
     }
 }
 
+/// An id, and the most that it came to.
+type Bounded<'a> = (Reverse<i64>, &'a Arc<[u8]>);
+
 /// Pairs of several boards, each once with the most that it came to on all of them.
 #[derive(Default)]
 struct Merged<'a> {
@@ -107,14 +110,13 @@ impl<'a> Merged<'a> {
 
     /// The ids to look at: for each value those with the greatest bounds, beginning with the values that have most.
     fn ids(&self, sample: Sample) -> HashSet<&'a Arc<[u8]>> {
-        let mut by_value: HashMap<&[u8], Vec<(Reverse<i64>, &'a Arc<[u8]>)>> = HashMap::new();
+        let mut by_value: HashMap<&[u8], Vec<Bounded<'a>>> = HashMap::new();
         for (most, name) in &self.named {
             by_value.entry(&name.value).or_default().push((Reverse(*most), &name.id));
         }
         let mut values: Vec<_> = by_value.into_values().collect();
-        let worth = |keys: &Vec<(Reverse<i64>, &Arc<[u8]>)>| {
-            Reverse(keys.iter().map(|(Reverse(most), _)| i128::from(*most)).sum::<i128>())
-        };
+        let worth =
+            |keys: &Vec<Bounded<'_>>| Reverse(keys.iter().map(|(Reverse(most), _)| i128::from(*most)).sum::<i128>());
         values.sort_by_cached_key(worth);
         let mut ids = HashSet::new();
         for mut keys in values {
