@@ -17,6 +17,7 @@
 mod facts;
 mod add;
 mod audit;
+pub mod boards;
 mod boxes;
 mod correction;
 mod cut;
@@ -38,6 +39,7 @@ use row::whole;
 
 pub use add::add;
 pub use audit::{Duplicate, DuplicatePlace, Duplicates};
+pub use boards::{BoardLine, BoardPlace, Boards};
 pub use boxes::{BoxKind, Boxes, KeyBoxes};
 pub use correction::{Cause, Correction, Corrections, Delta, Proposal, Purpose};
 pub use cut::{Change, Hashed, Kind, LedgerCut, LedgerRow, LookedUp, Placed, Rows, StoredRows};
@@ -91,6 +93,8 @@ facts! {
             11 Ending(at_ms: u64, cell: CellKey) => endings: Endings;
             /// Parts of a key ([`parts::block`]): cell, roll-up, and the bucket, if it has any.
             12 Part(cell: CellKey, rollup: u16, bucket: u32) => parts: Parts;
+            /// A [`board`](boards::board), or from when on a line of them knows of everything: counter, line, and the hour.
+            13 Board(counter: CellKey, line: u32, hour: u32) => boards: Boards;
         }
     }
 }

@@ -64,6 +64,21 @@ pub const SERIES_NAMES_MAX: usize = 1_000_000;
 /// Numbers that the keys of one series come to before only a top of them is told.
 pub const SERIES_SUMS_MAX: usize = 10_000_000;
 
+/// Hours for which it is kept which keys came to most, the running one included and one more than can be asked for.
+pub const BOARD_HOURS_KEPT: u32 = 25;
+
+/// Hours for which that is kept of one roll-up at a time, those of the future included.
+pub const BOARDS_PER_LINE_MAX: usize = 64;
+
+/// Memory of that, of all counters together, in bytes. Beyond it boards grow no more, and more answers are estimates.
+pub const BOARDS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Keys whose parts are added up for a top of a window or by a dimension, beside those that are asked for.
+pub const TOP_KEYS_BESIDE: usize = 100;
+
+/// Values of a dimension that a top is told for.
+pub const TOP_VALUES_MAX: usize = 20;
+
 /// Counters that one event may feed.
 pub const ENTRIES_PER_EVENT_MAX: usize = 256;
 

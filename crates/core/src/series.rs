@@ -248,6 +248,13 @@ impl Series {
         ranked
     }
 
+    /// What the part of one value comes to in all steps; all of it, if nothing was split.
+    pub fn sum_of(&self, value: &[u8]) -> i64 {
+        let is_it = |part: &[u8]| self.by.is_empty() || values_of(part).eq([value]);
+        let parts = self.parts.iter().zip(&self.sums).filter(|(part, _)| is_it(part));
+        parts.flat_map(|(_, sums)| sums).fold(0i64, |sum, value| sum.saturating_add(*value))
+    }
+
     /// How many numbers it has: parts times steps.
     pub fn numbers(&self) -> usize {
         self.parts.len() * (self.bounds.len() - 1)

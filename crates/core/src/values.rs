@@ -14,8 +14,10 @@ mod once;
 mod quota;
 mod rolling;
 mod sums;
+mod tops;
 
 use crate::combined::sum_within;
+use crate::counter::rollup::minute_of;
 use crate::counter::{Declarations, Idempotency};
 use crate::database::Databases;
 use crate::fates::{Counts, Scene};
@@ -35,6 +37,7 @@ pub use rolling::KeptRollup;
 pub(crate) use rolling::{Belongs, KeptRollups, Rolling};
 pub(crate) use sums::AllSums;
 pub use sums::Sums;
+pub use tops::{Candidate, Candidates, RestBound, Sample, choose_board};
 
 pub struct Values {
     pub table: Table,
@@ -44,6 +47,8 @@ pub struct Values {
     pub databases: Databases,
     /// Everything was flushed since the last cut: what the store has is void.
     pub store_is_void: bool,
+    /// A cut is under way that takes the place of everything the store has.
+    pub cut_replaces: bool,
     pub facts: ValueFacts,
     pub generations: Generations,
     /// Corrections that the store was asked for, to be reverted.
@@ -102,7 +107,8 @@ impl Counts for Values {
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
         if self.sums.measure(op.counter).take_back(self, counted) {
             self.sums.counted(op.counter, -1);
-            self.roll(op.counter, counted.cell, -1, Belongs::Counted(counted.counted_as.as_ref()));
+            // What is taken back makes nobody greater.
+            self.roll(op.counter, counted.cell, b"", -1, Belongs::Counted(counted.counted_as.as_ref()));
             if let Some(counted_as) = &counted.counted_as {
                 self.note_taken_back(op.counter, counted.cell, counted_as.id());
             }
@@ -121,6 +127,7 @@ impl Values {
             names: Names::default(),
             databases: Databases::default(),
             store_is_void: false,
+            cut_replaces: false,
             facts: ValueFacts::default(),
             generations: Generations::default(),
             stored_corrections: BTreeMap::new(),
@@ -136,6 +143,11 @@ impl Values {
             log_time_ms: 0,
             id: Vec::new(),
         }
+    }
+
+    /// Whether nothing of what the store shows counts any more: memory has everything.
+    pub fn has_everything(&self) -> bool {
+        self.store_is_void || self.cut_replaces
     }
 
     /// Takes back what an entity has counted. Answers whether it was still there.
@@ -167,14 +179,16 @@ impl Values {
     /// Goes over to the roll-ups of declarations that are in force here. Those that stood in the log before a checkpoint are not: what the
     /// checkpoint has would begin anew.
     pub(crate) fn declare_rollups(&mut self, declarations: &Declarations) {
-        let Values { rolling, sums, hasher, log_time_ms, .. } = self;
-        rolling.declare(declarations, hasher, *log_time_ms, |name| sums.is_untouched(name));
+        let Values { rolling, sums, hasher, log_time_ms, facts, .. } = self;
+        let lines = rolling.declare(declarations, hasher, *log_time_ms, |name| sums.is_untouched(name));
+        facts.boards.declare(lines.into_iter());
     }
 
     /// Lets log time pass: what is due expires.
     pub(crate) fn pass_time(&mut self, log_time_ms: u64) {
         assert!(log_time_ms >= self.log_time_ms, "log time never runs backwards");
         self.log_time_ms = log_time_ms;
+        self.facts.boards.pass_time(minute_of(log_time_ms as i64));
         while let Some((at_ms, key, id)) = self.table.first_deadline()
             && at_ms <= log_time_ms
         {
@@ -203,7 +217,7 @@ impl Values {
             return Answer::Overflow;
         }
         self.sums.counted(op.counter, op.arg);
-        self.roll(op.counter, op.cell, op.arg, Belongs::Nowhere);
+        self.roll(op.counter, op.cell, batch.named(op), op.arg, Belongs::Nowhere);
         let added = self.table.count(op.cell, op.arg);
         if self.lists.rises(op.counter, added, op.arg) {
             self.lead_named(op, batch.named(op));

@@ -12,7 +12,8 @@ pub use crate::engine::{
     Corrected, CorrectionEffects, CorrectionError, CorrectionList, CorrectionRequest, CounterEffect, CounterFacts,
     CounterTotal, Explained, FoundCorrection, HistoryPage, ListedCorrection, MatchedSum, Matching, NodeDurability,
     Page, PartsOf, Place, PreviewPart, Proposed, RETRY_AFTER, Ranking, Reading, Refusal, Said, Seen, SeriesFound,
-    SeriesWanted, Snapshot, Terms, TooMuch, Total, Transacted, ValuesStanding, Watch, Watched, Why,
+    SeriesWanted, Snapshot, Terms, TooMuch, TopFound, TopWanted, Total, Transacted, ValuesStanding, Watch, Watched,
+    Why,
 };
 pub use host::Host;
 
@@ -120,6 +121,10 @@ pub trait Counters: Send + Sync {
     /// Adds up the parts of counters, one series or several, also over all keys that match, all as of one moment; or says what there
     /// is too much of.
     fn series(&self, wanted: Vec<SeriesWanted>) -> Answering<'_, Result<Vec<SeriesFound>, TooMuch>>;
+
+    /// The keys of a counter that may have come to most in a stretch of time or for values of a dimension, with what each came to, and a
+    /// bound for all others, all as of one moment.
+    fn top(&self, wanted: TopWanted) -> Answering<'_, TopFound>;
 
     /// What corrections have done to a counter: up to `limit` generations below `before`, the newest first.
     fn history<'a>(&'a self, target: &'a Target<'a>, before: u64, limit: usize) -> Answering<'a, HistoryPage>;

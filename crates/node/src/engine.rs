@@ -55,7 +55,7 @@ pub use local::LocalEngine;
 pub use options::{EngineOptions, NodeDurability};
 pub use place::Place;
 pub use recovery::{Recovered, RecoveryError, open, restore};
-pub use series::{PartsOf, SeriesFound, SeriesWanted, TooMuch};
+pub use series::{PartsOf, SeriesFound, SeriesWanted, TooMuch, TopFound, TopWanted};
 pub use snapshot::Snapshot;
 pub use steps::{HistoryPage, Said, Why};
 pub use tally_core::memory::cell::Hot;

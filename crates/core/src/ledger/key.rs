@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 11] {
+    fn keys(hash: [u8; 16], number: u64, index: u32) -> [LedgerKey; 12] {
         let key = CellKey::from_bytes(hash);
         [
             LedgerKey::Claim(key),
@@ -124,6 +124,7 @@ mod tests {
             LedgerKey::Proposal(number),
             LedgerKey::First(number, key),
             LedgerKey::Part(key, number as u16, index),
+            LedgerKey::Board(key, number as u32, index),
         ]
     }
 
@@ -183,7 +184,7 @@ mod tests {
         let hash = [9; 16];
         let number = [0, 0, 0, 0, 0, 0, 1, 2];
         let index = [0, 0, 3, 4];
-        let expected: [Vec<u8>; 11] = [
+        let expected: [Vec<u8>; 12] = [
             [&[1], &hash[..]].concat(),
             [&[2], &hash[..]].concat(),
             [&[3], &hash[..]].concat(),
@@ -195,6 +196,7 @@ mod tests {
             [&[9], &number[..]].concat(),
             [&[10], &number[..], &hash].concat(),
             [&[12], &hash[..], &[1, 2], &index].concat(),
+            [&[13], &hash[..], &[0, 0, 1, 2], &index].concat(),
         ];
         for (key, expected) in keys(hash, 0x0102, 0x0304).into_iter().zip(expected) {
             assert_eq!(key.encode(), expected, "{key:?}");

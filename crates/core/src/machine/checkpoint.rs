@@ -5,6 +5,7 @@ use super::Machine;
 use super::replay::ReplayError;
 use super::timeline::Config;
 use crate::counter::Meaning;
+use crate::counter::rollup::minute_of;
 use crate::database::Databases;
 use crate::fates::{Balance, Kept, ParkedEntry, Senders};
 use crate::id::CellKey;
@@ -81,6 +82,7 @@ impl Machine {
         let bytes = &mut &bytes[..];
         let CheckpointHead { version, log_time_ms, read_from, configs, kept } = CheckpointHead::take(bytes)?;
         self.values.log_time_ms = log_time_ms;
+        self.values.facts.boards.pass_time(minute_of(log_time_ms as i64));
         // What ended before is gone.
         self.values.table.keep_ends_before(log_time_ms + 1);
         self.values.lacks_endings = version < 8;

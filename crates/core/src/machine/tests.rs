@@ -8,6 +8,7 @@ mod honesty;
 mod parts;
 mod remedies;
 mod repeats;
+mod tops;
 mod transitions;
 mod trial;
 mod voids;

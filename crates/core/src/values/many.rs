@@ -27,7 +27,7 @@ impl Values {
     fn add_part(&mut self, op: &Op, name: &[u8], delta: i64) {
         if op.counter != Op::AD_HOC {
             self.sums.counted(op.counter, delta);
-            self.roll(op.counter, op.cell, delta, Belongs::Nowhere);
+            self.roll(op.counter, op.cell, name, delta, Belongs::Nowhere);
         }
         let added = self.table.count(op.cell, delta);
         match added {

@@ -5,13 +5,14 @@
 //! `(correction)`. Beside the parts of each key those of the counter as a whole are kept, under the cell of its bare name.
 
 use super::Values;
+use super::tops::{TopBoards, TopChange};
 use crate::available::Available;
 use crate::counter::rollup::{Bands, Keep, Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
 use crate::counter::{Counter, Declarations, Declared};
 use crate::event::raw_time_and_dimensions;
 use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
+use crate::ledger::{BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
 use crate::op::Op;
 use crate::record::{
     DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -65,6 +66,7 @@ struct Roll {
     /// The bucket of the last time, and the times that lie in it.
     bucket: Minutes,
     until: Minutes,
+    tops: TopBoards,
 }
 
 /// The roll-ups of all counters.
@@ -78,14 +80,16 @@ pub(crate) struct Rolling {
 
 impl Rolling {
     /// Goes over to new declarations. A roll-up that was there goes on; another one begins at this log time. `is_new` says of which
-    /// counters nothing was counted yet.
+    /// counters nothing was counted yet. Answers the boards that there are now, each with the minute from which on it knows of everything
+    /// if it is new.
     pub fn declare(
         &mut self,
         declarations: &Declarations,
         hasher: &CellHasher,
         log_time_ms: u64,
         is_new: impl Fn(&str) -> bool,
-    ) {
+    ) -> Vec<(BoardLine, Minutes)> {
+        let mut lines = Vec::new();
         let is_there = |name: &str| declarations.counters().iter().any(|counter| *counter.name == *name);
         for (_, kept) in self.kept.iter_mut().filter(|(name, _)| !is_there(name)) {
             // Nothing adds to them while it is not declared.
@@ -95,12 +99,24 @@ impl Rolling {
         for counter in declarations.counters() {
             let roll = (!counter.rollups.is_empty() || self.kept.contains_key(&counter.name)).then(|| {
                 let kept = self.kept.entry(counter.name.clone()).or_default();
+                let first_new = kept.next;
                 kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms), log_time_ms);
                 let whole = counter.has_keys().then(|| hasher.key(counter.name.as_bytes()));
-                kept.split(&counter.rollups, whole)
+                let split = kept.split(&counter.rollups, whole)?;
+                let tops = whole.map_or_else(TopBoards::default, |cell| TopBoards::new(cell, &kept.kept, &split));
+                lines.extend(tops.lines(first_new, minute_of(log_time_ms as i64)));
+                Some(Roll { split: Arc::new(split), bucket: 0, until: 0, tops })
             });
-            self.active.push(roll.flatten().map(|split| Roll { split: Arc::new(split), bucket: 0, until: 0 }));
+            self.active.push(roll.flatten());
         }
+        lines
+    }
+
+    /// Where the change of a counter was added that was added last: its split, boards, bucket and values.
+    pub(super) fn last_change(&mut self, counter: u16) -> Option<(&Split, &mut TopBoards, Minutes, &[u8])> {
+        let Rolling { active, values, .. } = self;
+        let Roll { split, tops, bucket, .. } = active.get_mut(usize::from(counter))?.as_mut()?;
+        Some((split, tops, if split.unit.is_some() { *bucket } else { 0 }, values))
     }
 
     /// Every value is gone, and so the parts of every roll-up add up.
@@ -261,13 +277,18 @@ impl Values {
     #[inline(never)]
     pub(super) fn roll_event(&mut self, op: &Op, scene: &Scene<'_>) {
         let event = event_at(scene.batch.records, op.record);
-        self.roll_cell(op.counter, Some(op.cell), op.arg, Belongs::Event(event));
+        if self.roll_cell(op.counter, Some(op.cell), op.arg, Belongs::Event(event)) {
+            let mut id = std::mem::take(&mut self.id);
+            scene.entry_id(op, &mut id);
+            self.name_tops(op.counter, op.cell, &id);
+            self.id = id;
+        }
     }
 
-    /// Adds a change of a declared counter to its parts.
-    pub(crate) fn roll(&mut self, counter: u16, cell: CellKey, delta: i64, belongs: Belongs<'_>) {
-        if self.rolling.is_rolled(counter) {
-            self.roll_cell(counter, Some(cell), delta, belongs);
+    /// Adds a change of a declared counter to its parts; `id` is that of its key.
+    pub(crate) fn roll(&mut self, counter: u16, cell: CellKey, id: &[u8], delta: i64, belongs: Belongs<'_>) {
+        if self.rolling.is_rolled(counter) && self.roll_cell(counter, Some(cell), delta, belongs) {
+            self.name_tops(counter, cell, id);
         }
     }
 
@@ -281,7 +302,7 @@ impl Values {
         belongs: Belongs<'_>,
     ) {
         if let Declared::Now(counter) = declarations.declared(id) {
-            self.roll(counter, cell, delta, belongs);
+            self.roll(counter, cell, id, delta, belongs);
         }
     }
 
@@ -302,14 +323,17 @@ impl Values {
         }
     }
 
-    /// Adds to the parts of a cell, if there is one, and of the counter as a whole.
-    fn roll_cell(&mut self, counter: u16, cell: Option<CellKey>, delta: i64, belongs: Belongs<'_>) {
+    /// Adds to the parts of a cell, if there is one, and of the counter as a whole. Answers whether somebody wants to know who the key is.
+    fn roll_cell(&mut self, counter: u16, cell: Option<CellKey>, delta: i64, belongs: Belongs<'_>) -> bool {
         let Rolling { active, values, .. } = &mut self.rolling;
-        let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return };
+        let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return false };
         values.clear();
         let time_ms = write_values(&roll.split, belongs, values).unwrap_or(self.log_time_ms as i64);
         let bucket = roll.bucket(time_ms);
         self.facts.parts.add(cell, &roll.split, values, bucket, delta);
+        let Some(cell) = cell else { return false };
+        let change = TopChange { cell, values, bucket, delta };
+        roll.tops.add(&mut self.facts.boards, &self.hasher, &roll.split, &change)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     AuditPage, AuditQuestion, ClearRequest, Cleared, Commits, Committed, Corrected, CorrectionEffects, CorrectionError,
     CorrectionList, CorrectionRequest, CounterTotal, Engine, Explained, FoundCorrection, HistoryPage, MatchedSum,
     Matching, Page, Place, PreviewPart, Proposed, Ranking, Refusal, Said, Seen, SeriesFound, SeriesWanted, Snapshot,
-    TooMuch,
+    TooMuch, TopFound, TopWanted,
 };
 use crate::counters::{Answering, Counters, Host};
 use futures_util::future::BoxFuture;
@@ -79,6 +79,10 @@ impl Counters for Engine {
 
     fn series(&self, wanted: Vec<SeriesWanted>) -> Answering<'_, Result<Vec<SeriesFound>, TooMuch>> {
         Box::pin(self.series(wanted))
+    }
+
+    fn top(&self, wanted: TopWanted) -> Answering<'_, TopFound> {
+        Box::pin(self.top(wanted))
     }
 
     fn sum<'a>(&'a self, of: &'a Matching) -> Answering<'a, Option<MatchedSum>> {

@@ -365,9 +365,9 @@ impl CounterFacts {
         cell: CellKey,
         of: Option<&KeysOf>,
     ) -> Option<CounterFacts> {
-        let mut stored = if state.values.store_is_void { AtCheckpoint::void() } else { stored };
+        let mut stored = if state.values.has_everything() { AtCheckpoint::void() } else { stored };
         let continued = shared.checkpointed.load(Ordering::Acquire);
-        if !state.values.store_is_void && stored.position.map_or(0, |position| position.offset) != continued {
+        if !state.values.has_everything() && stored.position.map_or(0, |position| position.offset) != continued {
             return None;
         }
         let mut history =

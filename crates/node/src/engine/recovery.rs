@@ -89,6 +89,7 @@ pub fn restore(store: &dyn Store, hasher: CellHasher, table_bytes: usize) -> Res
     let Some(checkpoint) = store.checkpoint()? else { return Ok(Restored { state, position: None, read_from: 0 }) };
     let read_from = state.resume(&checkpoint.state).map_err(RecoveryError::Checkpoint)?;
     load_proposals(&mut state, store)?;
+    load_boards(&mut state, store)?;
     endings::find_all(&mut state, store)?;
     load(&mut state, store, &checkpoint, table_bytes)?;
     load_leaders(&mut state, store)?;
@@ -144,6 +145,16 @@ fn load_proposals(state: &mut Machine, store: &dyn Store) -> Result<(), store::E
         if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     read.map_err(|error| store::Error::Damaged(format!("an open proposal: {error}")))
+}
+
+fn load_boards(state: &mut Machine, store: &dyn Store) -> Result<(), store::Error> {
+    let range = LedgerKey::range(LedgerKind::Board);
+    let mut read = Ok(());
+    store.ledger_rows(&range.start, &range.end, &mut |key, row| {
+        read = state.values.facts.boards.resume(key, row);
+        if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    read.map_err(|error| store::Error::Damaged(format!("a board: {error}")))
 }
 
 /// Those keys that are worth most are in memory in any case.

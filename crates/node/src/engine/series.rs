@@ -2,8 +2,10 @@
 
 mod coarse;
 mod many;
+mod top;
 
 pub use many::{SeriesWanted, TooMuch};
+pub use top::{TopFound, TopWanted};
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -97,7 +99,14 @@ impl PartRows {
     }
 
     /// What all of it comes to, with what memory has added.
-    fn added_up(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
+    fn added_up(mut self, of: &PartsOf, since: &PartsSince, series: Series) -> Result<Series, store::Error> {
+        if since.cleared {
+            self.forget();
+        }
+        self.added_to(of, since, series).map_err(damaged)
+    }
+
+    fn added_to(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {
         // Nothing is added to these but by a cut, and no row is in two of them.
         self.coarser.iter().try_for_each(|(bucket, row)| series.feed_row(*bucket, row))?;
         if self.admits_all(of, since) {

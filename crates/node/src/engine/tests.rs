@@ -11,6 +11,7 @@ mod ground;
 mod lists;
 mod model;
 mod senders;
+mod series;
 mod tend;
 
 use super::*;

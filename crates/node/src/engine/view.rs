@@ -33,7 +33,7 @@ impl<Q: Question> Question for Continued<Q> {
     type Answer = (Q::Answer, bool);
 
     fn answer(self, state: &Machine) -> Self::Answer {
-        (self.0.answer(state), state.values.store_is_void)
+        (self.0.answer(state), state.values.has_everything())
     }
 }
 

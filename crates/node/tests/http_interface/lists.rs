@@ -149,7 +149,7 @@ fn a_top_that_cannot_be_told_is_refused_by_name() {
     for (path, kind, named) in [
         ("views?k=0", "invalid-parameter", "k is 0; send 1 to 1000"),
         ("views?k=1001", "invalid-parameter", "k is 1001"),
-        ("views?window=1h", "invalid-parameter", "window is 1h; send all"),
+        ("views?window=7d", "invalid-parameter", "window is 7d; send all"),
         ("views?n=3", "invalid-parameter", "the parameter n is not known"),
         ("veiws", "invalid-id", "veiws is no declared counter; did you mean views?"),
         ("views:a", "invalid-id", "views:a is no declared counter"),

@@ -27,4 +27,5 @@ mod scenarios;
 mod series;
 mod series_many;
 mod support;
+mod tops;
 mod workers;

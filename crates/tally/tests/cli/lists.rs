@@ -62,6 +62,9 @@ fn the_greatest_keys_and_the_total_are_printed() {
     assert_eq!(stdout(&ask(&http, &["top", "stock", "-k", "2"])), "stock:nails  500\nstock:bolts  90\n");
     let json = stdout(&ask(&http, &["top", "stock", "-k", "1", "--json"]));
     assert_eq!(json, "{\"id\":\"stock:nails\",\"value\":500}\n");
+    assert_eq!(stdout(&ask(&http, &["top", "stock", "-k", "1", "--window", "24h"])), "stock:nails  500\n");
+    let missing = ask(&http, &["top", "stock", "--by", "colour"]);
+    assert!(stderr(&missing).contains("declare [colour] among the rollups of stock"), "{}", stderr(&missing));
     assert_eq!(stdout(&ask(&http, &["total", "stock"])), "597\n");
     assert_eq!(stdout(&ask(&http, &["total", "stock", "--json"])), "{\"id\":\"stock\",\"value\":597}\n");
     assert_eq!(ask(&http, &["total", "nobody"]).status.code(), Some(3));

@@ -124,6 +124,19 @@ fn the_bounds_of_lists_are_those_of_the_code() {
 }
 
 #[test]
+fn the_bounds_of_tops_are_those_of_the_code() {
+    let said = [format!("for up to {TOP_VALUES_MAX} countries"), format!("(they share {})", bytes(BOARDS_BYTES_MAX))];
+    assert_said("docs/guide/rollups.md", "## Tops", &said);
+    let adr = "docs/adr/0026-boards-bound-what-they-do-not-name.md";
+    let said = [
+        format!("They are kept for {BOARD_HOURS_KEPT} hours"),
+        format!("all of them together have {}", bytes(BOARDS_BYTES_MAX)),
+        format!("more than {BOARDS_PER_LINE_MAX} different hours"),
+    ];
+    assert_said(adr, "# 26. Boards bound what they do not name", &said);
+}
+
+#[test]
 fn the_bounds_of_series_are_those_of_the_code() {
     assert_eq!(SERIES_NAMES_MAX, 1_000_000, "the guide says a million");
     let said = [

@@ -7,7 +7,7 @@ use super::super::question::Question;
 use super::super::shared::Shared;
 use super::super::together::Matching;
 use super::super::{Engine, Refusal, Wanted};
-use super::{PartRows, PartsOf, SeriesFound, coarse, damaged};
+use super::{PartRows, PartsOf, SeriesFound, coarse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ use tally_core::values::KeptRollup;
 use tally_storage::store::{self, Reads};
 
 /// How often the store is read again because a checkpoint ended meanwhile.
-const TRIES_MAX: usize = 1000;
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
+pub(super) const TRIES_MAX: usize = 1000;
+pub(super) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Names that one step of a walk asks for.
 const PAGE_NAMES: usize = 1024;
 /// Beyond it a question would look through new ids for too long: they go to the store first.
@@ -101,7 +101,7 @@ impl Engine {
         let shared = self.shared.clone();
         let add_up = move || -> Result<Option<Tried<Vec<SeriesFound>>>, store::Error> {
             let snapshot = snapshot.map_or_else(|| StoreAt::now(&shared), Ok)?;
-            if !added.continues(snapshot.checkpoint) {
+            if !snapshot.is(added.goes_on_from) {
                 return Ok(None);
             }
             let found = wanted.iter().zip(added.series).map(|(wanted, added)| added.added_up(&*snapshot.store, wanted));
@@ -115,19 +115,29 @@ impl Engine {
 type Keys = Vec<BTreeSet<CellKey>>;
 
 /// The store at one moment.
-struct StoreAt {
-    store: Box<dyn Reads>,
+pub(super) struct StoreAt {
+    pub store: Box<dyn Reads>,
     /// The offset where it stands.
     checkpoint: u64,
 }
 
 impl StoreAt {
     /// Blocks on the store.
-    fn now(shared: &Shared) -> Result<StoreAt, store::Error> {
+    pub fn now(shared: &Shared) -> Result<StoreAt, store::Error> {
         let store = shared.store.snapshot()?;
         let checkpoint = store.checkpoint()?.map_or(0, |checkpoint| checkpoint.position.offset);
         Ok(StoreAt { store, checkpoint })
     }
+
+    /// Whether memory goes on from here, as it said it does from somewhere; whoever has everything in memory goes on from anywhere.
+    pub fn is(&self, goes_on_from: Option<u64>) -> bool {
+        goes_on_from.is_none_or(|checkpoint| checkpoint == self.checkpoint)
+    }
+}
+
+/// Where memory goes on from; `None` if what the store has is void.
+pub(super) fn goes_on_from(state: &Machine, shared: &Shared) -> Option<u64> {
+    (!state.values.has_everything()).then(|| shared.checkpointed.load(Ordering::Acquire))
 }
 
 struct KeysStored {
@@ -186,15 +196,8 @@ struct AddedToMany {
 
 /// What memory has added since a checkpoint.
 struct AddedSince {
-    checkpoint: u64,
-    store_is_void: bool,
+    goes_on_from: Option<u64>,
     series: Vec<AddedKeys>,
-}
-
-impl AddedSince {
-    fn continues(&self, checkpoint: u64) -> bool {
-        self.store_is_void || self.checkpoint == checkpoint
-    }
 }
 
 /// The same for one series.
@@ -212,15 +215,13 @@ impl Question for AddedToMany {
     type Answer = Option<Tried<AddedSince>>;
 
     fn answer(mut self, state: &Machine) -> Self::Answer {
-        let store_is_void = state.values.store_is_void;
-        let checkpoint = self.shared.checkpointed.load(Ordering::Acquire);
-        let added = AddedSince { checkpoint, store_is_void, series: Vec::new() };
-        if self.checkpoint.is_some_and(|checkpoint| !added.continues(checkpoint)) {
+        let goes_on_from = goes_on_from(state, &self.shared);
+        if self.checkpoint.is_some() && goes_on_from.is_some() && self.checkpoint != goes_on_from {
             return None;
         }
         for (wanted, keys) in self.wanted.iter().zip(&mut self.keys) {
             let Some(matching) = &wanted.matching else { continue };
-            if store_is_void {
+            if goes_on_from.is_none() {
                 keys.clear();
             }
             keys.extend(new_cells(state, matching)?);
@@ -230,7 +231,7 @@ impl Question for AddedToMany {
         }
         let series = self.wanted.iter().zip(self.keys);
         let series = series.map(|(wanted, keys)| AddedKeys::of(state, wanted, keys)).collect();
-        Some(Ok(AddedSince { series, ..added }))
+        Some(Ok(AddedSince { goes_on_from, series }))
     }
 }
 
@@ -250,7 +251,7 @@ impl AddedKeys {
     fn of(state: &Machine, wanted: &SeriesWanted, keys: BTreeSet<CellKey>) -> AddedKeys {
         AddedKeys {
             keys: keys.into_iter().map(|cell| (cell, state.values.facts.parts.of(cell))).collect(),
-            store_is_void: state.values.store_is_void,
+            store_is_void: state.values.has_everything(),
             parked: parked(state, wanted),
             generation: state.values.generations.current,
             as_of_ms: state.log_time_ms(),
@@ -265,10 +266,10 @@ impl AddedKeys {
         for (cell, since) in self.keys {
             let of = PartsOf { cell, ..wanted.of.clone() };
             let mut rows = PartRows::read(store, &of, &minutes)?;
-            if self.store_is_void || since.cleared {
+            if self.store_is_void {
                 rows.forget();
             }
-            series = rows.added_up(&of, &since, series).map_err(damaged)?;
+            series = rows.added_up(&of, &since, series)?;
             if keys > 1 && series.numbers() > SERIES_SUMS_MAX {
                 return Ok(Err(TooMuch::Sums));
             }

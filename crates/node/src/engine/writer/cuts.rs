@@ -61,6 +61,7 @@ impl<L: Log> Writer<L> {
         self.cut_frees_log = false;
         let names = std::mem::take(&mut self.state.values.names);
         let replace = std::mem::take(&mut self.state.values.store_is_void);
+        self.state.values.cut_replaces = replace;
         let begun = self.shared.clock.passed();
         Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
     }
@@ -84,6 +85,7 @@ impl<L: Log> Writer<L> {
     }
 
     fn settle_cut(&mut self, result: Result<(), store::Error>, content: &mut Content) -> Result<(), Refusal> {
+        self.state.values.cut_replaces = false;
         match result {
             Ok(()) => {
                 self.state.values.table.finish_cut();

@@ -1,6 +1,6 @@
 //! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
 
-mod kept;
+pub(super) mod kept;
 pub mod many;
 mod pattern;
 
@@ -254,7 +254,7 @@ fn counter_of<'d>(declarations: &'d Declarations, api: &Api, id: &str) -> Result
 }
 
 /// The roll-ups that decide which values of limited dimensions a key admits.
-fn deciding(declarations: &Declarations, counter: &Counter) -> Vec<u16> {
+pub(super) fn deciding(declarations: &Declarations, counter: &Counter) -> Vec<u16> {
     let is_limited = |rollup: &Rollup| match &*rollup.dimensions {
         [only] => rollup.unit.is_none() && counter.rollups.limits.iter().any(|(name, _)| name == only),
         _ => false,
@@ -478,7 +478,7 @@ impl Point<'_> {
     }
 }
 
-fn not_rolled_up(counter: &Counter, lacking: &Rollup) -> Problem {
+pub(super) fn not_rolled_up(counter: &Counter, lacking: &Rollup) -> Problem {
     let (name, rollup) = (&counter.name, lacking.to_string());
     let detail = format!("no roll-up of {name} can answer this; declare {rollup} among the rollups of {name}");
     Problem::new(ProblemKind::NotRolledUp, detail).with("counter", &**name).with("rollup", rollup)

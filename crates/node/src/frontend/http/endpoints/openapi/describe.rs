@@ -134,7 +134,7 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
         }
         (_, "id") | ("getTop", "counter") => json!({"minLength": 1}),
         ("getTop", "k") => json!({"minimum": 1, "maximum": LISTED_KEYS_MAX}),
-        ("getTop", "window") => json!({"enum": ["all"]}),
+        ("getTop", "window") => json!({"enum": ["all", "1h", "24h"]}),
         ("listCounters", "order") => json!({"enum": ["name", "value", "changed"]}),
         ("listCounters", "format") => json!({"enum": ["json", "csv"]}),
         ("getConfig", "format") => json!({"enum": ["json", "yaml"]}),
@@ -146,7 +146,7 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
         ("getCounterSeries" | "getSeries", "step") => {
             json!({"enum": ["1m", "5m", "15m", "30m", "1h", "6h", "12h", "1d", "1w", "1mo"]})
         }
-        ("getCounterSeries" | "getSeries", "by") => json!({"minLength": 1}),
+        ("getCounterSeries" | "getSeries" | "getTop", "by") => json!({"minLength": 1}),
         ("getCounterSeries" | "getSeries", "fill") => json!({"enum": ["zero"]}),
         ("getCounterSeries" | "getSeries", "format") => json!({"enum": ["json", "csv"]}),
         ("getCounterSeries" | "getSeries", "top") => json!({"minimum": 0, "maximum": PARTS_PER_ROW_MAX}),

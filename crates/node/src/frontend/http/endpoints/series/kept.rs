@@ -9,7 +9,7 @@ use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// Whether a series can be answered at a log time.
-pub(super) fn check(
+pub(in crate::frontend::http::endpoints) fn check(
     counter: &str,
     kept: &KeptRollup,
     step: Option<Step>,
