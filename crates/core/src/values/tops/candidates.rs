@@ -141,3 +141,45 @@ impl<'a> Merged<'a> {
         rest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::CellHasher;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn pair(n: u64) -> u128 {
+        CellHasher::new(3).key(&n.to_le_bytes()).as_u128()
+    }
+
+    fn name(n: u64) -> PairName {
+        PairName { id: n.to_string().into_bytes().into(), value: Arc::default() }
+    }
+
+    proptest! {
+        /// Some pairs never get a name, and boards are of different sizes.
+        #[test]
+        fn boards_together_bound_every_pair_that_is_not_looked_at(
+            added in prop::collection::vec((0usize..3, 0u64..90, -3i64..40), 1..500),
+            rooms in prop::array::uniform3(0usize..9000),
+            sample in 0usize..20,
+        ) {
+            let (mut boards, mut rooms) = ([(); 3].map(|()| Board::default()), rooms);
+            let mut sums = BTreeMap::<u64, i64>::new();
+            for (at, n, delta) in added {
+                if boards[at].add(pair(n), delta, &mut rooms[at]) && n % 5 != 0 {
+                    boards[at].name(pair(n), name(n), &mut rooms[at]);
+                }
+                *sums.entry(n).or_default() += delta;
+            }
+            let merged = Merged::of(&boards.each_ref());
+            let ids = merged.ids(Sample { per_value: sample, all: 15 });
+            prop_assert!(ids.len() <= sample.min(15));
+            let rest = merged.without(&ids).of(b"");
+            for (n, sum) in sums.iter().filter(|(n, _)| !ids.contains(&name(**n).id)) {
+                prop_assert!(*sum <= rest, "{n} came to {sum}, and the bound is {rest}");
+            }
+        }
+    }
+}
