@@ -226,6 +226,36 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "what we kept waiting is late for that" in "crates/core/src/fates/running.rs":
             "let now_ms = kept.watermark_ms.min(received_ms);" => "let now_ms = kept.watermark_ms;";
     }
+    Suite::Core, "parts" => {
+        "an undone like that stays in its part" in "crates/core/src/values.rs":
+            "            self.roll(op.counter, counted.cell, b\"\", -1, Belongs::Counted(counted.counted_as.as_ref()));\n" => "";
+        "a correction that is in no part" in "crates/core/src/machine/correct/make.rs":
+            "            self.correct_parts(correction, cell, delta);\n" => "            let _ = Machine::correct_parts;\n";
+        "a cleared key whose rows stay" in "crates/core/src/ledger/parts/counts.rs":
+            "        self.cleared.insert(cell);\n" => "";
+        "late entries without their parts" in "crates/core/src/machine/correct/make.rs":
+            "for (part, sum) in &parked.parts {" => "for (part, sum) in parked.parts.iter().take(0) {";
+        "additions of a part that take each other's place" in "crates/core/src/ledger/parts/counts.rs":
+            "first.sum = first.sum.saturating_add(later.sum);" => "first.sum = later.sum;";
+        "a counter as a whole that a failed cut takes along" in "crates/core/src/ledger/parts/tuples.rs":
+            "            self.add_to_whole(number, tuple.whole);\n" => "";
+        "values that are admitted in the order of their numbers" in "crates/core/src/ledger/parts/counts.rs":
+            "of_cell.sort_unstable_by_key(|count| count.order);" => "of_cell.sort_unstable_by_key(|count| count.tuple);";
+    }
+    Suite::Core, "series" => {
+        "a bucket that is in the step before its own" in "crates/core/src/series.rs":
+            "self.bounds.partition_point(|start| *start <= bucket) - 1" => "self.bounds.partition_point(|start| *start < bucket).saturating_sub(1)";
+    }
+    Suite::Core, "bands" => {
+        "an old bucket that is moved and stays" in "crates/core/src/ledger/parts/fold.rs":
+            "            self.changed.insert(key, Change::Delete);\n" => "";
+        "an old bucket that is moved without what the cut adds" in "crates/core/src/ledger/parts/fold.rs":
+            "Some(Change::Put(row)) => Some(row.clone())," => "Some(Change::Put(_)) => self.stored.row(key),";
+    }
+    Suite::Core, "tops" => {
+        "a key that pushes another out and is taken for all there was" in "crates/core/src/ledger/boards/board.rs":
+            "delta > 0 && self.come(pair, delta, room)" => "delta > 1 && self.come(pair, delta, room)";
+    }
     Suite::Sim("schedules"), "clears::a_slot_judged_before_the_clear_arrives_behind_it_and_counts_there" => {
         "a clear that does not know what it stands behind" in "crates/cluster/src/values.rs":
             "            self.clears.note(generation, &self.to);\n" => "";

@@ -61,7 +61,7 @@ fn a_correction_is_proposed_previewed_applied_and_reverted() {
     let expected = json!([1, "proposed", "proposal", null, "miscounted", "ops", 3]);
     assert_eq!(json!(facts(&proposal)), expected);
     let deltas = json!([
-        {"id": "stock:i1", "bucket": "2026-11-15T18:00:00.000Z", "delta": -4},
+        {"id": "stock:i1", "bucket": "2026-11-15T18:59:00.000Z", "delta": -4},
         {"id": "likes", "delta": 7},
         {"id": "stock:i1", "delta": 1},
     ]);

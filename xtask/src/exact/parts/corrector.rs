@@ -12,16 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const SLOTS_PER_HOUR: usize = 4;
-
-/// Where a correction belongs: in the hour that it names, or in the moment at which it was made.
+/// Where a correction belongs: in the slot that it names, or in the moment at which it was made.
 pub type When = Option<usize>;
 
 #[derive(Clone, Copy, Debug)]
 struct Delta {
     counter: Counter,
     video: usize,
-    /// The slot with which its hour begins.
     when: When,
     delta: i64,
 }
@@ -110,8 +107,7 @@ impl Corrector {
     }
 
     fn make_up_delta(&mut self) -> Delta {
-        let hours = (SLOTS / SLOTS_PER_HOUR) as u64;
-        let when = self.random.below(hours) as usize * SLOTS_PER_HOUR;
+        let when = self.random.below(SLOTS as u64) as usize;
         Delta {
             counter: Counter::ALL[self.random.below(Counter::ALL.len() as u64) as usize],
             video: self.random.below(VIDEOS as u64) as usize,
@@ -178,8 +174,8 @@ impl Delta {
         let Delta { counter, video, when, delta } = self;
         let mut json = json!({"id": counter.id(Some(*video)), "delta": delta});
         if let Some(slot) = when {
-            // Any moment of the hour will do.
-            let moment_ms = FIRST_MS + *slot as i64 * SLOT_MS + 2 * SLOT_MS + 1;
+            // Any moment of it will do.
+            let moment_ms = FIRST_MS + *slot as i64 * SLOT_MS + SLOT_MS / 2;
             let moment = jiff::Timestamp::from_millisecond(moment_ms).expect("a time of this century is one");
             json["bucket"] = moment.to_string().into();
         }

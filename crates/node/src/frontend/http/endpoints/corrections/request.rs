@@ -18,8 +18,8 @@ use crate::frontend::http::words::document::{Object, given, given_number, parse}
 use crate::frontend::http::words::id;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
-/// Deltas belong to buckets of this length.
-const BUCKET_MS: u64 = 3_600_000;
+/// Deltas belong to minutes: no bucket of a roll-up is shorter, and hours begin elsewhere in some time zones.
+const BUCKET_MS: u64 = 60_000;
 
 const CORRECTIONS: &str = "/v1/corrections/";
 
@@ -65,7 +65,7 @@ pub enum ProposedKind {
 pub struct DeltaBody<'a> {
     #[schema(example = "views:v42")]
     id: String,
-    /// A moment of the hour that the delta belongs to, as RFC 3339 has it; it is kept as the beginning of that hour.
+    /// A moment of the time that the delta belongs to, as RFC 3339 has it, such as the `at` of a series; it is kept as the beginning of its minute.
     #[serde(default, deserialize_with = "given")]
     #[schema(example = "2026-11-15T18:00:00Z")]
     bucket: Option<String>,
@@ -197,7 +197,7 @@ impl DeltaBody<'_> {
     }
 }
 
-/// The beginning of the hour of a moment.
+/// The beginning of the minute of a moment.
 fn bucket_ms(index: usize, bucket: &str) -> Result<u64, Problem> {
     let moment = bucket.parse::<Timestamp>().ok().and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
     let fix = "send a moment since 1970 as RFC 3339 has it, such as 2026-11-15T18:00:00Z";
@@ -218,9 +218,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_the_hour_of_its_moment() {
-        for bucket in ["2026-11-15T18:00:00Z", "2026-11-15T18:59:59.999Z", "2026-11-15T19:30:00+01:00"] {
-            assert_eq!(bucket_ms(0, bucket).unwrap(), 1_794_765_600_000, "{bucket}");
+    fn a_bucket_is_the_minute_of_its_moment() {
+        for bucket in ["2026-11-15T18:30:00Z", "2026-11-15T18:30:59.999Z", "2026-11-15T19:30:00+01:00"] {
+            assert_eq!(bucket_ms(0, bucket).unwrap(), 1_794_767_400_000, "{bucket}");
         }
         for bucket in ["", "yesterday", "2026-11-15", "2026-11-15T18:00:00", "1969-12-31T23:00:00Z"] {
             let problem = bucket_ms(3, bucket).unwrap_err();

@@ -104,7 +104,7 @@ impl CorrectionKind {
 pub struct DeltaView {
     #[schema(example = "views:v42")]
     pub id: String,
-    /// The hour that it belongs to.
+    /// The minute that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     pub bucket: Option<String>,
