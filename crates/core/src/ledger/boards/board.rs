@@ -270,8 +270,9 @@ impl Bucket {
     /// The place that is free, or has least.
     #[inline]
     fn least(&self) -> usize {
-        let rank = |way: &usize| (self.most[*way], self.pairs[*way] != [0; 2]);
-        (0..WAYS).min_by_key(rank).expect("there are some")
+        // One number each: a pair of them is compared by way of memory. There are no amounts below 0.
+        let rank = |way: usize| (self.most[way] as u64) << 1 | u64::from(self.pairs[way] != [0; 2]);
+        (1..WAYS).fold(0, |least, way| if rank(way) < rank(least) { way } else { least })
     }
 
     /// Whether a pair is worth a name that has none. Where many come and go an id for each would cost more than all the rest, so it has
