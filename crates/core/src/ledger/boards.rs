@@ -241,7 +241,7 @@ fn is_old(hour: Minutes, now: Minutes) -> bool {
 }
 
 impl Kind for Boards {
-    /// Boards that changed are copied, some ten microseconds each.
+    /// Boards that changed are copied: 64 KB at most, and their names.
     fn begin_cut(&mut self) -> Arc<dyn Rows> {
         assert!(self.flying.is_none(), "one cut at a time");
         self.drop_old();
