@@ -117,6 +117,14 @@ impl Boards {
         self.now = minute;
     }
 
+    /// Fetches the place of a pair that is to be added to.
+    #[inline]
+    pub fn prefetch(&self, place: &BoardPlace, pair: u128) {
+        if let Some(kept) = self.kept.get(place.index) {
+            kept.board.prefetch(pair);
+        }
+    }
+
     /// Adds to a pair. Answers whether its name is wanted.
     #[inline]
     pub fn add(&mut self, line: BoardLine, hour: Minutes, place: &mut BoardPlace, pair: u128, delta: i64) -> bool {

@@ -48,6 +48,12 @@ impl Parts {
         self.counts.recent.add(cell, split, values, bucket, delta);
     }
 
+    /// Fetches where the next addition to a key goes.
+    #[inline]
+    pub fn prefetch(&self, cell: CellKey) {
+        self.counts.recent.prefetch(cell);
+    }
+
     /// A key begins anew: what it had is void, in the store as well.
     pub fn clear_key(&mut self, cell: CellKey) {
         self.counts.recent.clear(cell);

@@ -12,7 +12,7 @@ use crate::counter::{Counter, Declarations, Declared};
 use crate::event::raw_time_and_dimensions;
 use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
-use crate::ledger::{BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup};
+use crate::ledger::{BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup, ValueFacts};
 use crate::op::Op;
 use crate::record::{
     DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -327,13 +327,20 @@ impl Values {
     fn roll_cell(&mut self, counter: u16, cell: Option<CellKey>, delta: i64, belongs: Belongs<'_>) -> bool {
         let Rolling { active, values, .. } = &mut self.rolling;
         let Some(Some(roll)) = active.get_mut(usize::from(counter)) else { return false };
+        cell.iter().for_each(|cell| self.facts.parts.prefetch(*cell));
         values.clear();
         let time_ms = write_values(&roll.split, belongs, values).unwrap_or(self.log_time_ms as i64);
         let bucket = roll.bucket(time_ms);
-        self.facts.parts.add(cell, &roll.split, values, bucket, delta);
-        let Some(cell) = cell else { return false };
-        let change = TopChange { cell, values, bucket, delta };
-        roll.tops.add(&mut self.facts.boards, &self.hasher, &roll.split, &change)
+        let ValueFacts { parts, boards, .. } = &mut self.facts;
+        let Some(key) = cell else {
+            parts.add(cell, &roll.split, values, bucket, delta);
+            return false;
+        };
+        let change = TopChange { cell: key, values, bucket, delta };
+        // They come from memory while the parts are added.
+        roll.tops.prefetch(boards, &self.hasher, &roll.split, &change);
+        parts.add(cell, &roll.split, values, bucket, delta);
+        roll.tops.add(boards, &roll.split, &change)
     }
 }
 

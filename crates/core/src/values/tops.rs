@@ -45,6 +45,8 @@ pub(super) struct TopBoards {
 struct BoardsBy {
     /// Which of the split's.
     dimension: usize,
+    /// The key and the value of the change at hand.
+    pair: u128,
     hourly: Option<PlannedBoard>,
     all_time: Option<PlannedBoard>,
 }
@@ -80,6 +82,7 @@ impl TopBoards {
         };
         let by = split.dimensions.iter().enumerate().map(|(dimension, name)| BoardsBy {
             dimension,
+            pair: 0,
             hourly: planned(Some(name), true),
             all_time: planned(Some(name), false),
         });
@@ -107,22 +110,40 @@ impl TopBoards {
         })
     }
 
-    /// Adds a change of a key. Answers whether its name is wanted.
+    /// Fetches the places of a change that is to be added.
     #[inline]
-    pub fn add(&mut self, boards: &mut Boards, hasher: &CellHasher, split: &Split, change: &TopChange<'_>) -> bool {
-        let TopChange { cell, values, bucket, delta } = *change;
+    pub fn prefetch(&mut self, boards: &Boards, hasher: &CellHasher, split: &Split, change: &TopChange<'_>) {
+        let TopChange { cell, values, bucket, .. } = *change;
+        let hour = self.hour(split, bucket);
+        if let Some(board) = &mut self.hourly {
+            boards.prefetch(board.place(hour), cell.as_u128());
+        }
+        for BoardsBy { dimension, pair, hourly, all_time } in &mut self.by {
+            *pair = pair_of(hasher, cell, values, *dimension);
+            if let Some(board) = hourly {
+                boards.prefetch(board.place(hour), *pair);
+            }
+            if let Some(board) = all_time {
+                boards.prefetch(board.place(ALL_TIME), *pair);
+            }
+        }
+    }
+
+    /// Adds the change of a key whose places were fetched. Answers whether its name is wanted.
+    #[inline]
+    pub fn add(&mut self, boards: &mut Boards, split: &Split, change: &TopChange<'_>) -> bool {
+        let TopChange { cell, bucket, delta, .. } = *change;
         let hour = self.hour(split, bucket);
         let mut wants_name = false;
         if let Some(board) = &mut self.hourly {
             wants_name |= board.add(boards, hour, cell.as_u128(), delta);
         }
-        for BoardsBy { dimension, hourly, all_time } in &mut self.by {
-            let pair = pair(hasher, cell, values, *dimension);
+        for BoardsBy { pair, hourly, all_time, .. } in &mut self.by {
             if let Some(board) = hourly {
-                wants_name |= board.add(boards, hour, pair, delta);
+                wants_name |= board.add(boards, hour, *pair, delta);
             }
             if let Some(board) = all_time {
-                wants_name |= board.add(boards, ALL_TIME, pair, delta);
+                wants_name |= board.add(boards, ALL_TIME, *pair, delta);
             }
         }
         wants_name
@@ -137,8 +158,8 @@ impl TopBoards {
             let name = PairName { id: id.clone(), value: Arc::default() };
             boards.name(board.place(hour), cell.as_u128(), name);
         }
-        for BoardsBy { dimension, hourly, all_time } in &mut self.by {
-            let pair = pair(hasher, cell, values, *dimension);
+        for BoardsBy { dimension, hourly, all_time, .. } in &mut self.by {
+            let pair = pair_of(hasher, cell, values, *dimension);
             let name = PairName { id: id.clone(), value: value_of(values, *dimension).into() };
             for (board, hour) in [(hourly, hour), (all_time, ALL_TIME)] {
                 if let Some(board) = board {
@@ -174,7 +195,7 @@ pub(super) struct TopChange<'a> {
 
 /// A key and a value are known by both of their hashes.
 #[inline]
-fn pair(hasher: &CellHasher, cell: CellKey, values: &[u8], dimension: usize) -> u128 {
+fn pair_of(hasher: &CellHasher, cell: CellKey, values: &[u8], dimension: usize) -> u128 {
     cell.as_u128() ^ hasher.key(value_of(values, dimension)).as_u128()
 }
 

@@ -8,6 +8,7 @@
 //! What is taken away lowers `most`, but never below nothing: a key that is cleared begins anew at 0, wherever it was before.
 
 use crate::ledger::row::whole;
+use crate::memory::prefetch::prefetch;
 use crate::record::{DecodeError, put_bytes, put_varint, take_byte, take_bytes, take_varint};
 use std::sync::Arc;
 
@@ -72,6 +73,13 @@ impl Default for Board {
 }
 
 impl Board {
+    #[inline]
+    pub fn prefetch(&self, pair: u128) {
+        let bucket = &self.buckets[place(pair, self.buckets.len())];
+        prefetch(&bucket.lost);
+        prefetch(&bucket.names);
+    }
+
     /// Adds to a pair. `room` is how many bytes it may grow by. Answers whether its name is wanted, and not known yet.
     #[inline]
     pub fn add(&mut self, pair: u128, delta: i64, room: &mut usize) -> bool {

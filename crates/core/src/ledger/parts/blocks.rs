@@ -9,7 +9,6 @@ use crate::ledger::cut::{Change, LedgerRow, StoredRows};
 use crate::limits::PARTS_PER_ROW_MAX;
 use crate::record::DecodeError;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 /// The rows of one key that are changed.
 pub struct Blocks<'a> {
@@ -18,14 +17,15 @@ pub struct Blocks<'a> {
     is_cleared: bool,
     /// Only this roll-up is of interest, and what decides about its values.
     only: Option<u16>,
-    blocks: BTreeMap<(u16, Minutes), Block>,
+    /// In order. Most keys have a few, and a cut has many keys.
+    blocks: Vec<((u16, Minutes), Block)>,
     /// Room for the values of the part at hand.
     values: Vec<u8>,
 }
 
 impl<'a> Blocks<'a> {
     pub fn new(cell: CellKey, stored: &'a dyn StoredRows, is_cleared: bool) -> Blocks<'a> {
-        Blocks { cell, stored, is_cleared, only: None, blocks: BTreeMap::new(), values: Vec::new() }
+        Blocks { cell, stored, is_cleared, only: None, blocks: Vec::new(), values: Vec::new() }
     }
 
     /// Leaves the other roll-ups out.
@@ -36,12 +36,17 @@ impl<'a> Blocks<'a> {
 
     /// A row as it stands now, if anything was added to it.
     pub fn get(&self, number: u16, bucket: Minutes) -> Option<&Block> {
-        self.blocks.get(&(number, bucket))
+        self.place(number, bucket).ok().map(|at| &self.blocks[at].1)
     }
 
     /// The rows of a roll-up that something was added to.
     pub fn of(&self, number: u16) -> impl Iterator<Item = (Minutes, &Block)> {
-        self.blocks.range((number, 0)..=(number, Minutes::MAX)).map(|(&(_, bucket), block)| (bucket, block))
+        let of_rollup = self.blocks.iter().filter(move |((of, _), _)| *of == number);
+        of_rollup.map(|((_, bucket), block)| (*bucket, block))
+    }
+
+    fn place(&self, number: u16, bucket: Minutes) -> Result<usize, usize> {
+        self.blocks.binary_search_by_key(&(number, bucket), |(known, _)| *known)
     }
 
     pub(super) fn add(&mut self, split: &Split, values: &[u8], bucket: Minutes, delta: i64) -> Result<(), DecodeError> {
@@ -64,15 +69,18 @@ impl<'a> Blocks<'a> {
     }
 
     fn block(&mut self, rollup: &SplitRollup, bucket: Minutes) -> Result<&mut Block, DecodeError> {
-        Ok(match self.blocks.entry((rollup.number, bucket)) {
-            Entry::Occupied(block) => block.into_mut(),
-            Entry::Vacant(vacant) => {
+        let at = match self.place(rollup.number, bucket) {
+            Ok(at) => at,
+            Err(at) => {
                 let key = LedgerKey::Part(self.cell, rollup.number, bucket);
                 let row = if self.is_cleared { None } else { self.stored.row(&key.encode()) };
                 let new = || Ok(Block::new(rollup.dimensions.len() as u8));
-                vacant.insert(row.map_or_else(new, |row| Block::decode(&row))?)
+                let block = row.map_or_else(new, |row| Block::decode(&row))?;
+                self.blocks.insert(at, ((rollup.number, bucket), block));
+                at
             }
-        })
+        };
+        Ok(&mut self.blocks[at].1)
     }
 
     /// The rows as they are to be written, in the order of their keys. Those of `void` that are not among them go.

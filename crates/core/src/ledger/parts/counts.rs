@@ -14,6 +14,7 @@ use crate::id::{CellKey, KeyHash};
 use crate::ledger::LedgerKey;
 use crate::ledger::cut::{LedgerRow, NoRows, Rows, StoredRows};
 use crate::memory::pending::Overlay;
+use crate::memory::prefetch::prefetch;
 use crate::record::DecodeError;
 use hashbrown::HashSet;
 use std::sync::Arc;
@@ -52,6 +53,14 @@ impl PartCounts {
         self.tuples.add_to_whole(tuple, delta);
         if let Some(cell) = cell {
             self.push(cell, tuple, delta);
+        }
+    }
+
+    /// Fetches where the next addition to a key goes.
+    #[inline]
+    pub(super) fn prefetch(&self, cell: CellKey) {
+        if let Some(last) = self.shards[shard_of(cell)].tail.last() {
+            prefetch(last);
         }
     }
 
@@ -119,8 +128,10 @@ impl Overlay for PartCounts {
         cleared.for_each(|cell| self.clear(*cell));
         // Once for each combination, and not for each count of it.
         let numbers = self.tuples.take_in(&newer.tuples);
-        for count in newer.shards.iter().flat_map(PartShard::counts) {
-            self.push(count.cell, numbers.of(count.tuple), count.sum);
+        for shard in &newer.shards {
+            let mut counts: Vec<&Count> = shard.counts().collect();
+            counts.sort_unstable_by_key(|count| count.order);
+            counts.iter().for_each(|count| self.push(count.cell, numbers.of(count.tuple), count.sum));
         }
     }
 }
@@ -144,8 +155,10 @@ impl Rows for PartCounts {
 
 #[derive(Clone)]
 struct PartShard {
-    /// One behind the other, each as large as the others: what has grown is not copied.
-    chunks: Vec<Vec<Count>>,
+    /// Where the next one goes.
+    tail: Vec<Count>,
+    /// What is full, each as large as the others: what has grown is not copied.
+    full: Vec<Vec<Count>>,
     len: usize,
     /// How many there have been.
     added: u32,
@@ -166,8 +179,8 @@ pub(super) struct Count {
 }
 
 const CHUNK: usize = 256;
-/// So many of a shard stay in the cache while they are put in order.
-const DUE: usize = 4096;
+/// So many of a shard stay in the cache while they are put in order. Tests have few, and are to see what was added up.
+const DUE: usize = if cfg!(test) { 4 } else { 4096 };
 /// A shard grows so many times before it is looked at again, if nothing in it was the same.
 const GROWS: usize = 8;
 
@@ -199,7 +212,7 @@ impl Iterator for CellsInOrder {
 
 impl Default for PartShard {
     fn default() -> PartShard {
-        PartShard { chunks: Vec::new(), len: 0, added: 0, due: DUE, cleared: HashSet::default() }
+        PartShard { tail: Vec::new(), full: Vec::new(), len: 0, added: 0, due: DUE, cleared: HashSet::default() }
     }
 }
 
@@ -207,7 +220,7 @@ impl PartShard {
     /// Answers whether there is one more.
     #[inline]
     fn push(&mut self, cell: CellKey, tuple: u32, delta: i64) -> bool {
-        if let Some(last) = self.chunks.last_mut().and_then(|chunk| chunk.last_mut())
+        if let Some(last) = self.tail.last_mut()
             && last.cell == cell
             && last.tuple == tuple
         {
@@ -221,22 +234,21 @@ impl PartShard {
 
     #[inline]
     fn put(&mut self, count: Count) {
-        self.len += 1;
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(count),
-            _ => self.begin_chunk(count),
+        if self.tail.len() == self.tail.capacity() {
+            self.begin_chunk();
         }
+        self.len += 1;
+        self.tail.push(count);
     }
 
     #[cold]
-    fn begin_chunk(&mut self, count: Count) {
-        let mut chunk = Vec::with_capacity(CHUNK);
-        chunk.push(count);
-        self.chunks.push(chunk);
+    fn begin_chunk(&mut self) {
+        let tail = std::mem::replace(&mut self.tail, Vec::with_capacity(CHUNK));
+        self.full.extend((!tail.is_empty()).then_some(tail));
     }
 
     fn counts(&self) -> impl Iterator<Item = &Count> {
-        self.chunks.iter().flatten()
+        self.full.iter().flatten().chain(&self.tail)
     }
 
     /// Answers how many fewer there are.
@@ -253,7 +265,8 @@ impl PartShard {
     /// Answers how many fewer there are.
     fn replace(&mut self, counts: Vec<Count>) -> usize {
         let before = std::mem::take(&mut self.len);
-        self.chunks.clear();
+        self.full.clear();
+        self.tail.clear();
         counts.into_iter().for_each(|count| self.put(count));
         before - self.len
     }
@@ -266,7 +279,7 @@ impl PartShard {
     }
 
     fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Count>() + self.cleared.allocation_size()
+        (self.full.len() * CHUNK + self.tail.capacity()) * size_of::<Count>() + self.cleared.allocation_size()
     }
 }
 
