@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 Examples:
   tally top views           the ten videos with the most views
   tally top views -k 100    the first hundred
-  tally top views --window 24h         of the last 24 hours, the running one included
+  tally top views --window 24h         of the running hour and the 23 before
   tally top views --by country -k 3    the first three of each country
   tally top views --json    {\"id\":\"views:v1\",\"value\":42} per line
 
