@@ -239,6 +239,8 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "first.sum = first.sum.saturating_add(later.sum);" => "first.sum = later.sum;";
         "a counter as a whole that a failed cut takes along" in "crates/core/src/ledger/parts/tuples.rs":
             "            self.add_to_whole(number, tuple.whole);\n" => "";
+        "a failed cut that lays back what it had in another order" in "crates/core/src/ledger/parts/counts.rs":
+            "            counts.sort_unstable_by_key(|count| count.order);\n" => "";
         "values that are admitted in the order of their numbers" in "crates/core/src/ledger/parts/counts.rs":
             "of_cell.sort_unstable_by_key(|count| count.order);" => "of_cell.sort_unstable_by_key(|count| count.tuple);";
     }

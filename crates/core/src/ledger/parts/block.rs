@@ -34,7 +34,9 @@ struct BlockPart {
 
 impl Block {
     pub fn new(width: u8) -> Block {
-        Block { width, texts: Vec::new(), parts: Vec::new(), index: None }
+        // Most have a few short values; a cut makes millions of these, and growing each would be half of the work.
+        let texts = Vec::with_capacity(usize::from(width) * 8 * FEW / 2);
+        Block { width, texts, parts: Vec::with_capacity(FEW), index: None }
     }
 
     /// What a row holds.

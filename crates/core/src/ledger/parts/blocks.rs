@@ -25,7 +25,7 @@ pub struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     pub fn new(cell: CellKey, stored: &'a dyn StoredRows, is_cleared: bool) -> Blocks<'a> {
-        Blocks { cell, stored, is_cleared, only: None, blocks: Vec::new(), values: Vec::new() }
+        Blocks { cell, stored, is_cleared, only: None, blocks: Vec::with_capacity(2), values: Vec::with_capacity(32) }
     }
 
     /// Leaves the other roll-ups out.
