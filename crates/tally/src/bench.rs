@@ -56,8 +56,8 @@ Examples:
   tally bench --op get --pipeline 1 --seconds 5        single GETs
   tally bench --op mix --readers 10  GET latency while writes run at full rate
   tally bench --op http-get --connections 1            reads over HTTP
-  tally bench --op http-get --key-pattern views:v%08d --path '/v1/counters/{}/series?step=1h'
-                                     series of counters that have roll-ups
+  tally bench --op http-get --key-pattern views:v%08d --path '/v1/counters/{}'
+                                     any path, with an id in it
   tally bench --pipeline 1 --rate 2000                 single INCRs at a pace
   tally bench --op events            events over HTTP
   tally bench --op events --compact  the same in compact batches
