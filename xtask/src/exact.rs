@@ -89,7 +89,11 @@ pub fn run(args: ExactArgs) -> Result<()> {
             Contract::Folded => folded::CONFIG,
             Contract::Parts => parts::CONFIG,
         };
-        let place = Place::new(binary.clone(), directory.path(), config, "4MiB")?;
+        let mut place = Place::new(binary.clone(), directory.path(), config, "4MiB")?;
+        if contract == Contract::Parts {
+            // Each view is of a session of its own, and all repeats of two windows have to be known.
+            place = place.with_memory("4GiB");
+        }
         let plan = Plan { place, events: args.events, life: Duration::from_secs_f64(seconds), seed };
         let started = Instant::now();
         let outcome = match contract {

@@ -48,6 +48,7 @@ pub struct Place {
     binary: PathBuf,
     directory: PathBuf,
     options: Vec<String>,
+    memory: &'static str,
 }
 
 impl Place {
@@ -56,8 +57,14 @@ impl Place {
         let path = directory.join("counters.yaml");
         std::fs::write(&path, config)?;
         let path = path.to_str().context("the scratch directory is UTF-8")?;
-        let options = ["--config", path, "--checkpoint-log", checkpoint_log, "--memory", "256MiB"];
-        Ok(Place { binary, directory: directory.to_owned(), options: options.map(str::to_owned).to_vec() })
+        let options = ["--config", path, "--checkpoint-log", checkpoint_log];
+        let options = options.map(str::to_owned).to_vec();
+        Ok(Place { binary, directory: directory.to_owned(), options, memory: "256MiB" })
+    }
+
+    /// The same with more memory.
+    pub fn with_memory(self, memory: &'static str) -> Place {
+        Place { memory, ..self }
     }
 
     /// The same with more options.
@@ -67,7 +74,8 @@ impl Place {
     }
 
     pub fn start(&self) -> Result<Starting> {
-        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let mut options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        options.extend(["--memory", self.memory]);
         start_tally(&self.binary, &self.directory.join("data"), &self.directory.join("stderr"), &options)
     }
 }
