@@ -226,7 +226,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "what we kept waiting is late for that" in "crates/core/src/fates/running.rs":
             "let now_ms = kept.watermark_ms.min(received_ms);" => "let now_ms = kept.watermark_ms;";
     }
-    Suite::Core, "parts" => {
+    Suite::Core, "the_parts_of_every_key_add_up_to_it_whatever_happens" => {
         "an undone like that stays in its part" in "crates/core/src/values.rs":
             "            self.roll(op.counter, counted.cell, b\"\", -1, Belongs::Counted(counted.counted_as.as_ref()));\n" => "";
         "a correction that is in no part" in "crates/core/src/machine/correct/make.rs":
@@ -241,20 +241,22 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "            self.add_to_whole(number, tuple.whole);\n" => "";
         "a failed cut that lays back what it had in another order" in "crates/core/src/ledger/parts/counts.rs":
             "            counts.sort_unstable_by_key(|count| count.order);\n" => "";
+    }
+    Suite::Core, "the_first_values_of_a_key_are_admitted_in_the_order_of_the_log_wherever_cuts_fall" => {
         "values that are admitted in the order of their numbers" in "crates/core/src/ledger/parts/counts.rs":
             "of_cell.sort_unstable_by_key(|count| count.order);" => "of_cell.sort_unstable_by_key(|count| count.tuple);";
     }
-    Suite::Core, "series" => {
+    Suite::Core, "parts_are_added_up_by_what_is_asked_for" => {
         "a bucket that is in the step before its own" in "crates/core/src/series.rs":
             "self.bounds.partition_point(|start| *start <= bucket) - 1" => "self.bounds.partition_point(|start| *start < bucket).saturating_sub(1)";
     }
-    Suite::Core, "bands" => {
+    Suite::Core, "whatever_is_moved_when_every_bucket_is_seen_once" => {
         "an old bucket that is moved and stays" in "crates/core/src/ledger/parts/fold.rs":
             "            self.changed.insert(key, Change::Delete);\n" => "";
         "an old bucket that is moved without what the cut adds" in "crates/core/src/ledger/parts/fold.rs":
             "Some(Change::Put(row)) => Some(row.clone())," => "Some(Change::Put(_)) => self.stored.row(key),";
     }
-    Suite::Core, "tops" => {
+    Suite::Core, "nobody_who_is_not_looked_at_came_to_more_than_is_said" => {
         "a key that pushes another out and is taken for all there was" in "crates/core/src/ledger/boards/board.rs":
             "delta > 0 && self.come(pair, delta, room)" => "delta > 1 && self.come(pair, delta, room)";
     }
