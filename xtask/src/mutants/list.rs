@@ -237,6 +237,8 @@ pub const MUTANTS: &[Mutant] = mutants! {
             "for (part, sum) in &parked.parts {" => "for (part, sum) in parked.parts.iter().take(0) {";
         "additions of a part that take each other's place" in "crates/core/src/ledger/parts/counts.rs":
             "first.sum = first.sum.saturating_add(later.sum);" => "first.sum = later.sum;";
+    }
+    Suite::Core, "a_failed_cut_leaves_what_was_added_as_if_there_had_been_none" => {
         "a counter as a whole that a failed cut takes along" in "crates/core/src/ledger/parts/tuples.rs":
             "            self.add_to_whole(number, tuple.whole);\n" => "";
         "a failed cut that lays back what it had in another order" in "crates/core/src/ledger/parts/counts.rs":

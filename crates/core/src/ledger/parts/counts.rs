@@ -302,3 +302,45 @@ fn in_order(counts: &mut Vec<Count>) {
         of_cell.sort_unstable_by_key(|count| count.order);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counter::rollup::{Unit, Zone};
+    use crate::ledger::parts::SplitRollup;
+    use crate::record::put_bytes;
+    use proptest::prelude::*;
+
+    fn split() -> Arc<Split> {
+        let rollup = |number, unit, admits| SplitRollup { number, dimensions: [0].into(), unit, admits };
+        Arc::new(Split {
+            dimensions: ["country".into()].into(),
+            unit: Some(Unit::Hour),
+            zone: Zone::default(),
+            whole: Some(CellKey::from_u128(7 << 100)),
+            rollups: [rollup(0, None, Some(3)), rollup(1, Some(Unit::Hour), None)].into(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_failed_cut_leaves_what_was_added_as_if_there_had_been_none(
+            added in prop::collection::vec((1u128..3, "[a-e]", 0u32..2, -2i64..5), 0..40),
+            cut_behind in 0usize..40,
+        ) {
+            let split = split();
+            let (mut all, mut older, mut newer) = (PartCounts::default(), PartCounts::default(), PartCounts::default());
+            for (n, (cell, text, hour, delta)) in added.iter().enumerate() {
+                let mut values = Vec::new();
+                put_bytes(&mut values, text.as_bytes());
+                let later = if n < cut_behind { &mut older } else { &mut newer };
+                for counts in [&mut all, later] {
+                    counts.add(Some(CellKey::from_u128(cell << 120)), &split, &values, hour * 60, *delta);
+                }
+            }
+            older.overlay(newer);
+            let rows = |counts: &PartCounts| counts.rows().collect::<Vec<_>>();
+            prop_assert_eq!(rows(&older), rows(&all));
+        }
+    }
+}
