@@ -9,7 +9,7 @@ use super::requirement::Requirement;
 use super::rows::{Line, Results};
 use crate::server::Server;
 use crate::shell::step;
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -260,10 +260,10 @@ fn bytes_at_rest(directory: &Path) -> Result<u64> {
         calm = if now == last { calm + 1 } else { 0 };
         last = now;
         if calm == CALM_SAMPLES {
-            break;
+            return Ok(last);
         }
     }
-    Ok(last)
+    bail!("{} has not stopped changing", directory.display())
 }
 
 #[cfg(test)]
