@@ -36,7 +36,8 @@ test('integers of 64 bits keep all of their digits', () => {
 
 test('what the server refuses is thrown in its own words', async () => {
   answer(422, '{"type":"x","detail":"declare rollups: [[minute]]"}', 'application/problem+json');
-  await expect(get('v1/x', signal)).rejects.toEqual(new Problem(422, 'declare rollups: [[minute]]'));
+  const detail = 'declare rollups: [[minute]]';
+  await expect(get('v1/x', signal)).rejects.toEqual(new Problem(422, detail, { type: 'x', detail }));
 });
 
 test('an answer that is no problem document is told by its status', async () => {

@@ -5,6 +5,8 @@ export class Problem extends Error {
   constructor(
     readonly status: number,
     detail: string,
+    /** All that the answer says: `type`, and what else there is by name. */
+    readonly members: Readonly<Record<string, unknown>> = {},
   ) {
     super(detail);
   }
@@ -44,13 +46,14 @@ export async function ask(path: string, accept: string, signal: AbortSignal): Pr
     sessionStorage.removeItem(TOKEN);
     refused(token !== null);
   }
-  throw new Problem(response.status, await detail(response));
+  throw await problem(response);
 }
 
-async function detail(response: Response): Promise<string> {
-  const problem: unknown = await response.json().catch(() => null);
-  const said = typeof problem === 'object' && problem !== null && 'detail' in problem ? problem.detail : null;
-  return typeof said === 'string' ? said : `The server answered ${response.status} ${response.statusText}.`;
+async function problem(response: Response): Promise<Problem> {
+  const body: unknown = await response.json().catch(() => null);
+  const members = typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
+  const { detail } = members;
+  return new Problem(response.status, typeof detail === 'string' ? detail : `The server answered ${response.status} ${response.statusText}.`, members);
 }
 
 /** JSON whose integers keep all of their digits: counters have 64 bits, numbers of JavaScript have 53. */

@@ -35,7 +35,7 @@ export function chart(): Chart {
   const canvas = h('div', { class: 'chart', role: 'img' });
   const body = h('tbody');
   const head = h('tr');
-  const table = h('details', { class: 'table' }, h('summary', {}, 'As a table'), h('table', {}, h('thead', {}, head), body));
+  const table = h('details', { class: 'table' }, h('summary', {}, 'As a table'), h('div', { class: 'scroll', role: 'region', 'aria-label': 'The points of the chart', tabindex: 0 }, h('table', {}, h('thead', {}, head), body)));
   let plot: uPlot | undefined;
   let drawn: [Series, Line[]] | undefined;
   const width = (): number => Math.max(canvas.clientWidth, 200);

@@ -1,16 +1,18 @@
 // `#/counter/views`: a declared counter, over all of its keys.
 
-import { get, query, refusal } from './api';
+import { get, query } from './api';
 import { h, say } from './dom';
 import { total as words } from './format';
 import { every, type Section } from './live';
 import { BOX_WORDS, mode, shape } from './words';
-import { block, boxes, note, topBars } from './pieces';
+import { block, boxes, note } from './pieces';
 import { link } from './routes';
 import { suggest } from './search';
-import { explainSection, historySection, partsSection, seriesSection, type Answer } from './sections';
+import { explainSection, historySection, partsSection, type Answer } from './sections';
+import { seriesSection } from './series';
 import { follow } from './stream';
-import { BOXES, type Balance, type Config, type Counter, type Listed, type Told, type Top } from './types';
+import { topSection } from './top';
+import { BOXES, type Balance, type Config, type Counter, type Listed, type Told } from './types';
 
 /** So many keys are watched by what changes; where there are more, the totals are asked for each second. */
 const WATCHED_MAX = 100;
@@ -28,15 +30,15 @@ export function declared(counter: Counter): Section {
   const total = h('p', { class: 'total large' });
   const box = boxes(true);
   const series = seriesSection(name, counter);
-  const hasKeys = counter.dimensions.length > 0;
-  const answers: Answer[] = [partsSection(name, counter), ...(hasKeys ? [topSection(name)] : [explainSection(name), historySection(name)])];
+  const top = counter.dimensions.length > 0 ? topSection(counter) : undefined;
+  const answers: Answer[] = [partsSection(name, counter), ...(top ? [top] : [explainSection(name), historySection(name)])];
   const element = h(
     'div',
     {},
     h('h1', { tabindex: -1 }, name),
     h('p', { class: 'note' }, `${mode(counter.mode)}. Its ids are `, h('code', {}, shape(counter)), '.'),
     total,
-    hasKeys && keySearch(counter),
+    top && keySearch(counter),
     block('Where its entries ended', box.element, legend()),
     series.element,
     ...answers.map(({ element }) => element),
@@ -59,6 +61,7 @@ export function declared(counter: Counter): Section {
         await draw(signal);
       }, ({ message }) => say(total, message));
       void every(2_000, signal, async () => void (await Promise.all(answers.map((answer) => answer.refresh(signal)))));
+      top?.listen(signal);
       series.live(signal);
     },
   };
@@ -75,25 +78,6 @@ async function watch(counter: Counter, signal: AbortSignal, tell: () => void): P
     // What cannot be watched is asked for.
   }
   await every(1_000, signal, () => Promise.resolve(tell()));
-}
-
-const ESTIMATE = 'An estimate: many of the largest values have fallen, and the server is looking through all keys.';
-
-function topSection(name: string): Answer {
-  const { element, show } = topBars(name);
-  const said = note();
-  return {
-    element: block('Largest keys', element, said),
-    async refresh(signal) {
-      try {
-        const top = await get<Top>(`v1/top/${encodeURIComponent(name)}?k=20`, signal);
-        show(top);
-        say(said, top.kind === 'estimate' ? ESTIMATE : '');
-      } catch (error) {
-        say(said, refusal(error));
-      }
-    },
-  };
 }
 
 function keySearch(counter: Counter): HTMLElement {

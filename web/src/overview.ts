@@ -1,13 +1,14 @@
 // `#/`: every declared counter at a glance, and the first ones of those that nobody declared.
 
-import { counterPath, get, query, refusal } from './api';
+import { get, query, refusal } from './api';
 import { h, rows, say, type Row } from './dom';
 import { count, total as words } from './format';
+import { askSeries, during } from './kept';
 import { every, type Section } from './live';
 import { block, boxes, note, sparkline, topBars } from './pieces';
 import { link } from './routes';
-import { NO_SERIES, ranges, steps, stretch } from './spans';
-import type { Account, Balance, Config, Counter, Listed, Series, Top } from './types';
+import { NO_SERIES, first } from './spans';
+import type { Account, Balance, Config, Counter, Listed, Top } from './types';
 import { equation, mode } from './words';
 
 const EMPTY: Account = { received: 0, counted: 0, duplicate: 0, conflict: 0, rejected: 0, ignored: 0, late: 0, holds: true };
@@ -87,18 +88,19 @@ function card(counter: Counter): Card {
     box.element,
     counter.dimensions.length > 0 && top.element,
   );
-  const [range] = ranges(counter);
-  const [step] = range ? steps(counter, [], range) : [];
+  // Once it is known that something is not kept, it is not asked for again.
+  let span = first(counter);
   // Where there is no series nothing is asked, so that nothing has to be refused.
-  line.element.toggleAttribute('hidden', !range);
-  if (!range) say(said, NO_SERIES);
+  line.element.toggleAttribute('hidden', !span);
+  if (!span) say(said, NO_SERIES);
 
   const drawLine = async (signal: AbortSignal): Promise<void> => {
-    if (!range || !step) return;
-    const series = await get<Series>(counterPath(name, 'series') + query({ ...stretch(range, step), fill: 'zero' }), signal);
-    const sum = series.points.reduce((sum, { value }) => sum + BigInt(value), 0n);
-    const text = `${count(sum)} in ${range.words}`;
-    line.show(series.points, `${name}, a point for ${step.words}: ${text}`);
+    if (!span) return;
+    const found = await askSeries(name, counter, [], span, signal);
+    span = found.span;
+    const { points } = found.series;
+    const text = `${count(points.reduce((sum, { value }) => sum + BigInt(value), 0n))} ${during(span)}`;
+    line.show(points, `${name}, a point for ${span.step.words}: ${text}`);
     say(said, text);
   };
   const detail = async (signal: AbortSignal): Promise<void> => {

@@ -3,7 +3,7 @@
 import { h, rows, say, svg } from './dom';
 import { count, keyOf, percent, share } from './format';
 import { link } from './routes';
-import { BOXES, type Account, type Count, type Point, type Top } from './types';
+import { BOXES, type Account, type Count, type Point, type Ranked } from './types';
 import { equation } from './words';
 
 export function note(text = ''): HTMLParagraphElement {
@@ -57,10 +57,28 @@ export function bars(empty: string): { element: HTMLElement; show: (items: Bar[]
 }
 
 /** The largest keys of a counter. */
-export function topBars(name: string): { element: HTMLElement; show: (top: Top) => void } {
-  const { element, show } = bars('No key has counted yet.');
+export function topBars(name: string, empty = 'No key has counted yet.'): { element: HTMLElement; show: (top: Ranked) => void } {
+  const { element, show } = bars(empty);
   const bar = (of: Count) => ({ id, value }: { id: string; value: Count }): Bar => ({ name: id, label: keyOf(id, name), value, of, href: link('key', id) });
-  return { element, show: (top) => show(top.top.map(bar(top.total ?? 0))) };
+  return { element, show: ({ total, top }) => show(top.map(bar(total ?? 0))) };
+}
+
+export interface Select {
+  element: HTMLElement;
+  control: HTMLSelectElement;
+  /** Replaces the choices; what was chosen stays so if it still can be. */
+  offer(choices: [value: string, text: string][]): void;
+}
+
+export function select(label: string): Select {
+  const control = h('select');
+  let offered = '';
+  const offer = (choices: [string, string][]): void => {
+    if (offered === (offered = choices.join())) return;
+    const chosen = control.value;
+    control.replaceChildren(...choices.map(([value, text]) => h('option', { value, selected: value === chosen }, text)));
+  };
+  return { element: h('label', {}, `${label} `, control), control, offer };
 }
 
 /** Where all entries ended: a bar of its boxes, and the same as a sum. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RANGES, STEPS, dimensions, ranges, steps, stretch } from './spans';
+import { RANGES, STEPS, dimensions, first, ranges, steps, stretch, tops } from './spans';
 import type { Counter } from './types';
 
 function counter(...rollups: string[][]): Counter {
@@ -30,8 +30,29 @@ test('parts are offered where they are kept by time', () => {
 
 test('a stretch is of whole steps and ends with the one under way', () => {
   const now = Date.parse('2026-11-15T18:00:30Z');
-  expect(stretch(hour, STEPS[0], now)).toEqual({ from: '2026-11-15T17:01:00.000Z', to: '2026-11-15T18:01:00.000Z', step: '1m' });
-  expect(stretch(year, STEPS[5], now)).toEqual({ from: '2025-11-16T00:00:00.000Z', to: '2026-11-16T00:00:00.000Z', step: '1mo' });
+  expect(stretch({ range: hour, step: STEPS[0] }, now)).toEqual({ from: '2026-11-15T17:01:00.000Z', to: '2026-11-15T18:01:00.000Z', step: '1m' });
+  expect(stretch({ range: year, step: STEPS[5] }, now)).toEqual({ from: '2025-11-16T00:00:00.000Z', to: '2026-11-16T00:00:00.000Z', step: '1mo' });
+});
+
+test('what is kept from some time on begins there', () => {
+  const now = Date.parse('2026-11-15T18:00:30Z');
+  expect(stretch({ range: day, step: STEPS[1], from: '2026-11-15T17:00:00.000Z' }, now)).toEqual({ from: '2026-11-15T17:00:00.000Z', to: '2026-11-15T18:15:00.000Z', step: '15m' });
+});
+
+test('the first thing to show is the shortest stretch in the finest steps', () => {
+  expect(first(counter(['hour'], ['minute']))).toEqual({ range: hour, step: STEPS[0] });
+  expect(first(counter(['country', 'hour']))).toEqual({ range: day, step: STEPS[2] });
+  expect(first(counter(['country']))).toBeUndefined();
+});
+
+test('the largest keys are offered of windows and by dimensions that a roll-up has alone', () => {
+  const offered = (...rollups: string[][]) => Object.fromEntries([...tops(counter(...rollups))].map(([by, windows]) => [by, windows.map(({ window }) => window)]));
+  expect(offered()).toEqual({ '': ['all'] });
+  expect(offered(['day'])).toEqual({ '': ['all'] });
+  expect(offered(['country', 'device', 'minute'])).toEqual({ '': ['all', '24h', '1h'] });
+  expect(offered(['country'])).toEqual({ '': ['all'], country: ['all'] });
+  expect(offered(['country', 'hour'], ['device'])).toEqual({ '': ['all', '24h', '1h'], country: ['24h', '1h'], device: ['all'] });
+  expect(offered(['country'], ['country', 'minute'], ['device', 'day'])).toEqual({ '': ['all', '24h', '1h'], country: ['all', '24h', '1h'] });
 });
 
 test('dimensions are named once and without time', () => {

@@ -1,6 +1,6 @@
 // Which stretches of time can be shown of a counter, and in which steps: its roll-ups say.
 
-import type { Counter } from './types';
+import type { Counter, Rollup } from './types';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -47,19 +47,63 @@ export function ranges(counter: Counter, by: string[] = []): Range[] {
   return RANGES.filter((range) => steps(counter, by, range).length > 0);
 }
 
+/** What is shown of a series: a stretch of time in steps. */
+export interface Span {
+  range: Range;
+  step: Step;
+  /** Where it begins instead: from there on its step is kept. */
+  from?: string;
+}
+
+/** The first thing to show: the shortest stretch, in the finest steps. */
+export function first(counter: Counter): Span | undefined {
+  const [range] = ranges(counter);
+  const [step] = range ? steps(counter, [], range) : [];
+  return range && step && { range, step };
+}
+
 /** Whole steps up to the one that is under way. */
-export function stretch(range: Range, step: Step, now = Date.now()): { from: string; to: string; step: string } {
+export function stretch({ range, step, from }: Span, now = Date.now()): { from: string; to: string; step: string } {
   const whole = Math.min(step.ms, DAY);
   const to = Math.floor(now / whole) * whole + whole;
   const iso = (ms: number): string => new Date(ms).toISOString();
-  return { from: iso(to - range.ms), to: iso(to), step: step.step };
+  return { from: from ?? iso(to - range.ms), to: iso(to), step: step.step };
+}
+
+/** A roll-up without its bucket of time, and the bucket. */
+function apart({ by }: Rollup): { set: string[]; unit: string | undefined } {
+  const isTime = (word: string): boolean => UNITS.includes(word);
+  return { set: by.filter((word) => !isTime(word)), unit: by.find(isTime) };
 }
 
 /** The dimensions by which values are kept apart, each set once, time left out. `timed`: only those that are kept by time as well. */
 export function dimensions(counter: Counter, timed = false): string[][] {
-  const isTime = (dimension: string): boolean => UNITS.includes(dimension);
-  const sets = counter.rollups.filter(({ by }) => !timed || by.some(isTime)).map(({ by }) => by.filter((dimension) => !isTime(dimension)));
+  const sets = counter.rollups.map(apart).filter(({ unit }) => !timed || unit !== undefined).map(({ set }) => set);
   return [...new Map(sets.filter((set) => set.length > 0).map((set) => [set.join(), set])).values()];
+}
+
+/** Stretches of time that the largest keys are told of: how the API calls them. */
+export const WINDOWS = [
+  { window: 'all', words: 'all time' },
+  { window: '24h', words: 'the last 24 hours' },
+  { window: '1h', words: 'this hour' },
+] as const;
+
+export type Window = (typeof WINDOWS)[number];
+
+/** The windows of which the largest keys can be told, and by which dimension; `''`: not by any. */
+export function tops(counter: Counter): Map<string, Window[]> {
+  const rollups = counter.rollups.map(apart);
+  const offered = (all: boolean, able: typeof rollups): Window[] => {
+    const hourly = able.some(({ unit }) => unit === 'hour' || unit === 'minute');
+    return WINDOWS.filter(({ window }) => (window === 'all' ? all : hourly));
+  };
+  const found = new Map([['', offered(true, rollups)]]);
+  for (const [by] of dimensions(counter).filter(({ length }) => length === 1)) {
+    const able = rollups.filter(({ set }) => set.join() === by);
+    found.set(by as string, offered(able.some(({ unit }) => unit === undefined), able));
+  }
+  return new Map([...found].filter(([, windows]) => windows.length > 0));
 }
 
 /** What to declare where there is nothing to show. The server would say the same, but to a browser a refusal is an error, and it tells. */

@@ -57,11 +57,25 @@ export interface Listed {
   cursor: string | null;
 }
 
-export interface Top {
+/** The keys that came to most: of all, or for one value of a dimension. */
+export interface Ranked {
   total: Count | null;
-  kind: string;
+  kind: 'exact' | 'provisional' | 'estimate' | string;
+  /** Of an estimate: what any other key came to at most; `null` if nobody knows. */
+  bound?: Count | null;
   top: { id: string; value: Count }[];
 }
+
+/** Where a window begins, if it does; since when the roll-up knows of anything, if not from the beginning. */
+interface Windowed {
+  from?: string;
+  since?: string;
+}
+
+export type Top = Ranked & Windowed;
+
+/** Those of each value of a dimension. */
+export type TopBy = Omit<Ranked, 'top'> & Windowed & { groups: (Ranked & { value: string })[] };
 
 export interface Point {
   at: string;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Account, Explanation, Generation } from './types';
-import { equation, explain, generation, kind, mode, shape } from './words';
+import { certainty, equation, explain, generation, keptSince, kind, mode, shape } from './words';
 
 const account: Account = { received: 10, counted: 7, duplicate: 2, conflict: 0, rejected: 1, ignored: 0, late: 0, holds: true };
 
@@ -88,4 +88,13 @@ test('modes, ids and kinds have words', () => {
   expect(shape({ counterName: 'by', dimensions: ['country', 'device'] } as never)).toBe('by:{country}:{device}');
   expect(kind({ kind: 'exact' })).toBe('exact');
   expect(kind({ kind: 'provisional', pending: 1 })).toBe('provisional: 1 late entry waits and will change it');
+});
+
+test('how certain a top is, is told where it is not', () => {
+  expect(certainty({ kind: 'exact' })).toBe('');
+  expect(certainty({ kind: 'provisional' })).toBe('Late entries wait and may change it.');
+  expect(certainty({ kind: 'estimate', bound: 1234 })).toBe('An estimate: each number is exact, but a key may be missing; any other key came to 1,234 at most.');
+  expect(certainty({ kind: 'estimate', bound: null })).toContain('it is not known what others came to');
+  expect(keptSince(null)).toBe('');
+  expect(keptSince('2026-11-15T18:00:00Z')).toContain('Kept since 15 Nov 2026');
 });

@@ -1,7 +1,7 @@
 // What numbers mean, in sentences. Pure: data in, text out.
 
 import { amount, count, moment, series, size } from './format';
-import { BOXES, type Account, type BoxName, type Count, type Counter, type Explanation, type Generation } from './types';
+import { BOXES, type Account, type BoxName, type Count, type Counter, type Explanation, type Generation, type Ranked } from './types';
 
 const MODES: Record<string, string> = {
   simple: 'Adds up what it is told',
@@ -34,6 +34,17 @@ export function equation(account: Account, all = false): string {
 export function kind(value: { kind: string; pending?: Count }): string {
   if (value.kind !== 'provisional') return value.kind;
   return `provisional: ${amount(value.pending ?? 0, 'late entry waits', 'late entries wait')} and will change it`;
+}
+
+/** A roll-up that was added to a running counter knows nothing from before. */
+export const keptSince = (since: string | null | undefined): string => (since ? `Kept since ${moment(since)}. ` : '');
+
+/** How certain it is that no key is missing among the largest. */
+export function certainty({ kind, bound }: Pick<Ranked, 'kind' | 'bound'>): string {
+  if (kind === 'provisional') return 'Late entries wait and may change it.';
+  if (kind !== 'estimate') return '';
+  const others = bound === null || bound === undefined ? 'it is not known what others came to' : `any other key came to ${count(bound)} at most`;
+  return `An estimate: each number is exact, but a key may be missing; ${others}.`;
 }
 
 /** Where a number comes from. */

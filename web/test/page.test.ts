@@ -6,11 +6,11 @@ import type AxeTypes from 'axe-core';
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parse } from '../src/api';
-import { count, keyOf, total as words } from '../src/format';
+import { count, keyOf, moment, total as words } from '../src/format';
 import { lines } from '../src/chart';
 import { parts } from '../src/sections';
-import type { Balance, Config, Envelope, Explanation, Series, Top } from '../src/types';
-import { equation, explain } from '../src/words';
+import type { Balance, Config, Envelope, Explanation, Series, Top, TopBy } from '../src/types';
+import { certainty, equation, explain } from '../src/words';
 import { LARGE, happen, send, type Tally } from './traffic';
 
 const given = (name: string): string => process.env[name] ?? fail(`${name} is not set; run cargo xtask web --test`);
@@ -115,6 +115,83 @@ test('a counter shows its boxes, its largest keys, and finds a key', async () =>
   expect(await page.evaluate(() => document.activeElement?.tagName)).toBe('H1');
   expect(await page.title()).toBe('views:v2 – Tally');
   expect(errors).toEqual([]);
+});
+
+const largest = 'section:has(> h2:text-is("Largest keys"))';
+const options = (page: Page, label: string): Promise<string[]> => page.locator(`${largest} label:has-text("${label}") option`).allTextContents();
+
+test('the largest keys are told of a window and by a dimension, as the API has them', async () => {
+  const { page, errors } = await open('#/counter/views');
+  await page.locator(`${largest} .bars li`).first().waitFor();
+  expect(await options(page, 'Of')).toEqual(['all time', 'the last 24 hours', 'this hour']);
+  expect(await options(page, 'split by')).toEqual(['nothing', 'country']);
+  await page.locator(largest).getByLabel('Of').selectOption('24h');
+  const day = await api<Top>('v1/top/views?k=20&window=24h');
+  await expect.poll(() => page.locator(`${largest} > .note`).textContent()).toContain(`Counted since ${moment(day.from ?? '')}.`);
+  expect(await page.locator(`${largest} .bars .label`).allTextContents()).toEqual(day.top.map(({ id }) => keyOf(id, 'views')));
+  expect(await page.locator(`${largest} .bars .number`).allTextContents()).toEqual(day.top.map(({ value }) => count(value)));
+  await page.locator(largest).getByLabel('split by').selectOption('country');
+  const { groups } = await api<TopBy>('v1/top/views?k=5&window=24h&by=country');
+  await expect.poll(() => page.locator(`${largest} h3`).allTextContents()).toEqual(groups.map(({ value, total }) => `${value}${count(total ?? 0)}`));
+  expect(await page.locator(`${largest} .parts .bars .number`).allTextContents()).toEqual(groups.flatMap(({ top }) => top.map(({ value }) => count(value))));
+  await page.goto(`${tally.url}/#/counter/likes`);
+  await page.locator(`${largest} .bars li`).first().waitFor();
+  expect(await page.locator(`${largest} select:visible`).count(), 'where there is no choice, none is offered').toBe(0);
+  expect(errors).toEqual([]);
+});
+
+test('an estimate is said to be one, with what others came to at most', async () => {
+  const { page, errors } = await open('#/counter/crawled');
+  // The hour may change under the test: then the last 24 hold what this one does not.
+  await page.locator(largest).getByLabel('Of').selectOption('24h');
+  const top = await api<Top>('v1/top/crawled?k=20&window=24h');
+  expect(top.kind).toBe('estimate');
+  expect(top.bound).toBeGreaterThan(0);
+  await expect.poll(() => page.locator(`${largest} > .note`).textContent()).toContain(certainty(top));
+  expect(await text(page, `${largest} .bars .label`)).toBe('home');
+  expect(errors).toEqual([]);
+});
+
+/** What a browser itself says of an answer that is a refusal. */
+const REFUSED = 'Failed to load resource: the server responded with a status of 422 (Unprocessable Entity)';
+
+test('where a step is not kept the page says so, shows the one that is, and offers the part of it that is', async () => {
+  const { page, errors } = await open('#/key/plays:one');
+  const label = (): Promise<string | null> => page.locator('.chart').getAttribute('aria-label');
+  await page.locator('.chart canvas').waitFor();
+  expect(await page.getByLabel('a point for').inputValue(), 'the finest step').toBe('1m');
+  expect(await page.locator('.notice').isVisible()).toBe(false);
+  await page.getByLabel('Show').selectOption('24h');
+  const notice = page.locator('.notice');
+  await notice.waitFor();
+  const refused = await fetch(`${tally.url}/v1/counters/plays:one/series?from=-23h&step=15m`);
+  expect(refused.status).toBe(422);
+  const problem = (await refused.json()) as { from: string; step: string };
+  expect(await notice.locator('span').textContent()).toBe(`A point for 15 minutes is kept only from ${moment(problem.from)} on. Shown is a point for an hour.`);
+  expect(await page.getByLabel('a point for').inputValue()).toBe(problem.step);
+  await expect.poll(label).toContain(': 24 points');
+  await page.locator('summary:text-is("As a table")').click();
+  const whole = await api<Series>('v1/counters/plays%3Aone/series?from=-23h&step=1h&fill=zero');
+  await expect.poll(() => page.locator('.table tbody td').allTextContents()).toEqual(whole.points.map(({ value }) => count(value)));
+  await notice.getByRole('button').focus();
+  await page.keyboard.press('Enter');
+  await expect.poll(label).toContain(`from ${moment(problem.from)}`);
+  expect(await page.getByLabel('a point for').inputValue()).toBe('15m');
+  expect(await notice.textContent()).toContain('Shown is what there is of it');
+  await page.getByLabel('Show').selectOption('7d');
+  await expect.poll(() => notice.isVisible()).toBe(false);
+  expect(errors, 'it is refused once').toEqual([REFUSED]);
+});
+
+test('the line of a card is of what is kept', async () => {
+  const { page, errors } = await open('about:blank');
+  // Looked at from three hours ago, no minute of the last hour is kept any more.
+  await page.clock.setFixedTime(Date.now() - 3 * 3_600_000);
+  await page.goto(`${tally.url}/`);
+  const card = page.locator('[data-counter="plays"]');
+  await expect.poll(() => card.locator('.figures + .note').textContent()).toContain('in the last 24 hours');
+  expect(await card.locator('.spark').getAttribute('aria-label')).toContain('a point for an hour');
+  expect(errors.filter((error) => error !== REFUSED)).toEqual([]);
 });
 
 test('a key shows its value, its parts, its series, and where it comes from', async () => {
@@ -234,25 +311,48 @@ test('everything can be reached with the keyboard, in the order in which it is r
   expect(errors).toEqual([]);
 });
 
+/** What is looked at: its address, what is there when it is ready, and what somebody does then. */
+const VIEWS: [view: string, hash: string, ready: string, act?: (page: Page) => Promise<void>][] = [
+  ['overview', '', '[data-counter="views"] .spark[aria-label]'],
+  ['counter', '#/counter/views', '.chart canvas'],
+  ['top-by', '#/counter/views', `${largest} .bars li`, splitTop],
+  ['estimate', '#/counter/crawled', `${largest} .bars li`, lookAtADay],
+  ['key', '#/key/views:v1', '.chart canvas'],
+  ['not-kept', '#/key/plays:one', '.chart canvas', askForWhatIsNotKept],
+  ['find', '#/find/views:*', 'tbody tr'],
+];
+
+async function splitTop(page: Page): Promise<void> {
+  await page.locator(largest).getByLabel('split by').selectOption('country');
+  await page.locator(`${largest} h3`).first().waitFor();
+}
+
+async function lookAtADay(page: Page): Promise<void> {
+  await page.locator(largest).getByLabel('Of').selectOption('24h');
+  await page.locator(`${largest} > .note:text("An estimate")`).waitFor();
+}
+
+async function askForWhatIsNotKept(page: Page): Promise<void> {
+  await page.getByLabel('Show').selectOption('24h');
+  await page.locator('.notice').waitFor();
+  await page.locator('summary:text-is("As a table")').click();
+}
+
 test.each([
   ['light', DESK],
   ['dark', { ...DESK, colorScheme: 'dark' }],
   ['phone', PHONE],
   ['phone-dark', { ...PHONE, colorScheme: 'dark' }],
 ] as [string, BrowserContextOptions][])('labels, contrast and landmarks are right everywhere (%s)', async (name, options) => {
-  for (const [view, hash, ready] of [
-    ['overview', '', '[data-counter="views"] .spark[aria-label]'],
-    ['counter', '#/counter/views', '.chart canvas'],
-    ['key', '#/key/views:v1', '.chart canvas'],
-    ['find', '#/find/views:*', 'tbody tr'],
-  ] as const) {
+  for (const [view, hash, ready, act] of VIEWS) {
     const { page, errors } = await open(hash, options);
     await page.locator(ready).first().waitFor();
     await shows(page, '#status', 'Live');
+    await act?.(page);
     expect(await violations(page), `${view} ${name}`).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), `${view} is no wider than the screen`).toBeLessThanOrEqual(0);
     await page.screenshot({ path: `${shots}/${view}-${name}.png`, fullPage: true });
-    expect(errors).toEqual([]);
+    expect(errors.filter((error) => view !== 'not-kept' || error !== REFUSED)).toEqual([]);
   }
 });
 

@@ -6,6 +6,8 @@ const DEVICES = ['phone', 'tv', 'laptop'];
 /** More than a number of JavaScript holds. */
 export const LARGE = 4611686018427387903n;
 const MINUTE_MS = 60_000;
+/** More than the server remembers as candidates for the largest keys of an hour. */
+const PAGES = 5_000;
 
 export interface Tally {
   url: string;
@@ -44,6 +46,15 @@ export async function happen(tally: Tally): Promise<void> {
     { type: 'ad.shown', eventId: 'e2', dimensions: { ad: 'a2' } },
     ...Array.from({ length: 12 }, () => ({ type: 'user.joined' })),
   ]);
+  const plays = Array.from({ length: 300 }, (_, n) => ({
+    type: 'song.played',
+    // From a day ago until now, more and more often.
+    occurredAt: at((300 - n) ** 2 * 0.015 * MINUTE_MS),
+    dimensions: { song: pick(['one', 'two', 'three'], Math.floor(Math.sqrt(n))), country: pick(COUNTRIES, n) },
+  }));
+  await send(tally, 'POST', 'v1/events', plays);
+  const crawled = Array.from({ length: PAGES }, (_, n) => ({ type: 'page.crawled', dimensions: { page: n < 40 ? 'home' : `p${n}` } }));
+  await send(tally, 'POST', 'v1/events', crawled);
   await send(tally, 'POST', 'v1/counters/visits/increment', { delta: 4711 });
   await send(tally, 'POST', 'v1/counters/large/increment', `{"delta":${LARGE}}`);
   const proposed = await send(tally, 'POST', 'v1/corrections', { reason: 'bots of the 15th', author: 'ann', deltas: [{ id: 'views:v1', delta: -3 }] });
