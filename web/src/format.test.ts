@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ago, amount, brief, count, keyOf, percent, series, share, tick } from './format';
+import { ago, amount, brief, count, keyOf, moment, percent, series, share, tick } from './format';
 
 test('numbers are grouped, and none loses a digit', () => {
   expect(count(1234567)).toBe('1,234,567');
@@ -27,6 +27,11 @@ test('moments are told by how long ago they were', () => {
   const before = (seconds: number): string => ago(new Date(now - 1000 * seconds).toISOString(), now);
   expect([before(1), before(42), before(600), before(7200)]).toEqual(['just now', '42 s ago', '10 min ago', '2 h ago']);
   expect(ago('never', now)).toBe('never');
+});
+
+test('a moment has seconds unless a minute begins', () => {
+  expect([moment('2026-11-15T18:05:00'), moment('2026-11-15T18:05:07')]).toEqual(['15 Nov 2026, 18:05', '15 Nov 2026, 18:05:07']);
+  expect(moment('never')).toBe('never');
 });
 
 test('an axis has times, and days where they begin', () => {

@@ -32,12 +32,15 @@ export function percent(part: Count, of: Count): string {
   return `${(100 * ratio).toLocaleString('en', { maximumFractionDigits: ratio < 0.1 ? 1 : 0 })} %`;
 }
 
-const moments = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const MINUTE = { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit' } as const;
+const minutes = new Intl.DateTimeFormat('en-GB', MINUTE);
+const moments = new Intl.DateTimeFormat('en-GB', { ...MINUTE, second: '2-digit' });
 
-/** A moment in the time of whoever looks. */
+/** A moment in the time of whoever looks; where a minute begins, without seconds, as buckets of time do. */
 export function moment(text: string): string {
   const at = new Date(text);
-  return Number.isNaN(at.getTime()) ? text : moments.format(at);
+  if (Number.isNaN(at.getTime())) return text;
+  return (at.getTime() % 60_000 === 0 ? minutes : moments).format(at);
 }
 
 const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });

@@ -19,7 +19,7 @@ export function seriesSection(id: string, counter: Counter): Section {
   const said = note();
   const choice = choices(counter);
   const notice = refusals();
-  const element = block(TITLE, choice.element, drawing.element, notice.element, said);
+  const element = block(TITLE, choice.element, notice.element, drawing.element, said);
 
   const turn = turns();
   const draw = async (signal: AbortSignal): Promise<void> => {
@@ -94,7 +94,7 @@ function choices(counter: Counter): Choices {
 /** Says what is not kept, and offers the part of it that is. */
 function refusals(): { element: HTMLElement; show(asked: Span, found: Found): void; clear(): void; listen(signal: AbortSignal, act: (span: Span) => void): void } {
   const said = h('span');
-  const button = h('button', { class: 'small', type: 'button' });
+  const button = h('button', { class: 'small', type: 'button' }, 'Show what is kept of it');
   const element = h('p', { class: 'note notice', role: 'status' }, said, button);
   let offered: Span | undefined;
   const clear = (): void => {
@@ -103,7 +103,6 @@ function refusals(): { element: HTMLElement; show(asked: Span, found: Found): vo
   const show = (asked: Span, found: Found): void => {
     offered = found.refused && { ...asked, from: found.refused.from };
     say(said, reason(asked, found));
-    say(button, `Only from ${moment(found.refused?.from ?? '')} on, a point for ${asked.step.words}`);
     button.hidden = found.span.from !== undefined;
     element.hidden = false;
   };
