@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Problem } from './api';
-import { askSeries, during, instead, notKept, reason, type NotKept } from './kept';
+import { askSeries, during, instead, notKept, reason, wholeOf, type NotKept } from './kept';
 import { RANGES, STEPS, type Span } from './spans';
 import type { Counter } from './types';
 
@@ -67,4 +67,13 @@ test('a server that refuses everything is not asked for ever', async () => {
   const asked = server(...Array.from({ length: 20 }, () => problem(refused)));
   await expect(askSeries('views', counter, [], { range: day, step: quarter }, signal)).rejects.toThrow('ask for step=1h');
   expect(asked.length).toBeLessThan(10);
+});
+
+test('of a whole whose beginning is gone the rest is asked for, and the refusal not made again', async () => {
+  const { step, ...gone } = refused;
+  const asked = server(problem(gone));
+  const ask = wholeOf('views', ['country']);
+  expect(await ask(signal)).toMatchObject({ from: refused.from });
+  expect(await ask(signal)).toMatchObject({ from: refused.from });
+  expect(asked.map(({ searchParams }) => searchParams.get('from'))).toEqual([null, refused.from, refused.from]);
 });

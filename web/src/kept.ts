@@ -65,3 +65,21 @@ export async function askSeries(id: string, counter: Counter, by: string[], aske
     }
   }
 }
+
+/** Parts that are bars of their own. */
+const BARS = 10;
+
+/** Asks for all of the time at once, by dimensions; where the beginning is not kept any more, for what is. */
+export function wholeOf(id: string, by: string[]): (signal: AbortSignal) => Promise<{ series: Series; from?: string }> {
+  let from: string | undefined;
+  const ask = (signal: AbortSignal): Promise<Series> => get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: BARS, from }), signal);
+  return async (signal) => {
+    const series = await ask(signal).catch((error: unknown) => {
+      // What was refused once is not asked for again.
+      from = notKept(error)?.from;
+      if (from === undefined) throw error;
+      return ask(signal);
+    });
+    return { series, ...(from !== undefined && { from }) };
+  };
+}

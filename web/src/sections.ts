@@ -3,9 +3,10 @@
 import { counterPath, get, query, refusal } from './api';
 import { h, rows, say } from './dom';
 import { moment } from './format';
+import { wholeOf } from './kept';
 import { bars, block, note } from './pieces';
 import { NO_PARTS, dimensions } from './spans';
-import type { Count, Counter, Explanation, Generation, History, Series } from './types';
+import type { Count, Counter, Explanation, Generation, History } from './types';
 import { explain, generation, keptSince } from './words';
 
 /** A section that is asked again when the value has changed. */
@@ -16,17 +17,17 @@ export interface Answer {
 
 /** What the value is made of, by each set of dimensions that its roll-ups keep apart. */
 export function partsSection(id: string, counter: Counter): Answer {
-  const sets = dimensions(counter).map((by) => ({ by, said: note(), ...bars('Nothing has counted yet.') }));
+  const sets = dimensions(counter).map((by) => ({ ask: wholeOf(id, by), by, said: note(), ...bars('Nothing has counted yet.') }));
   const shown = sets.map(({ by, element, said }) => h('div', {}, h('h3', {}, `By ${by.join(' and ')}`), element, said));
   const element = block('Parts', ...(shown.length === 0 ? [note(NO_PARTS)] : [h('div', { class: 'parts' }, ...shown)]));
   const refresh = async (signal: AbortSignal): Promise<void> => {
     await Promise.all(
-      sets.map(async ({ by, show, said }) => {
+      sets.map(async ({ ask, show, said }) => {
         try {
-          const series = await get<Series>(counterPath(id, 'series') + query({ by: by.join(), top: 10 }), signal);
+          const { series, from } = await ask(signal);
           const [whole] = series.points;
           show(parts(whole?.parts ?? {}).map(([name, value]) => ({ name, label: name.split('|').join(' · '), value, of: whole?.value ?? 0 })));
-          say(said, keptSince(series.since));
+          say(said, keptSince(from ?? series.since));
         } catch (error) {
           say(said, refusal(error));
         }

@@ -75,6 +75,8 @@ pub fn choose<'k>(kept: &'k [KeptRollup], by: &[&str], unit: Option<Unit>) -> Re
     };
     let able = kept.iter().filter(|kept| fits(&kept.rollup) && by.iter().all(|name| has(&kept.rollup, name)));
     let cost = |kept: &&KeptRollup| (kept.rollup.dimensions.len(), kept.rollup.unit.map(|unit| u8::MAX - unit as u8));
+    // Whoever asks for neither a dimension nor a step needs any roll-up at all.
+    let unit = unit.or(by.is_empty().then_some(Unit::Hour));
     able.min_by_key(cost).ok_or_else(|| Rollup { dimensions: by.iter().map(|name| (*name).into()).collect(), unit })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::http::HttpArgs;
-use crate::output::{Output, remark};
+use crate::output::{Output, readable, remark};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
@@ -115,13 +115,14 @@ fn print_csv(page: &str, is_first: bool, out: &mut Output) -> Result<usize> {
 fn print_rows(page: &Value, json: bool, out: &mut Output) -> Result<usize> {
     let rows = page["counters"].as_array().map_or(&[][..], Vec::as_slice);
     let text = |row: &Value, field: &str| row[field].as_str().unwrap_or("-").to_owned();
-    let width = rows.iter().map(|row| text(row, "id").chars().count()).max().unwrap_or(0);
+    let id = |row: &Value| readable(text(row, "id").as_bytes());
+    let width = rows.iter().map(|row| id(row).chars().count()).max().unwrap_or(0);
     let digits = rows.iter().map(|row| row["value"].to_string().len()).max().unwrap_or(0);
     for row in rows {
         match json {
             true => out.json(row)?,
             false => {
-                let (id, value, changed) = (text(row, "id"), row["value"].to_string(), text(row, "changedAt"));
+                let (id, value, changed) = (id(row), row["value"].to_string(), text(row, "changedAt"));
                 out.line(format_args!("{id:<width$}  {value:>digits$}  {changed}"))?;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::http::{HttpAnswer, HttpArgs, escaped};
-use crate::output::{Output, remark};
+use crate::output::{Output, readable, remark};
 use clap::Args;
 use serde_json::Value;
 
@@ -96,10 +96,13 @@ fn print(series: &Value, out: &mut Output) -> Result<()> {
     let points = series["points"].as_array().ok_or_else(|| Failure::new("the server gave a strange answer"))?;
     let values: Vec<i64> = points.iter().map(|point| point["value"].as_i64().unwrap_or(0)).collect();
     let total: i128 = values.iter().map(|value| i128::from(*value)).sum();
-    out.line(format_args!("{}  {}  {total}", text(&series["id"]), sparkline(&values)))?;
+    out.line(format_args!("{}  {}  {total}", readable(text(&series["id"]).as_bytes()), sparkline(&values)))?;
     match parts(points) {
         names if names.is_empty() => print_bars(points, &values, out)?,
         names => print_table(points, &names, out)?,
+    }
+    if let Some(zone) = series["timezone"].as_str().filter(|zone| *zone != "UTC") {
+        remark(format_args!("times are of UTC; hours and days begin as in {zone}"));
     }
     if let Some(since) = series["since"].as_str() {
         remark(format_args!("this roll-up was added at {since} and knows of nothing before"));
@@ -152,13 +155,15 @@ pub fn part(point: &Value, name: &str) -> i64 {
 
 fn print_table(points: &[Value], names: &[&str], out: &mut Output) -> Result<()> {
     let cell = |point: &Value, name: &str| part(point, name).to_string();
-    let width =
-        |name: &&str| points.iter().map(|point| cell(point, name).len()).max().unwrap_or(0).max(name.chars().count());
-    let widths: Vec<usize> = names.iter().map(width).collect();
+    let titles: Vec<String> = names.iter().map(|name| readable(name.as_bytes())).collect();
+    let width = |(name, title): (&&str, &String)| {
+        points.iter().map(|point| cell(point, name).len()).max().unwrap_or(0).max(title.chars().count())
+    };
+    let widths: Vec<usize> = names.iter().zip(&titles).map(width).collect();
     let columns = |texts: Vec<String>| -> String {
         texts.iter().zip(&widths).map(|(text, width)| format!("  {text:>width$}")).collect()
     };
-    out.line(format_args!("{:16}{}", "", columns(names.iter().map(|name| (*name).to_owned()).collect())))?;
+    out.line(format_args!("{:16}{}", "", columns(titles.clone())))?;
     for point in points {
         out.line(format_args!("{}{}", at(point), columns(names.iter().map(|name| cell(point, name)).collect())))?;
     }

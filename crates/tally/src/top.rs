@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::http::{HttpArgs, escaped};
-use crate::output::{Output, remark};
+use crate::output::{Output, readable, remark};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -63,8 +63,9 @@ fn estimate(answer: &Value) -> &'static str {
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// As it can be shown: what people send has control characters, too.
+fn text(value: &Value) -> String {
+    readable(value.as_str().unwrap_or_default().as_bytes())
 }
 
 /// Prints keys; those of a group are set in, and as JSON say whose they are.

@@ -185,3 +185,12 @@ fn what_is_kept_no_longer_is_refused_and_takes_no_room() {
     assert!(days.contains("ask for from=2026-11-16T00:00:00.000Z"), "a whole one: {days}");
     assert_eq!(aged.node.value("views:a"), 5 * 24 * 6 + 1, "the key itself has everything");
 }
+
+#[test]
+fn a_window_that_is_kept_no_longer_is_refused_with_what_a_top_can_do() {
+    let aged = Aged::new("minute: 1h, hour: 3h, day: forever");
+    let day = aged.node.get("/v1/top/views?window=24h").problem(422, "not-kept");
+    assert!(day.contains("only days are kept before 2026-11-17T00:00:00.000Z; ask for a shorter window"), "{day}");
+    assert!(!day.contains("step="), "a top has none: {day}");
+    assert_eq!(aged.node.get("/v1/top/views?window=1h").ok()["top"], json!([{"id": "views:a", "value": 1}]));
+}

@@ -121,6 +121,10 @@ fn a_series_as_csv_has_a_line_for_each_part() {
     let plain =
         node.send("GET", &format!("/v1/counters/views:a/series?{NIGHT}&step=1d"), &[("accept", "text/csv")], b"");
     assert_eq!(plain.text(), "at,value\r\n2026-11-16T00:00:00.000Z,2\r\n");
+    assert_eq!(plain.header("vary"), Some("accept"));
+    let accept = [("accept", "text/csv;q=0.9, */*;q=0.1")];
+    let also = node.send("GET", &format!("/v1/counters/views:a/series?{NIGHT}&step=1d"), &accept, b"");
+    assert_eq!(also.text(), plain.text(), "as lists and the configuration read it");
 }
 
 #[test]
@@ -130,7 +134,9 @@ fn what_no_roll_up_can_answer_is_refused_with_the_one_to_declare() {
     for (path, named) in [
         ("views:a/series?step=1m", "declare [minute] among the rollups of views"),
         ("views:a/series?step=1h&by=device", "declare [device, hour]"),
+        ("views:a/series?step=1h&by=cuontry", "did you mean country? If not, declare [cuontry, hour]"),
         ("flat:a/series?step=1h", "declare [hour] among the rollups of flat"),
+        ("flat:a/series", "declare [hour] among the rollups of flat"),
         ("adhoc/series?step=1h", "adhoc is not declared"),
     ] {
         let detail = node.get(&format!("/v1/counters/{path}")).problem(422, "not-rolled-up");
@@ -139,6 +145,10 @@ fn what_no_roll_up_can_answer_is_refused_with_the_one_to_declare() {
     for (query, named) in [
         ("step=7m", "step is 7m"),
         ("from=yesterday", "from is yesterday"),
+        ("from=2026-11-16T18:00:00+01:00", "write %2B for a +"),
+        ("by=", "by is empty; send dimensions"),
+        ("by=country,country", "each once"),
+        ("step=1h&top=3", "top is 3; it is about parts"),
         ("from=2026-11-16T18:00:00Z&to=2026-11-16T18:00:00Z", "it must be later than from"),
         ("step=1h&fill=one", "fill is one; send zero"),
         ("step=1h&from=1990-01-01T00:00:00Z", "at most 10000 points"),

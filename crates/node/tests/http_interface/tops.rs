@@ -184,6 +184,12 @@ fn a_top_says_where_it_comes_from_and_what_is_missing() {
         let detail = node.get(&format!("/v1/top/{path}")).problem(422, "not-rolled-up");
         assert!(detail.contains(named), "{path}: {detail}");
     }
-    let detail = node.get("/v1/top/views?window=7d").problem(400, "invalid-parameter");
-    assert!(detail.contains("window is 7d; send all, 1h"), "{detail}");
+    for (query, named) in [
+        ("window=7d", "window is 7d; send all, 1h"),
+        ("by=", "by is empty; send one dimension"),
+        ("by=country,device", "by is country,device; send one dimension"),
+    ] {
+        let detail = node.get(&format!("/v1/top/views?{query}")).problem(400, "invalid-parameter");
+        assert!(detail.contains(named), "{query}: {detail}");
+    }
 }

@@ -56,6 +56,17 @@ fn counters_are_listed_in_every_order_and_form() {
 }
 
 #[test]
+fn what_a_terminal_would_take_for_a_command_is_escaped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, http) = served(&dir);
+    assert!(server.client(&["add", "stock:\u{1b}[31mred", "9999"]).status.success());
+    for command in [&["top", "stock"][..], &["list", "stock"], &["series", "stock:\u{1b}[31mred"]] {
+        let shown = stdout(&ask(&http, command));
+        assert!(shown.contains("stock:\\x1b[31mred") && !shown.contains('\u{1b}'), "{command:?}: {shown:?}");
+    }
+}
+
+#[test]
 fn the_greatest_keys_and_the_total_are_printed() {
     let dir = tempfile::tempdir().unwrap();
     let (server, http) = served(&dir);

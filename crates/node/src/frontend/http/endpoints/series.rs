@@ -5,7 +5,7 @@ pub mod many;
 mod pattern;
 
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
@@ -15,13 +15,14 @@ use tally_core::available::Available;
 use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
 use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
+use tally_core::nearest::nearest;
 use tally_core::series::{Series, Step, choose};
 use tally_core::values::KeptRollup;
 
 use crate::counters::{Matching, PartsOf, SeriesFound, SeriesWanted};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::envelope::rfc3339;
-use crate::frontend::http::words::format::csv_field;
+use crate::frontend::http::words::format::{self, CSV, JSON, csv_field};
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
@@ -283,20 +284,25 @@ impl Asked {
             to_ms: time("to")?,
             now_ms,
             step: parameters.text("step").map(step).transpose()?,
-            by: parameters.text("by").map(|by| by.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+            by: parameters.text("by").map(dimensions).transpose()?.unwrap_or_default(),
             top: parameters.number("top")?.map(|top| usize::try_from(top).unwrap_or(usize::MAX)),
-            fill: one_of(parameters, "fill", &["zero"])?.is_some(),
-            csv: match one_of(parameters, "format", &["json", "csv"])? {
-                Some(format) => format == "csv",
-                None => headers.get(ACCEPT).is_some_and(|accept| accept == "text/csv"),
-            },
+            fill: zero(parameters)?,
+            csv: format::chosen(parameters, headers, &[JSON, CSV])? == CSV,
         };
-        match (asked.from_ms, asked.to_ms) {
-            (Some(from), Some(to)) if from >= to => {
-                Err(refused("to", parameters.text("to").unwrap_or_default(), "it must be later than from"))
-            }
-            _ => Ok(asked),
+        asked.check(parameters)?;
+        Ok(asked)
+    }
+
+    /// What has to fit together.
+    fn check(&self, parameters: &Parameters) -> Result<(), Problem> {
+        let text = |name: &str| parameters.text(name).unwrap_or_default();
+        if self.from_ms.zip(self.to_ms).is_some_and(|(from, to)| from >= to) {
+            return Err(refused("to", text("to"), "it must be later than from"));
         }
+        if self.top.is_some() && self.by.is_empty() {
+            return Err(refused("top", text("top"), "it is about parts; say by which dimensions, such as by=country"));
+        }
+        Ok(())
     }
 
     fn by(&self) -> Vec<&str> {
@@ -329,8 +335,19 @@ impl Asked {
 fn moment(name: &str, text: &str, now_ms: u64) -> Result<i64, Problem> {
     let before = text.strip_prefix('-').and_then(duration::parse);
     let before = before.map(|ms| (now_ms as i64).saturating_sub_unsigned(ms));
-    let fix = "send a time such as 2026-11-15T18:00:00Z, or a duration before now such as -24h";
-    before.or_else(|| Some(text.parse::<Timestamp>().ok()?.as_millisecond())).ok_or_else(|| refused(name, text, fix))
+    // In a query a + is a space.
+    let plus = if text.contains(' ') { "; write %2B for a +" } else { "" };
+    let fix = format!("send a time such as 2026-11-15T18:00:00Z, or a duration before now such as -24h{plus}");
+    before.or_else(|| Some(text.parse::<Timestamp>().ok()?.as_millisecond())).ok_or_else(|| refused(name, text, &fix))
+}
+
+fn dimensions(text: &str) -> Result<Vec<String>, Problem> {
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    let is_once = |(at, name): (usize, &String)| !name.is_empty() && !names[..at].contains(name);
+    match names.iter().enumerate().all(is_once) {
+        true => Ok(names),
+        false => Err(refused("by", text, "send dimensions with commas between them, each once")),
+    }
 }
 
 fn step(text: &str) -> Result<Step, Problem> {
@@ -338,10 +355,12 @@ fn step(text: &str) -> Result<Step, Problem> {
     Step::parse(text).ok_or_else(|| refused("step", text, fix))
 }
 
-fn one_of<'p>(parameters: &'p Parameters, name: &str, words: &[&str]) -> Result<Option<&'p str>, Problem> {
-    match parameters.text(name) {
-        Some(word) if !words.contains(&word) => Err(refused(name, word, &format!("send {}", words.join(" or ")))),
-        word => Ok(word),
+/// Whether steps without anything are told, too.
+fn zero(parameters: &Parameters) -> Result<bool, Problem> {
+    match parameters.text("fill") {
+        None => Ok(false),
+        Some("zero") => Ok(true),
+        Some(other) => Err(refused("fill", other, "send zero")),
     }
 }
 
@@ -426,7 +445,7 @@ fn json_of(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
 }
 
 fn json(body: Vec<u8>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+    ([(CONTENT_TYPE, JSON.1), (VARY, "accept")], body).into_response()
 }
 
 /// A line for each part of each point, behind the id if there may be several.
@@ -443,7 +462,7 @@ fn csv(by: &[String], all: &[Told<'_>], with_id: bool) -> Response {
         }
         told.points().iter().for_each(|point| point.csv(&begin, &mut lines));
     }
-    ([(CONTENT_TYPE, "text/csv; charset=utf-8")], lines).into_response()
+    ([(CONTENT_TYPE, "text/csv; charset=utf-8"), (VARY, "accept")], lines).into_response()
 }
 
 impl Point<'_> {
@@ -480,8 +499,17 @@ impl Point<'_> {
 
 pub(super) fn not_rolled_up(counter: &Counter, lacking: &Rollup) -> Problem {
     let (name, rollup) = (&counter.name, lacking.to_string());
-    let detail = format!("no roll-up of {name} can answer this; declare {rollup} among the rollups of {name}");
+    let meant = meant(counter, lacking).map_or(String::new(), |meant| format!("did you mean {meant}? If not, "));
+    let detail = format!("no roll-up of {name} can answer this; {meant}declare {rollup} among the rollups of {name}");
     Problem::new(ProblemKind::NotRolledUp, detail).with("counter", &**name).with("rollup", rollup)
+}
+
+/// The dimension of a roll-up that somebody may have misspelt.
+fn meant<'c>(counter: &'c Counter, lacking: &Rollup) -> Option<&'c str> {
+    let known: Vec<&str> =
+        counter.rollups.all.iter().flat_map(|rollup| rollup.dimensions.iter().map(|name| &**name)).collect();
+    let unknown = lacking.dimensions.iter().find(|name| !known.contains(&&***name))?;
+    nearest(unknown, known)
 }
 
 fn too_long() -> Problem {

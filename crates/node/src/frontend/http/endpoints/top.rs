@@ -100,14 +100,14 @@ pub struct TopKey {
     responses((status = 200, description = "The keys, the greatest first", body = Top), Problem))]
 pub async fn top(State(api): State<Api>, IdPath(name): IdPath, uri: Uri) -> Result<Json<Top>, Problem> {
     let parameters = Parameters::read(&uri, &["k", "window", "by"])?;
-    let (k, window) = (k(&parameters)?, window(&parameters)?);
+    let (k, window, by) = (k(&parameters)?, window(&parameters)?, by(&parameters)?);
     let declarations = api.counters.declarations();
     let index = declarations.find(name.as_bytes());
     let known = declarations.counters().iter().map(|counter| &*counter.name);
     let counter =
         index.map(|index| declarations.counter(index)).ok_or_else(|| unknown(&name, nearest(&name, known)))?;
-    if window != Window::All || parameters.text("by").is_some() {
-        let asked = parts::Asked { counter, k, window, by: parameters.text("by") };
+    if window != Window::All || by.is_some() {
+        let asked = parts::Asked { counter, k, window, by };
         return Ok(Json(parts::top(&api, &declarations, asked).await?));
     }
     let ranking = api.counters.greatest(&name, None, k as usize).await?;
@@ -137,6 +137,14 @@ fn window(parameters: &Parameters) -> Result<Window, Problem> {
     let Some(asked) = parameters.text("window") else { return Ok(Window::All) };
     let known = [Window::All, Window::Hour, Window::Day].into_iter().find(|window| window.name() == asked);
     known.ok_or_else(|| refused("window", asked, "send all, 1h for the running hour, or 24h for it and the 23 before"))
+}
+
+/// The values of several dimensions together have no tops.
+fn by(parameters: &Parameters) -> Result<Option<&str>, Problem> {
+    match parameters.text("by") {
+        Some(by) if by.is_empty() || by.contains(',') => Err(refused("by", by, "send one dimension, such as country")),
+        by => Ok(by),
+    }
 }
 
 fn k(parameters: &Parameters) -> Result<u64, Problem> {

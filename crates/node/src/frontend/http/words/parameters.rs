@@ -90,7 +90,8 @@ pub fn limit(parameters: &Parameters) -> Result<usize, Problem> {
 /// A parameter that cannot have this value.
 pub fn refused(name: &str, value: &str, fix: &str) -> Problem {
     let (name, value) = (quoted(name), quoted(value));
-    Problem::new(ProblemKind::InvalidParameter, format!("{name} is {value}; {fix}"))
+    let shown = if value.is_empty() { "empty" } else { &value };
+    Problem::new(ProblemKind::InvalidParameter, format!("{name} is {shown}; {fix}"))
         .with("parameter", name)
         .with("value", value)
 }
@@ -129,6 +130,7 @@ mod tests {
             ("?limit=1001", "limit is 1001"),
             ("?limit=ten", "limit is ten"),
             ("?before=-1", "before is -1"),
+            ("?before=", "before is empty; send a whole number"),
             ("?before=1&before=2", "before is 2; say it once"),
             ("?after=1", "the parameter after is not known; there is limit, before"),
         ] {

@@ -20,19 +20,36 @@ pub(in crate::frontend::http::endpoints) fn check(
     available.check(step, &series.minutes()).map_err(|unavailable| not_kept(counter, kept, &unavailable))
 }
 
+/// Whether a window can be answered, which has no step and no beginning to choose.
+pub(in crate::frontend::http::endpoints) fn check_window(
+    counter: &str,
+    kept: &KeptRollup,
+    window: &Series,
+    log_time_ms: u64,
+) -> Result<(), Problem> {
+    let Some(available) = kept.available(log_time_ms) else { return Ok(()) };
+    let ask = "ask for a shorter window or for all, or keep it for longer";
+    available.check(None, &window.minutes()).map_err(|unavailable| refusal(counter, kept, &unavailable, ask))
+}
+
 fn not_kept(counter: &str, kept: &KeptRollup, unavailable: &Unavailable) -> Problem {
-    let Unavailable { kept: unit, before, from, step } = *unavailable;
-    let (before, from) = (rfc3339(bucket_ms(before)), rfc3339(bucket_ms(from)));
-    let rollup = kept.rollup.to_string();
-    let there = unit.map_or("nothing is".to_owned(), |unit| format!("only {} are", plural(unit)));
-    let ask = step.map_or(String::new(), |step| format!("step={step}, or "));
-    let detail = format!("of {rollup} of {counter} {there} kept before {before}; ask for {ask}from={from}");
-    let problem = Problem::new(ProblemKind::NotKept, detail).with("counter", counter).with("rollup", rollup);
-    let problem = problem.with("keptBefore", before).with("from", from);
+    let from = rfc3339(bucket_ms(unavailable.from));
+    let step = unavailable.step.map(|step| step.to_string());
+    let ask = step.as_ref().map_or(String::new(), |step| format!("step={step}, or "));
+    let problem = refusal(counter, kept, unavailable, &format!("ask for {ask}from={from}")).with("from", from);
     match step {
-        Some(step) => problem.with("step", step.to_string()),
+        Some(step) => problem.with("step", step),
         None => problem,
     }
+}
+
+/// What there is, and what to do about it.
+fn refusal(counter: &str, kept: &KeptRollup, unavailable: &Unavailable, fix: &str) -> Problem {
+    let (rollup, before) = (kept.rollup.to_string(), rfc3339(bucket_ms(unavailable.before)));
+    let there = unavailable.kept.map_or("nothing is".to_owned(), |unit| format!("only {} are", plural(unit)));
+    let detail = format!("of {rollup} of {counter} {there} kept before {before}; {fix}");
+    let problem = Problem::new(ProblemKind::NotKept, detail).with("counter", counter);
+    problem.with("rollup", rollup).with("keptBefore", before)
 }
 
 fn plural(unit: Unit) -> String {

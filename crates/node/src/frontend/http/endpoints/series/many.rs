@@ -48,7 +48,7 @@ pub async fn series_many(State(api): State<Api>, uri: Uri, headers: HeaderMap) -
 
 fn check_number(ids: &[String]) -> Result<(), Problem> {
     match ids.len() {
-        0 => Err(refused("id", "", "send one or more, such as id=views:v1&id=views:v2")),
+        0 => Err(refused("id", "missing", "send one or more, such as id=views:v1&id=views:v2")),
         1..=SERIES_IDS_MAX => Ok(()),
         many => Err(refused(
             "id",

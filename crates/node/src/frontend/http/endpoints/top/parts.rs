@@ -36,7 +36,7 @@ pub(super) async fn top(api: &Api, declarations: &Declarations, asked: Asked<'_>
     let wanted = asked.wanted(api, declarations, kept, &hours);
     if window != Window::All {
         // As of a while ahead: what is moved until the answer is there is in no window that is answered.
-        kept::check(&counter.name, kept, None, &wanted.empty, now_ms + HOUR_MS)?;
+        kept::check_window(&counter.name, kept, &wanted.empty, now_ms + HOUR_MS)?;
     }
     let found = api.counters.top(wanted).await?;
     let ranking = Ranking { found, k: k as usize };
