@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: plants small breaks one at a time, and looks whether the test that ought to notice does.
 //!
 //! A test suite is worth what it catches. Each break of [`list`] is made in a copy of the last commit, and the test named beside it
-//! must fail there; before that it must pass without it. The table goes to `docs/mutants.md`.
+//! must fail there; before that it must pass without it. The table goes to `docs/mutants.md`; of breaks that are not run it keeps the row.
 
 mod list;
 
@@ -24,18 +24,25 @@ pub struct MutantsArgs {
     /// Only look whether every break can still be made where the list says
     #[arg(long)]
     check: bool,
-    /// Only those whose name has this in it; the table is not written then
+    /// Only those whose name has this in it
     #[arg(long)]
     only: Option<String>,
+    /// Only those that the table does not have as they are now
+    #[arg(long)]
+    new: bool,
 }
+
+const TABLE: &str = "docs/mutants.md";
 
 pub fn run(args: MutantsArgs) -> Result<()> {
     check(shell::workspace())?;
     if args.check {
         return Ok(());
     }
-    let chosen = |mutant: &&Mutant| args.only.as_deref().is_none_or(|only| mutant.what.contains(only));
-    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(chosen).collect();
+    let known = fs::read_to_string(shell::workspace().join(TABLE))?;
+    let is_named = |mutant: &Mutant| args.only.as_deref().is_none_or(|only| mutant.what.contains(only));
+    let is_wanted = |mutant: &&Mutant| is_named(mutant) && !(args.new && row_of(&known, mutant).is_some());
+    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
     let tree = copy_of_the_last_commit()?;
     step("the tests pass without any break");
     for (suite, test) in mutants.iter().map(|mutant| (mutant.suite, mutant.test)).collect::<BTreeSet<_>>() {
@@ -45,9 +52,7 @@ pub fn run(args: MutantsArgs) -> Result<()> {
     let verdicts = mutants.iter().map(|mutant| plant(&tree, mutant)).collect::<Result<Vec<_>>>()?;
     let noticed = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Failed | Verdict::Hung)).count();
     println!("\n{noticed} of {} breaks were noticed", mutants.len());
-    if args.only.is_none() {
-        fs::write(shell::workspace().join("docs/mutants.md"), table(&mutants, &verdicts))?;
-    }
+    fs::write(shell::workspace().join(TABLE), table(&mutants, &verdicts, &known))?;
     ensure!(noticed == mutants.len(), "{} breaks were not noticed, or are none", mutants.len() - noticed);
     Ok(())
 }
@@ -89,6 +94,17 @@ enum Verdict {
     NoProgram,
 }
 
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Verdict::Survived => "**not at all**",
+            Verdict::NoProgram => "**it does not compile**",
+            Verdict::Failed => "failed",
+            Verdict::Hung => "hung",
+        }
+    }
+}
+
 fn plant(tree: &Path, mutant: &Mutant) -> Result<Verdict> {
     let path = tree.join(mutant.file);
     let whole = fs::read_to_string(&path)?;
@@ -123,20 +139,31 @@ fn passes(tree: &Path, suite: Suite, test: &str) -> Result<Verdict> {
     }
 }
 
-fn table(mutants: &[&Mutant], verdicts: &[Verdict]) -> String {
+/// The row of a break in a table, if it is there with the same file and test.
+fn row_of<'t>(known: &'t str, mutant: &Mutant) -> Option<&'t str> {
+    let begin = row(mutant, "");
+    known.lines().find(|line| line.starts_with(begin.trim_end_matches(" |")))
+}
+
+fn row(Mutant { what, file, test, .. }: &Mutant, how: &str) -> String {
+    format!("| {what} | `{file}` | `{test}` | {how} |")
+}
+
+/// All breaks of the list, in its order: what ran as it came out, and of what did not the row that is known.
+fn table(ran: &[&Mutant], verdicts: &[Verdict], known: &str) -> String {
     let mut page = String::from(
         "# Planted bugs\n\nSmall breaks that `cargo xtask mutants` makes one at a time in a copy of the last commit, and the test that notices each. The list is \
-         `xtask/src/mutants/list.rs`; this table is of its last run.\n\n| break | where | noticed by | how |\n|---|---|---|---|\n",
+         `xtask/src/mutants/list.rs`; each row is of the break's last run.\n\n| break | where | noticed by | how |\n|---|---|---|---|\n",
     );
-    for (mutant, verdict) in mutants.iter().zip(verdicts) {
-        let how = match verdict {
-            Verdict::Survived => "**not at all**",
-            Verdict::NoProgram => "**it does not compile**",
-            Verdict::Failed => "failed",
-            Verdict::Hung => "hung",
+    for mutant in MUTANTS {
+        let verdict = ran.iter().position(|ran| ran.what == mutant.what).map(|at| verdicts[at]);
+        let row = match verdict {
+            Some(verdict) => Some(row(mutant, verdict.words())),
+            None => row_of(known, mutant).map(str::to_owned),
         };
-        let Mutant { what, file, test, .. } = mutant;
-        writeln!(page, "| {what} | `{file}` | `{test}` | {how} |").expect("a String takes everything");
+        if let Some(row) = row {
+            writeln!(page, "{row}").expect("a String takes everything");
+        }
     }
     page
 }
