@@ -184,10 +184,10 @@ test('where a step is not kept the page says so, shows the one that is, and offe
 });
 
 test('the line of a card is of what is kept', async () => {
-  const { page, errors } = await open('about:blank');
+  const { page, errors } = await open();
   // Looked at from three hours ago, no minute of the last hour is kept any more.
   await page.clock.setFixedTime(Date.now() - 3 * 3_600_000);
-  await page.goto(`${tally.url}/`);
+  await page.reload();
   const card = page.locator('[data-counter="plays"]');
   await expect.poll(() => card.locator('.figures + .note').textContent()).toContain('in the last 24 hours');
   expect(await card.locator('.spark').getAttribute('aria-label')).toContain('a point for an hour');
