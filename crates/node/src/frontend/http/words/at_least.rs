@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(read("?at_least=1-0-7").unwrap(), at_least(AT_LEAST_WAIT_MS_MAX));
         assert_eq!(read("?wait_ms=20&at_least=1-0-7").unwrap(), at_least(20));
         for (query, named) in [
-            ("?at_least=", "at_least is ; send the token"),
+            ("?at_least=", "at_least is empty; send the token"),
             ("?at_least=7", "at_least is 7; send the token"),
             ("?at_least=1-0-7&wait_ms=5001", "wait_ms is 5001; send 0 to 5000"),
             ("?at_least=1-0-7&wait_ms=-1", "wait_ms is -1; send a whole number"),
