@@ -2,13 +2,17 @@
 //!
 //! Which roll-up can answer is decided here, and what its parts add up to; whoever reads them feeds them in, bucket by bucket.
 
+mod known;
+
 use crate::counter::rollup::{Minutes, Rollup, Unit, Zone};
 use crate::ledger::parts::block::{BlockParts, values_of};
 use crate::record::{DecodeError, take_bytes};
 use crate::values::KeptRollup;
-use hashbrown::HashMap;
+use known::KnownParts;
 use std::fmt;
 use std::ops::Range;
+
+pub use known::Part;
 
 /// A stretch of time that a point stands for: so many minutes or hours, or one of a longer unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,15 +94,19 @@ pub struct Series {
     /// They are all of the roll-up's, in its own order.
     by_all: bool,
     /// Their values, each combination once.
-    parts: Vec<Box<[u8]>>,
-    known: HashMap<Box<[u8]>, u32>,
-    /// What each comes to, step by step.
+    parts: KnownParts,
+    /// What each part comes to, step by step; those that a step has not seen yet may be missing at its end.
     sums: Vec<Vec<i64>>,
-    /// The step of the last bucket, which the next one mostly lies in, too.
-    near: (Range<Minutes>, usize),
-    /// As which parts those of the last row were known: the next row mostly has the same.
-    guesses: Vec<u32>,
     values: Vec<u8>,
+}
+
+/// The parts of a series in the order in which they are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// The greatest first.
+    pub shown: Vec<Part>,
+    /// What all others come to, step by step, if there are any.
+    pub rest: Option<Vec<i64>>,
 }
 
 impl Series {
@@ -117,14 +125,11 @@ impl Series {
         let at = |name: &&str| kept.rollup.dimensions.iter().position(|known| **known == **name).unwrap_or(0);
         let by: Box<[usize]> = by.iter().map(at).collect();
         Some(Series {
+            sums: vec![Vec::new(); bounds.len() - 1],
             bounds,
             by_all: by.iter().copied().eq(0..kept.rollup.dimensions.len()),
             by,
-            parts: Vec::new(),
-            known: HashMap::new(),
-            sums: Vec::new(),
-            near: (0..0, 0),
-            guesses: Vec::new(),
+            parts: KnownParts::default(),
             values: Vec::new(),
         })
     }
@@ -138,74 +143,74 @@ impl Series {
     pub fn feed_row(&mut self, bucket: Minutes, row: &[u8]) -> Result<(), DecodeError> {
         let Some(step) = self.step_of(bucket) else { return Ok(()) };
         let mut parts = BlockParts::of(row)?;
-        let mut at = 0;
-        while let Some((values, sum)) = parts.take()? {
-            self.add(step, at, values, sum);
-            at += 1;
+        let is_known = self.by_all && usize::from(parts.width) == self.by.len();
+        let mut before = None;
+        loop {
+            let expected = if is_known { self.parts.expected(before, parts.rest()) } else { None };
+            let (part, sum) = match expected {
+                Some((part, bytes)) => (part, parts.take_sum_behind(bytes)?),
+                None => match parts.take()? {
+                    Some((values, sum)) => {
+                        (self.with_projected(values, |parts, values| parts.behind(before, values)), sum)
+                    }
+                    None => return Ok(()),
+                },
+            };
+            self.add_to(step, part, sum);
+            before = Some(part);
         }
-        Ok(())
     }
 
     /// Takes in the parts of a bucket.
     pub fn feed<'a>(&mut self, bucket: Minutes, parts: impl Iterator<Item = (&'a [u8], i64)>) {
         let Some(step) = self.step_of(bucket) else { return };
-        for (at, (values, sum)) in parts.enumerate() {
-            self.add(step, at, values, sum);
+        for (values, sum) in parts {
+            let part = self.known_as(values);
+            self.add_to(step, part, sum);
         }
     }
 
     /// Under which number a part is known, for [`Series::feed_known`].
-    pub fn known_as(&mut self, values: &[u8]) -> u32 {
-        let mut wanted = std::mem::take(&mut self.values);
-        let part = self.part(self.project(values, &mut wanted));
-        self.values = wanted;
-        part
+    pub fn known_as(&mut self, values: &[u8]) -> Part {
+        self.with_projected(values, KnownParts::number)
     }
 
     /// Takes in one part of a bucket.
     #[inline]
-    pub fn feed_known(&mut self, bucket: Minutes, part: u32, sum: i64) {
+    pub fn feed_known(&mut self, bucket: Minutes, part: Part, sum: i64) {
         if let Some(step) = self.step_of(bucket) {
-            let sum_of = &mut self.sums[part as usize][step];
-            *sum_of = sum_of.saturating_add(sum);
+            self.add_to(step, part, sum);
         }
     }
 
     #[inline]
-    fn step_of(&mut self, bucket: Minutes) -> Option<usize> {
-        if !self.near.0.contains(&bucket) {
-            if !self.minutes().contains(&bucket) {
-                return None;
-            }
-            let step = self.bounds.partition_point(|start| *start <= bucket) - 1;
-            self.near = (self.bounds[step]..self.bounds[step + 1], step);
+    fn step_of(&self, bucket: Minutes) -> Option<usize> {
+        let minutes = self.minutes();
+        if !minutes.contains(&bucket) {
+            return None;
         }
-        Some(self.near.1)
+        // Most steps are as long as the others.
+        let (passed, all) = (u64::from(bucket - minutes.start), u64::from(minutes.end - minutes.start));
+        let guess = (passed * self.sums.len() as u64 / all) as usize;
+        let is_it = (self.bounds[guess]..self.bounds[guess + 1]).contains(&bucket);
+        Some(if is_it { guess } else { self.bounds.partition_point(|start| *start <= bucket) - 1 })
     }
 
-    fn add(&mut self, step: usize, at: usize, values: &[u8], sum: i64) {
-        let mut wanted = std::mem::take(&mut self.values);
-        let values = self.project(values, &mut wanted);
-        let part = match self.guesses.get(at) {
-            Some(guess) if *self.parts[*guess as usize] == *values => *guess,
-            _ => self.part(values),
-        };
-        self.values = wanted;
-        let known = self.guesses.len();
-        match self.guesses.get_mut(at) {
-            Some(guess) => *guess = part,
-            None if at == known => self.guesses.push(part),
-            None => {}
+    #[inline]
+    fn add_to(&mut self, step: usize, part: Part, sum: i64) {
+        let (sums, at) = (&mut self.sums[step], part as usize);
+        if at >= sums.len() {
+            sums.resize(self.parts.len(), 0);
         }
-        let sum_of = &mut self.sums[part as usize][step];
-        *sum_of = sum_of.saturating_add(sum);
+        sums[at] = sums[at].saturating_add(sum);
     }
 
-    /// The values that are asked for.
-    fn project<'a>(&self, values: &'a [u8], wanted: &'a mut Vec<u8>) -> &'a [u8] {
+    /// Does something with the values that are asked for.
+    fn with_projected<T>(&mut self, values: &[u8], call: impl FnOnce(&mut KnownParts, &[u8]) -> T) -> T {
         if self.by_all {
-            return values;
+            return call(&mut self.parts, values);
         }
+        let Series { by, parts, values: wanted, .. } = self;
         wanted.clear();
         let mut texts = [&b""[..]; crate::limits::ROLLUP_DIMENSIONS_MAX];
         let mut rest = values;
@@ -214,19 +219,8 @@ impl Series {
             let Ok(_) = take_bytes(&mut rest) else { break };
             *text = &begun[..begun.len() - rest.len()];
         }
-        self.by.iter().for_each(|at| wanted.extend_from_slice(texts[*at]));
-        wanted
-    }
-
-    fn part(&mut self, values: &[u8]) -> u32 {
-        if let Some(part) = self.known.get(values) {
-            return *part;
-        }
-        let part = self.parts.len() as u32;
-        self.parts.push(values.into());
-        self.known.insert(values.into(), part);
-        self.sums.push(vec![0; self.bounds.len() - 1]);
-        part
+        by.iter().for_each(|at| wanted.extend_from_slice(texts[*at]));
+        call(parts, wanted)
     }
 
     /// The steps: where each begins.
@@ -234,27 +228,40 @@ impl Series {
         &self.bounds[..self.bounds.len() - 1]
     }
 
-    /// The values of each part, in the order of the question; and what it comes to, step by step. The greatest first, and those that
-    /// come to the same in the order of their values; beyond `top` of them the rest is one, whose values are none.
-    pub fn ranked(&self, top: Option<usize>) -> Vec<(Vec<String>, Vec<i64>)> {
-        let total = |at: usize| self.sums[at].iter().fold(0i128, |sum, value| sum + i128::from(*value));
-        let mut order: Vec<(i128, &[u8], usize)> =
-            self.parts.iter().enumerate().map(|(at, values)| (-total(at), &**values, at)).collect();
-        order.sort_unstable();
-        let shown = top.unwrap_or(order.len()).min(order.len());
-        let (first, others) = order.split_at(shown);
-        let mut ranked: Vec<_> = first.iter().map(|(_, values, at)| (texts(values), self.sums[*at].clone())).collect();
-        if !others.is_empty() {
-            ranked.push((Vec::new(), self.added_up(others.iter().map(|(_, _, at)| *at))));
+    /// The values of a part, in the order of the question.
+    pub fn values(&self, part: Part) -> impl Iterator<Item = &[u8]> {
+        values_of(self.parts.values(part))
+    }
+
+    /// What parts come to in a step, by their numbers; nothing where there is none.
+    pub fn sums(&self, step: usize) -> &[i64] {
+        &self.sums[step]
+    }
+
+    /// What a part comes to, step by step.
+    pub fn sums_of(&self, part: Part) -> impl Iterator<Item = i64> {
+        self.sums.iter().map(move |sums| sums.get(part as usize).copied().unwrap_or(0))
+    }
+
+    /// The parts, the greatest first, and those that come to the same in the order of their values; beyond `top` of them the rest is one.
+    pub fn ranked(&self, top: Option<usize>) -> Ranking {
+        let mut totals = vec![0i128; self.parts.len()];
+        for sums in &self.sums {
+            totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += i128::from(*sum));
         }
-        ranked
+        let mut order: Vec<Part> = self.parts.all().collect();
+        let total = |part: &Part| totals[*part as usize];
+        order.sort_unstable_by(|a, b| total(b).cmp(&total(a)).then_with(|| self.parts.compare(*a, *b)));
+        let others = order.split_off(top.unwrap_or(order.len()).min(order.len()));
+        let rest = (!others.is_empty()).then(|| self.added_up(&others));
+        Ranking { shown: order, rest }
     }
 
     /// What the part of one value comes to in all steps; all of it, if nothing was split.
     pub fn sum_of(&self, value: &[u8]) -> i64 {
-        let is_it = |part: &[u8]| self.by.is_empty() || values_of(part).eq([value]);
-        let parts = self.parts.iter().zip(&self.sums).filter(|(part, _)| is_it(part));
-        parts.flat_map(|(_, sums)| sums).fold(0i64, |sum, value| sum.saturating_add(*value))
+        let is_it = |part: &Part| self.by.is_empty() || self.values(*part).eq([value]);
+        let parts = self.parts.all().filter(is_it);
+        parts.flat_map(|part| self.sums_of(part)).fold(0i64, i64::saturating_add)
     }
 
     /// How many numbers it has: parts times steps.
@@ -264,17 +271,15 @@ impl Series {
 
     /// What all parts come to, step by step.
     pub fn totals(&self) -> Vec<i64> {
-        self.added_up(0..self.parts.len())
+        self.sums.iter().map(|sums| sums.iter().copied().fold(0i64, i64::saturating_add)).collect()
     }
 
-    fn added_up(&self, parts: impl Iterator<Item = usize>) -> Vec<i64> {
-        let mut sums = vec![0i64; self.bounds.len() - 1];
-        for part in parts {
-            for (sum, value) in sums.iter_mut().zip(&self.sums[part]) {
-                *sum = sum.saturating_add(*value);
-            }
-        }
-        sums
+    fn added_up(&self, parts: &[Part]) -> Vec<i64> {
+        let of = |sums: &Vec<i64>| {
+            let sums = parts.iter().map(|part| sums.get(*part as usize).copied().unwrap_or(0));
+            sums.fold(0i64, i64::saturating_add)
+        };
+        self.sums.iter().map(of).collect()
     }
 }
 
@@ -290,10 +295,6 @@ fn bounds(step: Step, zone: &Zone, minutes: &Range<Minutes>, most: usize) -> Opt
             return None;
         }
     }
-}
-
-fn texts(values: &[u8]) -> Vec<String> {
-    values_of(values).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
 #[cfg(test)]
@@ -366,9 +367,21 @@ mod tests {
         }
         assert_eq!(series.steps(), [0, 120]);
         assert_eq!(series.totals(), [7, 8]);
-        let tv = (vec!["tv".to_owned()], vec![3, 8]);
-        assert_eq!(series.ranked(None), [tv.clone(), (vec!["web".to_owned()], vec![4, 0])]);
-        assert_eq!(series.ranked(Some(1)), [tv, (vec![], vec![4, 0])]);
+        let told = |part: &Part| (series.values(*part).collect::<Vec<_>>(), series.sums_of(*part).collect::<Vec<_>>());
+        let (all, one) = (series.ranked(None), series.ranked(Some(1)));
+        let tv = (vec![&b"tv"[..]], vec![3, 8]);
+        let web = (vec![&b"web"[..]], vec![4, 0]);
+        assert_eq!((all.shown.iter().map(told).collect::<Vec<_>>(), all.rest), (vec![tv.clone(), web], None));
+        assert_eq!((one.shown.iter().map(told).collect::<Vec<_>>(), one.rest), (vec![tv], Some(vec![4, 0])));
+    }
+
+    #[test]
+    fn a_bucket_is_in_its_own_step_however_long_steps_are() {
+        let minute = |text: &str| minute_of(text.parse::<jiff::Timestamp>().unwrap().as_millisecond());
+        let year = minute("2026-01-01T00:00:00Z")..minute("2027-01-01T00:00:00Z");
+        let mut series = Series::new(&kept(&["day"], "UTC"), &[], Step::parse("1mo"), year.clone(), 12).unwrap();
+        year.step_by(24 * 60).for_each(|day| series.feed(day, [(&b""[..], 1)].into_iter()));
+        assert_eq!(series.totals(), [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]);
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn table(kept: &[Kept]) -> Table {
         about: format!(
             "{} M events of {} keys, {} countries and {} hours, from empty; then single reads of one key by country and hour, then\n\
              single events that are read back (*seen*: from the acknowledgement to the answer that shows it). Every acknowledgement means\n\
-             that it is on disk. Tally gets 1,000 events a request over HTTP and knows repeats; PostgreSQL has a table with the three as its key and gets\n\
+             that it is on disk. Tally and PostgreSQL are asked over TCP on loopback. Tally gets 1,000 events a request over HTTP and knows repeats; PostgreSQL has a table with the three as its key and gets\n\
              {} events a transaction, summed up before they meet the table, on 4 connections, and is vacuumed; ClickHouse (chdb {}, in the\n\
              process that asks) has a SummingMergeTree and gets {} a part, merged before it is read. On disk is what is kept without a log.",
             events::EVENTS / 1_000_000,

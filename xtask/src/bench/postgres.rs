@@ -1,4 +1,4 @@
-//! PostgreSQL as a peer: a server of its own on a local socket, and the transaction for persistent counters on it.
+//! PostgreSQL as a peer: a server of its own on loopback, as all others are, and the transaction for persistent counters on it.
 //!
 //! It is treated kindly: one prepared statement and one round trip per batch, memory as its manual recommends, checkpoints
 //! as rare as the log allows, no audit of duplicates. Only durability is not traded: fsync and synchronous commit are on.
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const USER: &str = "tally";
+/// At any port.
+const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 const READY_MAX: Duration = Duration::from_secs(60);
 /// As little as the server asks for, and as much as a quarter of the memory up to this.
 const SHARED_BUFFERS_MB_MAX: u64 = 4096;
@@ -65,7 +68,7 @@ const BATCH: &str = "
 /// A running server; it and its data are gone when it is dropped.
 pub struct Postgres {
     process: Child,
-    sockets: TempDir,
+    port: u16,
     _data: TempDir,
 }
 
@@ -73,10 +76,10 @@ impl Postgres {
     /// Starts a server on an empty directory of the disk that Tally uses.
     pub fn start() -> Result<Postgres> {
         let programs = install::postgres()?;
-        let (data, sockets) = (shell::scratch_dir("postgres-")?, tempfile::tempdir()?);
+        let data = shell::scratch_dir("postgres-")?;
+        let port = TcpListener::bind(LOOPBACK)?.local_addr()?.port();
         let account = Account::choose()?;
         account.give(data.path())?;
-        account.give(sockets.path())?;
         let database = data.path().join("data");
         let log = data.path().join("log");
         account.initialise(&programs.join("initdb"), &database, &log)?;
@@ -84,12 +87,11 @@ impl Postgres {
             .command(&programs.join("postgres"), &log)?
             .arg("-D")
             .arg(&database)
-            .arg("-k")
-            .arg(sockets.path())
+            .args(["-k", "", "-h", &LOOPBACK.ip().to_string(), "-p", &port.to_string()])
             .args(settings().iter().flat_map(|setting| ["-c", setting]))
             .spawn()
             .context("postgres could not be started")?;
-        let mut server = Postgres { process, sockets, _data: data };
+        let mut server = Postgres { process, port, _data: data };
         server.wait_until_ready(&log)?;
         Ok(server)
     }
@@ -120,7 +122,12 @@ impl Postgres {
     }
 
     pub fn connect(&self) -> Result<Client> {
-        Ok(Config::new().host_path(self.sockets.path()).user(USER).dbname("postgres").connect(NoTls)?)
+        Ok(Config::new()
+            .host(&LOOPBACK.ip().to_string())
+            .port(self.port)
+            .user(USER)
+            .dbname("postgres")
+            .connect(NoTls)?)
     }
 
     fn wait_until_ready(&mut self, log: &Path) -> Result<()> {
@@ -147,11 +154,10 @@ impl Drop for Postgres {
     }
 }
 
-fn settings() -> [String; 7] {
+fn settings() -> [String; 6] {
     let quarter_mb = machine::memory_bytes().unwrap_or(0) / 4 / (1 << 20);
     let buffers_mb = quarter_mb.clamp(SHARED_BUFFERS_MB_MIN, SHARED_BUFFERS_MB_MAX);
     [
-        "listen_addresses=".to_owned(),
         "fsync=on".to_owned(),
         "synchronous_commit=on".to_owned(),
         format!("shared_buffers={buffers_mb}MB"),

@@ -248,7 +248,7 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "values that are admitted in the order of their numbers" in "crates/core/src/ledger/parts/counts.rs":
             "of_cell.sort_unstable_by_key(|count| count.order);" => "of_cell.sort_unstable_by_key(|count| count.tuple);";
     }
-    Suite::Core, "parts_are_added_up_by_what_is_asked_for" => {
+    Suite::Core, "a_bucket_is_in_its_own_step_however_long_steps_are" => {
         "a bucket that is in the step before its own" in "crates/core/src/series.rs":
             "self.bounds.partition_point(|start| *start <= bucket) - 1" => "self.bounds.partition_point(|start| *start < bucket).saturating_sub(1)";
     }

@@ -6,6 +6,7 @@
 use super::shared::Message;
 use super::together::IdFilter;
 use super::{Engine, Refusal};
+use crate::worker::Spawner;
 use tally_core::fates::Balance;
 use tally_core::machine::Machine;
 use tally_core::position::Position;
@@ -35,7 +36,60 @@ impl<Q: Question> Asked for Posed<Q> {
     }
 }
 
+/// A question whose answer is gone on with.
+struct Followed<Q: Question, F, T> {
+    question: Q,
+    takes_long: fn(&Q::Answer) -> bool,
+    go_on: F,
+    spawner: Spawner,
+    reply: oneshot::Sender<Followup<Q::Answer, F, T>>,
+}
+
+/// What comes back: what the answer led to, or the answer and how to go on.
+enum Followup<A, F, T> {
+    Done(T),
+    Left(A, F),
+}
+
+impl<Q, F, T> Asked for Followed<Q, F, T>
+where
+    Q: Question,
+    F: FnOnce(Q::Answer) -> T + Send + 'static,
+    T: Send + 'static,
+{
+    fn answer(self: Box<Self>, state: &Machine) {
+        let Followed { question, takes_long, go_on, spawner, reply } = *self;
+        let answer = question.answer(state);
+        match takes_long(&answer) {
+            true => spawner.aside(move || drop(reply.send(Followup::Done(go_on(answer))))),
+            false => drop(reply.send(Followup::Left(answer, go_on))),
+        }
+    }
+}
+
 impl Engine {
+    /// Asks, and goes on with the answer: here, or if that `takes_long`, as anything does that may wait for a disk, on a thread where
+    /// nobody else waits for it. The writer itself hands it on to that one: whoever asks is woken once.
+    pub(super) async fn ask_and<Q, F, T>(
+        &self,
+        question: Q,
+        takes_long: fn(&Q::Answer) -> bool,
+        go_on: F,
+    ) -> Result<T, Refusal>
+    where
+        Q: Question,
+        F: FnOnce(Q::Answer) -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (reply, followup) = oneshot::channel();
+        let spawner = self.shared.workers.spawner();
+        self.shared.send(Message::Ask(Box::new(Followed { question, takes_long, go_on, spawner, reply }))).await?;
+        match followup.await.map_err(|_| Refusal::ShuttingDown)? {
+            Followup::Done(done) => Ok(done),
+            Followup::Left(answer, go_on) => Ok(go_on(answer)),
+        }
+    }
+
     pub(super) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.shared.send(Message::Ask(Box::new(Posed { question, reply }))).await?;

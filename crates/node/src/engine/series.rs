@@ -61,8 +61,9 @@ struct PartRows {
 }
 
 impl PartRows {
-    /// Blocks on the store.
-    fn read(store: &dyn Reads, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
+    /// None without a store. Blocks on it.
+    fn read(store: Option<&dyn Reads>, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
+        let Some(store) = store else { return Ok(PartRows::default()) };
         let mut found = PartRows { coarser: coarse::read(store, of, minutes)?, ..PartRows::default() };
         let range = LedgerKey::parts_within(of.cell, of.rollup, minutes);
         let mut read = Ok(());
@@ -86,11 +87,6 @@ impl PartRows {
         Ok(found)
     }
 
-    /// What the store has is void.
-    fn forget(&mut self) {
-        *self = PartRows::default();
-    }
-
     /// Whether nothing that memory has added can be one value too many, so that the order in which it came does not matter.
     fn admits_all(&self, of: &PartsOf, since: &PartsSince) -> bool {
         // A part takes more than one byte.
@@ -99,11 +95,9 @@ impl PartRows {
     }
 
     /// What all of it comes to, with what memory has added.
-    fn added_up(mut self, of: &PartsOf, since: &PartsSince, series: Series) -> Result<Series, store::Error> {
-        if since.cleared {
-            self.forget();
-        }
-        self.added_to(of, since, series).map_err(damaged)
+    fn added_up(self, of: &PartsOf, since: &PartsSince, series: Series) -> Result<Series, store::Error> {
+        let rows = if since.cleared { PartRows::default() } else { self };
+        rows.added_to(of, since, series).map_err(damaged)
     }
 
     fn added_to(self, of: &PartsOf, since: &PartsSince, mut series: Series) -> Result<Series, DecodeError> {

@@ -44,6 +44,15 @@ impl Spawner {
             Spawner::Here => Some(call()),
         }
     }
+
+    /// The same for a call that tells whoever waits for it itself.
+    #[expect(clippy::disallowed_methods, reason = "this is the spawner")]
+    pub fn aside(self, call: impl FnOnce() + Send + 'static) {
+        match self {
+            Spawner::Threads => drop(tokio::task::spawn_blocking(call)),
+            Spawner::Here => call(),
+        }
+    }
 }
 
 /// All workers of a node.

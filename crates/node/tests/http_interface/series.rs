@@ -111,6 +111,22 @@ fn a_series_says_where_its_numbers_come_from() {
 }
 
 #[test]
+fn the_bytes_of_a_series_are_pinned() {
+    let long = "a country with a long name";
+    let node = node();
+    let hour = "2026-11-16T18:00:00Z";
+    send(&node, &["DE", "\"", long, "DE", "DE", "\""].map(|country| view("a", country, "tv", hour)));
+    send(&node, &vec![view("a", "US", "tv", "2026-11-16T20:00:00Z"); 123]);
+    let pinned = r#"{"id":"views:a","from":"2026-11-16T18:00:00.000Z","to":"2026-11-16T22:00:00.000Z","step":"1h","by":["country"],"source":"rollup","rollup":["country","hour"],"timezone":"UTC","since":null,"generation":0,"provisional":{"parked":0},"points":[{"at":"2026-11-16T18:00:00.000Z","value":6,"parts":{"DE":3,"\"":2,"a country with a long name":1}},{"at":"2026-11-16T20:00:00.000Z","value":123,"parts":{"US":123}}]}"#;
+    let path = format!("/v1/counters/views:a/series?{NIGHT}&step=1h&by=country");
+    assert_eq!(node.get(&path).text(), pinned, "from memory");
+    let node = node.restart(configured);
+    assert_eq!(node.get(&path).text(), pinned, "from the store");
+    let empty = node.get(&format!("/v1/counters/views:b/series?{NIGHT}&step=1h&by=country"));
+    assert!(empty.text().ends_with(r#""points":[]}"#), "{}", empty.text());
+}
+
+#[test]
 fn a_series_as_csv_has_a_line_for_each_part() {
     let node = node();
     send(&node, &[view("a", "a,b", "tv", "2026-11-16T18:10:00Z"), view("a", "DE", "tv", "2026-11-16T18:10:00Z")]);

@@ -48,7 +48,7 @@ pub fn measure() -> Result<Kept> {
         events_per_second: EVENTS as f64 / seconds,
         events_per_cpu_second: EVENTS as f64 / cpu,
         point: Quantiles::of_us(reads_us(&mut client)?),
-        fresh: Quantiles::of_us((0..FRESH).map(|number| fresh_us(&mut client, number)).collect::<Result<_>>()?),
+        fresh: Quantiles::of_us(fresh_us(&mut client)?),
         bytes: bytes as u64,
     })
 }
@@ -92,11 +92,14 @@ fn reads_us(client: &mut Client) -> Result<Vec<f64>> {
 }
 
 /// From the answer to a commit until a query shows it.
-fn fresh_us(client: &mut Client, number: u64) -> Result<f64> {
-    let (key, [from, to]) = (format!("fresh{number}"), hours().map(|hour| hour as i32));
-    let (insert, point) = (client.prepare(BATCH)?, client.prepare(POINT)?);
-    client.execute(&insert, &[&vec![&key], &vec!["DE"], &vec![from]])?;
-    let answered = Instant::now();
-    while client.query(&point, &[&key, &from, &to])?.is_empty() {}
-    Ok(answered.elapsed().as_secs_f64() * 1e6)
+fn fresh_us(client: &mut Client) -> Result<Vec<f64>> {
+    let (insert, point, [from, to]) = (client.prepare(BATCH)?, client.prepare(POINT)?, hours().map(|hour| hour as i32));
+    let mut fresh = |number: u64| -> Result<f64> {
+        let key = format!("fresh{number}");
+        client.execute(&insert, &[&vec![&key], &vec!["DE"], &vec![from]])?;
+        let answered = Instant::now();
+        while client.query(&point, &[&key, &from, &to])?.is_empty() {}
+        Ok(answered.elapsed().as_secs_f64() * 1e6)
+    };
+    (0..FRESH).map(&mut fresh).collect()
 }

@@ -151,6 +151,19 @@ impl<'a> BlockParts<'a> {
         Ok(BlockParts { width, rest: row })
     }
 
+    /// What has not been taken.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The sum of the next part, whose values are known to have so many bytes.
+    #[inline]
+    pub fn take_sum_behind(&mut self, bytes: usize) -> Result<i64, DecodeError> {
+        self.rest = self.rest.get(bytes..).ok_or(DecodeError::Truncated)?;
+        take_signed(&mut self.rest)
+    }
+
     /// The values of the next part, as they stand, and its sum.
     pub fn take(&mut self) -> Result<Option<(&'a [u8], i64)>, DecodeError> {
         if self.rest.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! Additions to keys are written one behind the other, into shards by the top bits of the cell: that costs a store into memory that is at
 //! hand, where a look at what is there already would cost a trip to memory that is not. A shard is put in order and added up when it
-//! has grown much since that was done last, and when a cut takes it. Additions to counters as a whole are few and hot, and stand at the
-//! combination of values that they belong to ([`Tuples`]).
+//! has grown much since that was done last, and when a cut takes it; until then only short stretches of it are in order, for whoever
+//! reads. Additions to counters as a whole are few and hot, and stand at the combination of values that they belong to ([`Tuples`]).
 
 use super::blocks::Blocks;
 use super::since::PartsSince;
@@ -86,7 +86,7 @@ impl PartCounts {
         }
         let mut told = since.begin();
         let mut tell = |count: &Count| since.push(&mut told, self.tuples.get(count.tuple), count.sum, count.order);
-        shard.counts().filter(|count| count.cell == cell).for_each(&mut tell);
+        shard.of(cell).for_each(&mut tell);
         self.tuples.of_whole(cell).iter().for_each(&mut tell);
     }
 
@@ -157,7 +157,8 @@ impl Rows for PartCounts {
 struct PartShard {
     /// Where the next one goes.
     tail: Vec<Count>,
-    /// What is full, each as large as the others: what has grown is not copied.
+    /// What is full, each as large as the others: what has grown is not copied. Each is in the order of cells, so that whoever asks for
+    /// one of them does not look at all others.
     full: Vec<Vec<Count>>,
     len: usize,
     /// How many there have been.
@@ -178,8 +179,9 @@ pub(super) struct Count {
     pub order: u32,
 }
 
-const CHUNK: usize = 256;
-/// So many of a shard stay in the cache while they are put in order. Tests have few, and are to see what was added up.
+/// Tests have few, and are to see what is full and what was added up.
+const CHUNK: usize = if cfg!(test) { 3 } else { 256 };
+/// So many of a shard stay in the cache while they are put in order.
 const DUE: usize = if cfg!(test) { 4 } else { 4096 };
 /// A shard grows so many times before it is looked at again, if nothing in it was the same.
 const GROWS: usize = 8;
@@ -243,12 +245,22 @@ impl PartShard {
 
     #[cold]
     fn begin_chunk(&mut self) {
-        let tail = std::mem::replace(&mut self.tail, Vec::with_capacity(CHUNK));
+        let mut tail = std::mem::replace(&mut self.tail, Vec::with_capacity(CHUNK));
+        tail.sort_unstable_by_key(|count| count.cell);
         self.full.extend((!tail.is_empty()).then_some(tail));
     }
 
     fn counts(&self) -> impl Iterator<Item = &Count> {
         self.full.iter().flatten().chain(&self.tail)
+    }
+
+    /// What there is of a cell.
+    fn of(&self, cell: CellKey) -> impl Iterator<Item = &Count> {
+        let full = self.full.iter().flat_map(move |chunk| {
+            let first = chunk.partition_point(|count| count.cell < cell);
+            chunk[first..].iter().take_while(move |count| count.cell == cell)
+        });
+        full.chain(self.tail.iter().filter(move |count| count.cell == cell))
     }
 
     /// Answers how many fewer there are.

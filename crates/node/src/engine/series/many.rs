@@ -70,12 +70,10 @@ impl Engine {
             };
             let checkpoint = snapshot.as_ref().map(|snapshot| snapshot.checkpoint);
             let question = AddedToMany { shared: self.shared.clone(), wanted: wanted.clone(), checkpoint, keys };
-            let added = match self.ask(question).await? {
-                None => None,
-                Some(Ok(added)) => self.add_up(snapshot, wanted.clone(), added).await?,
-                Some(Err(too_much)) => return Ok(Err(too_much)),
-            };
-            if let Some(found) = added {
+            let (shared, wanted) = (self.shared.clone(), wanted.clone());
+            let add_up = move |added| added_up(&shared, snapshot, &wanted, added);
+            let found = self.ask_and(question, takes_long, add_up).await?;
+            if let Some(found) = found.map_err(|error| Refusal::store(&error))? {
                 return Ok(found);
             }
             // The store shows a checkpoint before it has been read back, and memory goes on from it only then.
@@ -90,25 +88,30 @@ impl Engine {
         let read = self.shared.blocking(move || KeysStored::read(&shared, &wanted)).await?;
         read.map_err(|error| Refusal::store(&error))
     }
+}
 
-    /// `None` if the store does not stand where memory goes on from.
-    async fn add_up(
-        &self,
-        snapshot: Option<StoreAt>,
-        wanted: Arc<[SeriesWanted]>,
-        added: AddedSince,
-    ) -> Result<Option<Tried<Vec<SeriesFound>>>, Refusal> {
-        let shared = self.shared.clone();
-        let add_up = move || -> Result<Option<Tried<Vec<SeriesFound>>>, store::Error> {
-            let snapshot = snapshot.map_or_else(|| StoreAt::now(&shared), Ok)?;
-            if !snapshot.is(added.goes_on_from) {
-                return Ok(None);
-            }
-            let found = wanted.iter().zip(added.series).map(|(wanted, added)| added.added_up(&*snapshot.store, wanted));
-            found.collect::<Result<_, _>>().map(Some)
-        };
-        self.shared.blocking(add_up).await?.map_err(|error| Refusal::store(&error))
-    }
+/// One key that memory has all of is added up in less time than it takes to wake somebody.
+fn takes_long(added: &Option<Tried<AddedSince>>) -> bool {
+    let Some(Ok(AddedSince { goes_on_from, series })) = added else { return false };
+    goes_on_from.is_some() || series.iter().map(|added| added.keys.len()).sum::<usize>() > 1
+}
+
+/// `None` if memory could not tell, or the store does not stand where memory goes on from. Blocks on the store if it is needed.
+fn added_up(
+    shared: &Shared,
+    snapshot: Option<StoreAt>,
+    wanted: &[SeriesWanted],
+    added: Option<Tried<AddedSince>>,
+) -> Result<Option<Tried<Vec<SeriesFound>>>, store::Error> {
+    let AddedSince { goes_on_from, series } = match added {
+        None => return Ok(None),
+        Some(Err(too_much)) => return Ok(Some(Err(too_much))),
+        Some(Ok(added)) => added,
+    };
+    let Ok(store) = StoreAt::continued(shared, snapshot, goes_on_from)? else { return Ok(None) };
+    let reads = store.as_ref().map(|at| &*at.store);
+    let found = wanted.iter().zip(series).map(|(wanted, added)| added.added_up(reads, wanted));
+    found.collect::<Result<_, _>>().map(Some)
 }
 
 /// The cells of each series as of a checkpoint.
@@ -129,15 +132,25 @@ impl StoreAt {
         Ok(StoreAt { store, checkpoint })
     }
 
-    /// Whether memory goes on from here, as it said it does from somewhere; whoever has everything in memory goes on from anywhere.
-    pub fn is(&self, goes_on_from: Option<u64>) -> bool {
-        goes_on_from.is_none_or(|checkpoint| checkpoint == self.checkpoint)
+    /// The store that memory goes on from, as it was looked at or as it is now; none if memory has everything.
+    pub fn continued(
+        shared: &Shared,
+        looked_at: Option<StoreAt>,
+        goes_on_from: Option<u64>,
+    ) -> Result<Result<Option<StoreAt>, Elsewhere>, store::Error> {
+        let Some(checkpoint) = goes_on_from else { return Ok(Ok(None)) };
+        let at = looked_at.map_or_else(|| StoreAt::now(shared), Ok)?;
+        Ok(if at.checkpoint == checkpoint { Ok(Some(at)) } else { Err(Elsewhere) })
     }
 }
 
-/// Where memory goes on from; `None` if what the store has is void.
+/// The store does not stand where memory goes on from.
+pub(super) struct Elsewhere;
+
+/// Where memory goes on from; `None` if nothing of what the store has counts, or it has nothing.
 pub(super) fn goes_on_from(state: &Machine, shared: &Shared) -> Option<u64> {
-    (!state.values.has_everything()).then(|| shared.checkpointed.load(Ordering::Acquire))
+    let checkpoint = shared.checkpointed.load(Ordering::Acquire);
+    (!state.values.has_everything() && checkpoint > 0).then_some(checkpoint)
 }
 
 struct KeysStored {
@@ -203,7 +216,6 @@ struct AddedSince {
 /// The same for one series.
 struct AddedKeys {
     keys: BTreeMap<CellKey, PartsSince>,
-    store_is_void: bool,
     parked: u64,
     generation: u64,
     as_of_ms: u64,
@@ -251,7 +263,6 @@ impl AddedKeys {
     fn of(state: &Machine, wanted: &SeriesWanted, keys: BTreeSet<CellKey>) -> AddedKeys {
         AddedKeys {
             keys: keys.into_iter().map(|cell| (cell, state.values.facts.parts.of(cell))).collect(),
-            store_is_void: state.values.has_everything(),
             parked: parked(state, wanted),
             generation: state.values.generations.current,
             as_of_ms: state.log_time_ms(),
@@ -260,15 +271,12 @@ impl AddedKeys {
     }
 
     /// What all of it comes to, with what the store has. Blocks on the store.
-    fn added_up(self, store: &dyn Reads, wanted: &SeriesWanted) -> Result<Tried<SeriesFound>, store::Error> {
+    fn added_up(self, store: Option<&dyn Reads>, wanted: &SeriesWanted) -> Result<Tried<SeriesFound>, store::Error> {
         let (mut series, keys) = (wanted.empty.clone(), self.keys.len() as u64);
         let minutes = series.minutes();
         for (cell, since) in self.keys {
             let of = PartsOf { cell, ..wanted.of.clone() };
-            let mut rows = PartRows::read(store, &of, &minutes)?;
-            if self.store_is_void {
-                rows.forget();
-            }
+            let rows = PartRows::read(store, &of, &minutes)?;
             series = rows.added_up(&of, &since, series)?;
             if keys > 1 && series.numbers() > SERIES_SUMS_MAX {
                 return Ok(Err(TooMuch::Sums));

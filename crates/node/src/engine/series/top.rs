@@ -49,10 +49,11 @@ impl Engine {
     pub async fn top(&self, wanted: TopWanted) -> Result<TopFound, Refusal> {
         let wanted = Arc::new(wanted);
         for _ in 0..TRIES_MAX {
-            let added = self.ask(Ranked { shared: self.shared.clone(), wanted: wanted.clone() }).await?;
+            let question = Ranked { shared: self.shared.clone(), wanted: wanted.clone() };
             let (shared, wanted) = (self.shared.clone(), wanted.clone());
-            let read = self.shared.blocking(move || added.added_up(&StoreAt::now(&shared)?, &wanted)).await?;
-            if let Some(found) = read.map_err(|error| Refusal::store(&error))? {
+            let add_up = move |added: RankedKeys| added.added_up(&shared, &wanted);
+            let found = self.ask_and(question, |_| true, add_up).await?;
+            if let Some(found) = found.map_err(|error| Refusal::store(&error))? {
                 return Ok(found);
             }
             self.shared.clock.sleep(TRY_AGAIN_AFTER).await;
@@ -100,17 +101,13 @@ impl Question for Ranked {
 }
 
 impl RankedKeys {
-    /// `None` if the store does not stand where memory goes on from. Blocks on the store.
-    fn added_up(self, at: &StoreAt, wanted: &TopWanted) -> Result<Option<TopFound>, store::Error> {
-        if !at.is(self.goes_on_from) {
-            return Ok(None);
-        }
+    /// `None` if the store does not stand where memory goes on from. Blocks on the store if it is needed.
+    fn added_up(self, shared: &Shared, wanted: &TopWanted) -> Result<Option<TopFound>, store::Error> {
+        let Ok(at) = StoreAt::continued(shared, None, self.goes_on_from)? else { return Ok(None) };
+        let reads = at.as_ref().map(|at| &*at.store);
         let minutes = wanted.empty.minutes();
         let sum = |of: &PartsOf, since: &PartsSince| {
-            let mut rows = PartRows::read(&*at.store, of, &minutes)?;
-            if self.goes_on_from.is_none() {
-                rows.forget();
-            }
+            let rows = PartRows::read(reads, of, &minutes)?;
             rows.added_up(of, since, wanted.empty.clone())
         };
         let key = |(Candidate { cell, id }, since): &(Candidate, PartsSince)| {

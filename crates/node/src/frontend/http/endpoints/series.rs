@@ -3,16 +3,17 @@
 pub(super) mod kept;
 pub mod many;
 mod pattern;
+mod told;
 
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use tally_core::available::Available;
-use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
+use tally_core::counter::rollup::{Minutes, minute_of};
 use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
 use tally_core::nearest::nearest;
@@ -21,18 +22,14 @@ use tally_core::values::KeptRollup;
 
 use crate::counters::{Matching, PartsOf, SeriesFound, SeriesWanted};
 use crate::frontend::http::Api;
-use crate::frontend::http::words::envelope::rfc3339;
-use crate::frontend::http::words::format::{self, CSV, JSON, csv_field};
+use crate::frontend::http::words::format::{self, CSV, JSON};
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
+use told::{csv, json};
 
 /// Points of a series if nobody says where it begins.
 const POINTS: u32 = 24;
-/// What stands between the values of a part that has several.
-const BETWEEN: &str = "|";
-/// What is beyond the top.
-const REST: &str = "(rest)";
 
 /// What a counter came to, step by step.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -69,8 +66,8 @@ pub struct SeriesBody<'a> {
     generation: u64,
     /// What may still change.
     provisional: Provisional,
-    /// One for each step. They are written behind the rest ([`Told::json`]).
-    #[schema(value_type = Vec<Point<'a>>)]
+    /// One for each step. They are written behind the rest ([`told::Told::json`]).
+    #[schema(value_type = Vec<Point>)]
     points: [(); 0],
 }
 
@@ -86,43 +83,13 @@ pub struct Provisional {
 
 /// One step.
 #[derive(utoipa::ToSchema)]
-pub struct Point<'a> {
+#[expect(dead_code, reason = "it describes what is written one by one")]
+pub struct Point {
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     at: String,
     value: i64,
     /// What it is made of, by the values of the dimensions, `|` between them; left out without `by`.
-    #[schema(value_type = Option<BTreeMap<String, i64>>)]
-    parts: Option<PartsAt<'a>>,
-}
-
-/// The parts of one step that are not 0.
-pub struct PartsAt<'a> {
-    parts: &'a [ToldPart],
-    step: usize,
-}
-
-impl<'a> PartsAt<'a> {
-    fn iter(&self) -> impl Iterator<Item = (&'a ToldPart, i64)> {
-        let step = self.step;
-        self.parts.iter().map(move |part| (part, part.sums[step])).filter(|(_, sum)| *sum != 0)
-    }
-}
-
-/// What a part comes to, step by step.
-struct ToldPart {
-    name: String,
-    /// As it stands before a number in JSON. A series has each name many times, and it is made once.
-    label: Vec<u8>,
-    sums: Vec<i64>,
-}
-
-impl ToldPart {
-    fn new(values: &[String], sums: Vec<i64>) -> ToldPart {
-        let name = if values.is_empty() { REST.to_owned() } else { values.join(BETWEEN) };
-        let mut label = json_of(&name);
-        label.push(b':');
-        ToldPart { name, label, sums }
-    }
+    parts: Option<BTreeMap<String, i64>>,
 }
 
 /// Tells what a counter came to, step by step and by dimensions
@@ -361,139 +328,6 @@ fn zero(parameters: &Parameters) -> Result<bool, Problem> {
         None => Ok(false),
         Some("zero") => Ok(true),
         Some(other) => Err(refused("fill", other, "send zero")),
-    }
-}
-
-/// A series that was added up, as it is told.
-struct Told<'a> {
-    planned: Planned<'a>,
-    asked: &'a Asked,
-    found: SeriesFound,
-    /// None if nobody asks for any.
-    parts: Vec<ToldPart>,
-    totals: Vec<i64>,
-}
-
-impl<'a> Told<'a> {
-    fn new(planned: Planned<'a>, asked: &'a Asked, found: SeriesFound) -> Told<'a> {
-        let parts = match asked.by.is_empty() {
-            true => Vec::new(),
-            false => {
-                found.series.ranked(asked.top).into_iter().map(|(values, sums)| ToldPart::new(&values, sums)).collect()
-            }
-        };
-        Told { planned, asked, totals: found.series.totals(), found, parts }
-    }
-
-    fn numbers(&self) -> usize {
-        self.parts.len().max(1) * self.totals.len()
-    }
-
-    fn points(&self) -> Vec<Point<'_>> {
-        let Told { asked, found, parts, totals, .. } = self;
-        let steps = found.series.steps().iter().enumerate().zip(totals);
-        let is_there = |at: usize, total: i64| asked.fill || total != 0 || parts.iter().any(|part| part.sums[at] != 0);
-        let steps = steps.filter(|((at, _), total)| is_there(*at, **total));
-        let point = |((step, start), total): ((usize, &Minutes), &i64)| Point {
-            at: rfc3339(bucket_ms(*start)),
-            value: *total,
-            parts: (!asked.by.is_empty()).then_some(PartsAt { parts, step }),
-        };
-        steps.map(point).collect()
-    }
-
-    fn body(&self) -> SeriesBody<'_> {
-        let Planned { whose, kept, .. } = &self.planned;
-        let SeriesFound { series, keys, parked, generation, as_of_ms, .. } = &self.found;
-        let minutes = series.minutes();
-        let now = minute_of(*as_of_ms as i64);
-        let running = series.steps().iter().rev().find(|start| **start <= now && now < minutes.end);
-        SeriesBody {
-            id: &whose.id,
-            keys: whose.matching.is_some().then_some(*keys),
-            from: rfc3339(bucket_ms(minutes.start)),
-            to: rfc3339(bucket_ms(minutes.end)),
-            step: self.asked.step.map(|step| step.to_string()),
-            by: self.asked.by(),
-            source: "rollup",
-            rollup: kept.rollup.words().collect(),
-            timezone: kept.zone.name(),
-            since: kept.since_ms.map(rfc3339),
-            generation: *generation,
-            provisional: Provisional { from: running.map(|start| rfc3339(bucket_ms(*start))), parked: *parked },
-            points: [],
-        }
-    }
-
-    /// Written by hand where numbers are many: half of the work of an answer would be names that are the same in every point.
-    fn json(&self) -> Vec<u8> {
-        const END: &[u8] = b"]}";
-        let mut out = json_of(&self.body());
-        assert!(out.ends_with(END), "points come last");
-        out.truncate(out.len() - END.len());
-        for (at, point) in self.points().iter().enumerate() {
-            out.extend_from_slice(if at == 0 { b"" } else { b"," });
-            point.json(&mut out);
-        }
-        out.extend_from_slice(END);
-        out
-    }
-}
-
-fn json_of(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
-    serde_json::to_vec(value).expect("it has no keys but texts, and memory takes it all")
-}
-
-fn json(body: Vec<u8>) -> Response {
-    ([(CONTENT_TYPE, JSON.1), (VARY, "accept")], body).into_response()
-}
-
-/// A line for each part of each point, behind the id if there may be several.
-fn csv(by: &[String], all: &[Told<'_>], with_id: bool) -> Response {
-    let mut lines = String::new();
-    let id = if with_id { "id," } else { "" };
-    let by = if by.is_empty() { String::new() } else { format!("{},", by.join(BETWEEN)) };
-    lines.push_str(&format!("{id}at,{by}value\r\n"));
-    for told in all {
-        let mut begin = String::new();
-        if with_id {
-            csv_field(&told.planned.whose.id, &mut begin);
-            begin.push(',');
-        }
-        told.points().iter().for_each(|point| point.csv(&begin, &mut lines));
-    }
-    ([(CONTENT_TYPE, "text/csv; charset=utf-8"), (VARY, "accept")], lines).into_response()
-}
-
-impl Point<'_> {
-    fn json(&self, out: &mut Vec<u8>) {
-        let mut number = itoa::Buffer::new();
-        out.extend_from_slice(b"{\"at\":\"");
-        out.extend_from_slice(self.at.as_bytes());
-        out.extend_from_slice(b"\",\"value\":");
-        out.extend_from_slice(number.format(self.value).as_bytes());
-        if let Some(parts) = &self.parts {
-            out.extend_from_slice(b",\"parts\":{");
-            for (at, (part, sum)) in parts.iter().enumerate() {
-                out.extend_from_slice(if at == 0 { b"" } else { b"," });
-                out.extend_from_slice(&part.label);
-                out.extend_from_slice(number.format(sum).as_bytes());
-            }
-            out.push(b'}');
-        }
-        out.push(b'}');
-    }
-
-    fn csv(&self, begin: &str, lines: &mut String) {
-        let Point { at, value, parts } = self;
-        let Some(parts) = parts else {
-            return lines.push_str(&format!("{begin}{at},{value}\r\n"));
-        };
-        for (part, sum) in parts.iter() {
-            lines.push_str(&format!("{begin}{at},"));
-            csv_field(&part.name, lines);
-            lines.push_str(&format!(",{sum}\r\n"));
-        }
     }
 }
 

@@ -6,7 +6,8 @@ use axum::response::Response;
 use tally_core::counter::Declarations;
 use tally_core::limits::{SERIES_IDS_MAX, SERIES_KEYS_MAX, SERIES_NAMES_MAX, SERIES_NUMBERS_MAX, SERIES_SUMS_MAX};
 
-use super::{Asked, PARAMETERS, Planned, SeriesBody, Told, csv, json, too_long};
+use super::told::{Told, csv, json};
+use super::{Asked, PARAMETERS, Planned, SeriesBody, too_long};
 use crate::counters::{Refusal, TooMuch};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};

@@ -117,14 +117,10 @@ struct Ranking {
 impl Ranking {
     /// The values that have most. What is `other` is many, and has no keys of its own.
     fn groups(&self) -> Vec<TopGroup> {
-        let values = self
-            .found
-            .whole
-            .ranked(None)
-            .into_iter()
-            .filter_map(|(values, sums)| Some((values.into_iter().next()?, sums)));
-        let values = values.filter(|(value, sums)| value != OTHER && sums.iter().any(|sum| *sum != 0));
-        values.take(TOP_VALUES_MAX).map(|(value, _)| self.group(&value)).collect()
+        let whole = &self.found.whole;
+        let shown = whole.ranked(None).shown.into_iter().filter(|part| whole.sums_of(*part).any(|sum| sum != 0));
+        let values = shown.filter_map(|part| whole.values(part).next()).filter(|value| *value != OTHER.as_bytes());
+        values.take(TOP_VALUES_MAX).map(|value| self.group(&String::from_utf8_lossy(value))).collect()
     }
 
     /// The keys that came to most for a value, or at all.
