@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "these commands measure time and choose moments; they count nothing")]
 
+mod archive;
 mod attack;
 mod bench;
 mod check;
@@ -47,6 +48,8 @@ enum Command {
     Openapi(openapi::OpenapiArgs),
     /// Builds the page at / (needs npm); the next build of the server has it
     Web(web::WebArgs),
+    /// Kills a server that keeps an archive, and lets pyiceberg and DuckDB read and recount it
+    Archive(archive::ArchiveArgs),
     /// Lets redis-py and others do what they do by default
     Clients,
     /// Sends random commands of the Redis protocol to Tally and to a real Redis, and compares every reply
@@ -83,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Exact(args) => exact::run(args),
         Command::Openapi(args) => openapi::run(args),
         Command::Web(args) => web::run(&args),
+        Command::Archive(args) => archive::run(args),
         Command::Clients => clients::run(),
         Command::Differential(args) => differential::run(args),
         Command::RedisSuite(args) => redis_suite::run(args),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, on a machine that has Rust, a C compiler and nothing else.
 
 use crate::shell::{self, step};
-use crate::{bench, check, clients, crash, exact, install, mutants, openapi, redis_suite, sim, web};
+use crate::{archive, bench, check, clients, crash, exact, install, mutants, openapi, redis_suite, sim, web};
 use anyhow::Result;
 
 pub fn run() -> Result<()> {
@@ -21,6 +21,7 @@ pub fn run() -> Result<()> {
     web::test()?;
     redis_suite::run(redis_suite::RedisSuiteArgs::default())?;
     clients::run()?;
+    archive::run(archive::ArchiveArgs::default())?;
     step("schedules and seeds, simulated");
     sim::test()?;
     sim::run(&sim::SimArgs::small())?;

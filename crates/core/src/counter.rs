@@ -105,6 +105,16 @@ impl Counter {
         !self.dimensions.is_empty()
     }
 
+    /// Every dimension of events that it goes by: key, identity and roll-ups. Some may come more than once.
+    pub fn named_dimensions(&self) -> impl Iterator<Item = &str> {
+        let identity = self.contract.identity().unwrap_or_default().iter().filter_map(|field| match field {
+            Field::Dimension(name) => Some(name),
+            _ => None,
+        });
+        let rolled = self.rollups.all.iter().flat_map(|rollup| &rollup.dimensions);
+        self.dimensions.iter().chain(identity).chain(rolled).map(|name| &**name)
+    }
+
     /// What reads show of a sum.
     #[inline]
     pub fn shown(&self, sum: i64) -> i64 {

@@ -507,3 +507,6 @@ pub const CHANGED_PER_BATCH_MAX: usize = 32;
 
 /// Ids that one page of a list by name looks at; `cursor` says where to go on.
 pub const LIST_NAMES_MAX: usize = 100_000;
+
+/// Who may wait for the archive at the same time.
+pub const ARCHIVE_FLUSHES_MAX: usize = 64;

@@ -1,6 +1,8 @@
 //! Puts a node together: opens the seams, starts the threads, and takes it apart again.
 
+use crate::archive::{ArchiveHandle, Archiver};
 use crate::clock::Clock;
+use crate::counters::Host;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::descriptors::{self, Connections};
 use crate::engine::{
@@ -60,6 +62,8 @@ pub struct Options {
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
     pub watch_access: http::Access,
+    /// Where every event is kept in tables that other engines read.
+    pub archive: Option<PathBuf>,
     /// Makes the allocator of the process let go of what is free.
     pub give_back: fn(),
 }
@@ -87,6 +91,7 @@ impl Options {
             accept_clock: false,
             remove: Vec::new(),
             watch_access: http::Access::default(),
+            archive: None,
             give_back: || {},
         }
     }
@@ -146,9 +151,11 @@ impl Node {
         let engine = thread.engine();
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
+        let archive = options.archive.as_deref().map(|directory| start_archive(&engine, directory)).transpose()?;
+        let host = Host { archive, ..engine.host() };
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
-            let (counters, host, budget) = (Arc::new(engine.clone()), engine.host(), budget.clone());
+            let (counters, host, budget) = (Arc::new(engine.clone()), host.clone(), budget.clone());
             let listening = http::serve(address, threads, counters, host, http_options, budget, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
         };
@@ -251,6 +258,15 @@ fn shares(options: &Options) -> Shares {
         clients_bytes: options.client_bytes.unwrap_or(derived.clients_bytes),
         ..derived
     }
+}
+
+/// Begins before anything of the log is freed. Tables name their files, so the directory is named in full.
+fn start_archive(engine: &Engine, directory: &Path) -> io::Result<ArchiveHandle> {
+    std::fs::create_dir_all(directory)?;
+    let spec = Archiver::spec();
+    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, random, &spec);
+    engine.workers().apart(spec, archiver)?;
+    Ok(handle)
 }
 
 fn random() -> io::Result<u64> {

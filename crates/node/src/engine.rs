@@ -232,9 +232,15 @@ impl Engine {
         self.shared.cells.cold()
     }
 
-    /// The first record of the log that a restart would replay; what lies before it may be forgotten.
+    /// The first record of the log that a restart would replay, or that the archive does not have; what lies before it may be forgotten.
     pub fn log_needed_from(&self) -> u64 {
-        self.shared.log_needed_from.load(Ordering::Acquire)
+        let archived = self.shared.archived.load(Ordering::Acquire);
+        self.shared.log_needed_from.load(Ordering::Acquire).min(archived)
+    }
+
+    /// The archive has everything before an offset: what is behind is kept for it, of the log and of the commits.
+    pub fn hold_for_archive(&self, offset: u64) {
+        self.shared.archived.store(offset, Ordering::Release);
     }
 
     /// Whether the last attempt at a checkpoint failed.

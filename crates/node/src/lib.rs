@@ -1,5 +1,6 @@
 //! A running Tally node, in the order in which data flows through it.
 
+pub mod archive;
 pub mod assemble;
 pub mod clock;
 pub mod counters;

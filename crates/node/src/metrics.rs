@@ -4,6 +4,7 @@
 //! handles directly; nothing here is touched per event. Where entries ended is not counted here: a scrape takes it from the committed state
 //! ([`balance`]), so it is of one moment and survives a restart.
 
+mod archive;
 mod balance;
 mod cut;
 mod disk;
@@ -15,6 +16,7 @@ mod timings;
 mod unmatched;
 mod workers;
 
+pub use archive::ArchiveMetrics;
 pub use balance::{BalanceMetrics, BoxSum, BoxSums};
 pub use cut::{CutOff, Cuts};
 pub use lag::Lag;
@@ -106,6 +108,7 @@ pub struct Metrics {
     /// The same number as `lookup_retries`, under a name that people know; it is not that of a counter, so a gauge shows it.
     conflict_retries: Gauge,
     pub disk: DiskSpace,
+    pub archive: ArchiveMetrics,
 }
 
 /// A route, by its pattern and method.
@@ -235,6 +238,7 @@ impl Metrics {
             ledger_bytes: gauge(r, "ledger_bytes", "Bytes of the ledger in memory, with its filters"),
             memory: MemoryMetrics::register(r),
             disk: DiskSpace::new(r),
+            archive: ArchiveMetrics::register(r),
             conflict_retries,
             lag,
             projection_lag_seconds,

@@ -4,6 +4,7 @@ mod access;
 mod add;
 mod address;
 mod allocator;
+mod archive;
 mod bench;
 mod check;
 mod client;
@@ -56,6 +57,7 @@ enum CliCommand {
     Series(series::SeriesArgs),
     Top(top::TopArgs),
     Total(total::TotalArgs),
+    Archive(archive::ArchiveArgs),
     Encode(encode::EncodeArgs),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
@@ -104,6 +106,7 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Series(args) => series::run(args, out),
         CliCommand::Top(args) => top::run(args, out),
         CliCommand::Total(args) => total::run(args, out),
+        CliCommand::Archive(args) => archive::run(args, out),
         CliCommand::Encode(args) => encode::run(args, out),
         CliCommand::Bench(args) => bench::run(args, out),
         CliCommand::Inspect(args) => inspect::run(args, out),

@@ -43,6 +43,9 @@ pub struct ServeArgs {
     /// Where everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
+    /// Keep every event in tables that other engines read (Apache Iceberg), in this directory
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
     /// Counters that the configuration no longer declares, on purpose; their names stay theirs
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
     remove: Vec<String>,
@@ -149,6 +152,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         commits: CommitsOptions { keep: args.commits_keep, bytes_max: commits_bytes(args) },
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
+        archive: args.archive.clone(),
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
         http_options: http::HttpOptions { access: args.access.http(args.http)?, ..http::HttpOptions::default() },
         watch_access: args.metrics.map(access::watch).unwrap_or_default(),

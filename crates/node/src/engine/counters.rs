@@ -28,6 +28,7 @@ impl Engine {
             metrics: shared.metrics.clone(),
             troubles: shared.troubles.clone(),
             spawner: shared.workers.spawner(),
+            archive: None,
         }
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Shared {
     pub cuts: AtomicU64,
     /// The first record that a restart would read.
     pub log_needed_from: AtomicU64,
+    /// The first record that the archive does not have; `u64::MAX` if there is none to have it.
+    pub archived: AtomicU64,
     /// Where the last checkpoint stands.
     pub checkpointed: AtomicU64,
     /// The last attempt at a checkpoint failed.
@@ -132,6 +134,7 @@ impl Shared {
             lookups: parts.lookups,
             cuts: AtomicU64::new(0),
             log_needed_from: AtomicU64::new(0),
+            archived: AtomicU64::new(u64::MAX),
             checkpointed: AtomicU64::new(0),
             checkpoint_failing: AtomicBool::new(false),
             applied: watch::Sender::new(parts.applied),

@@ -26,12 +26,22 @@ impl Engine {
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Refusal> {
         let place = self.shared.snapshots.place(&self.shared)?;
         let followed_from = self.follow_commits().await?;
+        Ok(place.hold(self.snapshot_from(followed_from).await?))
+    }
+
+    /// What every counter is worth at a position, for who does not follow from there and reads it at once.
+    pub async fn base(&self) -> Result<Snapshot, Refusal> {
+        self.snapshot_from(Position::default()).await
+    }
+
+    /// A snapshot that is not from before a position.
+    async fn snapshot_from(&self, from: Position) -> Result<Snapshot, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
             self.checkpoint(Wanted::Everything).await?;
             let shared = self.shared.clone();
             let taken = self.shared.blocking(move || Snapshot::take(&shared)).await??;
-            if let Some(snapshot) = taken.filter(|snapshot| snapshot.position.offset >= followed_from.offset) {
-                return Ok(place.hold(snapshot));
+            if let Some(snapshot) = taken.filter(|snapshot| snapshot.position.offset >= from.offset) {
+                return Ok(snapshot);
             }
         }
         Err(Refusal::busy())

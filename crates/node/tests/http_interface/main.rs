@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
+mod archive;
 mod bands;
 mod batch;
 mod batch_stream;

@@ -18,6 +18,8 @@ pub struct Commits {
     followed: AtomicBool,
     /// When somebody last followed, by the node's clock.
     followed_ms: AtomicU64,
+    /// Somebody waits for those that are made to be published.
+    hurried: AtomicBool,
 }
 
 /// Reads commits one after the other.
@@ -49,6 +51,7 @@ impl Commits {
             end: watch::Sender::new(end),
             followed: AtomicBool::new(followed),
             followed_ms: AtomicU64::new(now_ms),
+            hurried: AtomicBool::new(false),
         }
     }
 
@@ -68,6 +71,15 @@ impl Commits {
     /// Somebody follows at this time: deltas go on being recorded for as long as commits are kept.
     pub fn hold(&self, now_ms: u64) {
         self.followed_ms.fetch_max(now_ms, Ordering::AcqRel);
+    }
+
+    /// Has those that are made published soon, and not when it is convenient.
+    pub fn hurry(&self) {
+        self.hurried.store(true, Ordering::Release);
+    }
+
+    pub(in crate::engine) fn take_hurry(&self) -> bool {
+        self.hurried.swap(false, Ordering::AcqRel)
     }
 
     /// Whether nobody has followed for so long that nobody could go on where he was.

@@ -378,7 +378,11 @@ impl<L: Log> CommitMaker<L> {
             }
         }
         let now = self.shared.clock.passed();
-        if settle || self.shared.commits.is_followed() || now.saturating_sub(self.synced) >= SYNC_EVERY {
+        if settle
+            || self.shared.commits.take_hurry()
+            || self.shared.commits.is_followed()
+            || now.saturating_sub(self.synced) >= SYNC_EVERY
+        {
             self.maker.sync()?;
             self.synced = now;
             self.shared.commits.published(self.maker.written());
@@ -393,9 +397,11 @@ impl<L: Log> CommitMaker<L> {
         retain(&handle, end, (end - start) / 2)
     }
 
-    /// The first commit that must stay: those behind the last cut are made again by a restart, and compared.
+    /// The first commit that must stay: those behind the last cut are made again by a restart, and compared, and the archive keeps what
+    /// those say that it does not have.
     fn kept_from(&self, handle: &L::Handle) -> Result<u64, CommitsError> {
-        let cut = self.shared.checkpointed.load(Ordering::Acquire);
+        let archived = self.shared.archived.load(Ordering::Acquire);
+        let cut = self.shared.checkpointed.load(Ordering::Acquire).min(archived);
         let (start, end) = (handle.start().offset, handle.synced_end().offset);
         // The one that ends at the cut is what the first of them is chained to.
         let first = find(handle, cut.saturating_sub(1))?.map_or(end, |(ordinal, _)| ordinal);

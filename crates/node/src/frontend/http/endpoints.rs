@@ -1,6 +1,7 @@
 //! What can be asked: a file or a folder for each family of endpoints, [`openapi`], which lists and describes them all, and [`page`], for people.
 
 pub mod aggregate;
+pub mod archive;
 pub mod balance;
 pub mod commits;
 pub mod config;

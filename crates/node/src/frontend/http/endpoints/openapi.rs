@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    aggregate, balance, commits, config, corrections, counters, duplicates, events, explain, health, history, list,
-    live, series, snapshot, top, workers,
+    aggregate, archive, balance, commits, config, corrections, counters, duplicates, events, explain, health, history,
+    list, live, series, snapshot, top, workers,
 };
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::guard::Access;
@@ -27,6 +27,7 @@ use crate::frontend::http::words::problem::ProblemBody;
         (name = "events", description = "What happened"),
         (name = "counters", description = "How many"),
         (name = "corrections", description = "What was wrong, and why"),
+        (name = "archive", description = "Every event, in tables that other engines read"),
         (name = "node", description = "The node itself"),
     )
 )]
@@ -74,6 +75,8 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(corrections::preview))
         .routes(routes!(corrections::apply))
         .routes(routes!(corrections::revert))
+        .routes(routes!(archive::status))
+        .routes(routes!(archive::flush))
         .routes(routes!(commits::commits))
         .routes(routes!(snapshot::snapshot))
         .routes(routes!(live::watch_all))

@@ -57,6 +57,7 @@ pub enum ProblemKind {
     TooManyCounters,
     NotRolledUp,
     NotKept,
+    NoArchive,
     Busy,
     RepeatsFull,
     DiskFull,
@@ -129,6 +130,7 @@ impl ProblemKind {
             }
             ProblemKind::NotRolledUp => ("not-rolled-up", S::UNPROCESSABLE_ENTITY, "No roll-up can answer this"),
             ProblemKind::NotKept => ("not-kept", S::UNPROCESSABLE_ENTITY, "It is not kept as fine or as long as this"),
+            ProblemKind::NoArchive => ("no-archive", S::NOT_FOUND, "There is no archive"),
             ProblemKind::Busy => ("busy", S::SERVICE_UNAVAILABLE, "Tally is busy"),
             ProblemKind::RepeatsFull => ("repeats-full", S::SERVICE_UNAVAILABLE, "The memory of repeats is full"),
             ProblemKind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),

@@ -12,12 +12,14 @@ use tally_core::limits::{
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 33] = [
+const OPERATIONS: [(&str, &str, &str); 35] = [
     ("post", "/v1/events", "sendEvents"),
     ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
     ("get", "/v1/workers", "listWorkers"),
+    ("get", "/v1/archive", "getArchive"),
+    ("post", "/v1/archive/flush", "flushArchive"),
     ("get", "/v1/config", "getConfig"),
     ("get", "/v1/counters", "listCounters"),
     ("get", "/v1/counters/{id}", "getCounter"),

@@ -1,0 +1,244 @@
+//! Which metadata file of each table is in force: a row in SQLite, in the form that the SQL catalogs of Iceberg's libraries share, so
+//! that pyiceberg opens the archive by the catalog's address.
+//!
+//! There is one writer. It knows the file that it left in force; a row that says anything else was changed by somebody else, and
+//! nothing is written any more (ADR 27). Of the catalog's interface there is what a transaction needs.
+
+use crate::ArchiveError;
+use crate::disk::{Disk, location};
+use async_trait::async_trait;
+use iceberg::io::{FileIO, FileIOBuilder};
+use iceberg::spec::{TableMetadata, TableMetadataBuilder};
+use iceberg::table::Table;
+use iceberg::{
+    Catalog, Error, ErrorKind, MetadataLocation, Namespace, NamespaceIdent, Result, Runtime, TableCommit,
+    TableCreation, TableIdent,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The catalog's file in the directory of the archive.
+pub const FILE: &str = "catalog.sqlite";
+/// What the catalog and its namespace are called.
+pub const NAME: &str = "tally";
+/// Somebody else may be reading the catalog.
+const BUSY: Duration = Duration::from_secs(10);
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL,
+    table_namespace VARCHAR(255) NOT NULL,
+    table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000),
+    previous_metadata_location VARCHAR(1000),
+    iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name));
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+    catalog_name VARCHAR(255) NOT NULL,
+    namespace VARCHAR(255) NOT NULL,
+    property_key VARCHAR(255) NOT NULL,
+    property_value VARCHAR(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key));
+INSERT OR IGNORE INTO iceberg_namespace_properties VALUES ('tally', 'tally', 'exists', 'true');
+";
+
+pub struct SqliteCatalog {
+    connection: Mutex<Connection>,
+    disk: Disk,
+    file_io: FileIO,
+    runtime: Runtime,
+    /// The metadata file of each table that this writer has left in force.
+    left: Mutex<HashMap<String, String>>,
+}
+
+impl std::fmt::Debug for SqliteCatalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteCatalog").field("disk", &self.disk).finish_non_exhaustive()
+    }
+}
+
+impl SqliteCatalog {
+    /// Opens the catalog of an archive, or makes one. Called inside a runtime.
+    pub fn open(root: &Path) -> std::result::Result<SqliteCatalog, ArchiveError> {
+        std::fs::create_dir_all(root)?;
+        let connection = Connection::open(root.join(FILE))?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.execute_batch(SCHEMA)?;
+        let disk = Disk::new(root, recorded_root(&connection)?);
+        let file_io = FileIOBuilder::new(Arc::new(disk.clone())).build();
+        let (connection, left) = (Mutex::new(connection), Mutex::default());
+        Ok(SqliteCatalog { connection, disk, file_io, runtime: Runtime::try_current()?, left })
+    }
+
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// A table as it is: what is written from here on goes on from that.
+    pub async fn open_table(&self, name: &str) -> Result<Option<Table>> {
+        let Some(in_force) = self.in_force(name)? else { return Ok(None) };
+        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
+        self.left().insert(name.to_owned(), in_force.clone());
+        self.table(&ident(name), metadata, in_force).map(Some)
+    }
+
+    fn table(&self, ident: &TableIdent, metadata: TableMetadata, at: String) -> Result<Table> {
+        Table::builder()
+            .identifier(ident.clone())
+            .metadata(metadata)
+            .metadata_location(at)
+            .file_io(self.file_io.clone())
+            .runtime(self.runtime.clone())
+            .build()
+    }
+
+    fn in_force(&self, name: &str) -> Result<Option<String>> {
+        let select = "SELECT metadata_location FROM iceberg_tables
+            WHERE catalog_name = ?1 AND table_namespace = ?1 AND table_name = ?2";
+        self.connection().query_row(select, params![NAME, name], |row| row.get(0)).optional().map_err(sqlite)
+    }
+
+    /// Puts another metadata file in force, in place of the one that this writer left there.
+    fn swap(&self, name: &str, left: &str, next: &str) -> Result<()> {
+        let update = "UPDATE iceberg_tables SET metadata_location = ?1, previous_metadata_location = ?2
+            WHERE catalog_name = ?3 AND table_namespace = ?3 AND table_name = ?4 AND metadata_location = ?2";
+        let changed = self.connection().execute(update, params![next, left, NAME, name]).map_err(sqlite)?;
+        if changed == 1 { Ok(()) } else { Err(self.fenced(name, left)) }
+    }
+
+    fn fenced(&self, name: &str, left: &str) -> Error {
+        let found = self.in_force(name).ok().flatten().unwrap_or_else(|| "nothing".to_owned());
+        let fenced = ArchiveError::Fenced { table: name.to_owned(), expected: left.to_owned(), found };
+        Error::new(ErrorKind::CatalogCommitConflicts, fenced.to_string())
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the tables were made: a metadata file is `<root>/<table>/metadata/<file>`.
+fn recorded_root(connection: &Connection) -> std::result::Result<Option<String>, ArchiveError> {
+    let any = "SELECT metadata_location FROM iceberg_tables LIMIT 1";
+    let any: Option<String> = connection.query_row(any, [], |row| row.get(0)).optional()?;
+    Ok(any.and_then(|at| at.rsplitn(4, '/').nth(3).map(str::to_owned)))
+}
+
+pub fn ident(name: &str) -> TableIdent {
+    TableIdent::new(NamespaceIdent::new(NAME.to_owned()), name.to_owned())
+}
+
+fn sqlite(error: rusqlite::Error) -> Error {
+    Error::new(ErrorKind::Unexpected, format!("the catalog: {error}"))
+}
+
+fn not_ours<T>(what: &str) -> Result<T> {
+    Err(Error::new(ErrorKind::FeatureUnsupported, format!("the archive's tables are made once: no {what}")))
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn load_table(&self, table: &TableIdent) -> Result<Table> {
+        let left = self.left().get(table.name()).cloned();
+        let in_force = self.in_force(table.name())?;
+        let (Some(left), Some(in_force)) = (left, in_force) else {
+            return Err(Error::new(ErrorKind::TableNotFound, format!("there is no table {}", table.name())));
+        };
+        if in_force != left {
+            return Err(self.fenced(table.name(), &left));
+        }
+        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
+        self.table(table, metadata, in_force)
+    }
+
+    async fn create_table(&self, _: &NamespaceIdent, mut creation: TableCreation) -> Result<Table> {
+        let name = creation.name.clone();
+        let location = format!("{}/{name}", self.disk.location());
+        creation.location = Some(location.clone());
+        let metadata = TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata;
+        let at = MetadataLocation::new_with_metadata(location, &metadata);
+        metadata.write_to(&self.file_io, &at).await?;
+        let insert = "INSERT INTO iceberg_tables VALUES (?1, ?1, ?2, ?3, NULL, 'TABLE')";
+        self.connection().execute(insert, params![NAME, name, at.to_string()]).map_err(sqlite)?;
+        self.left().insert(name.clone(), at.to_string());
+        self.table(&ident(&name), metadata, at.to_string())
+    }
+
+    async fn update_table(&self, commit: TableCommit) -> Result<Table> {
+        let name = commit.identifier().name().to_owned();
+        let before = self.load_table(commit.identifier()).await?;
+        let left = before.metadata_location_result()?.to_owned();
+        let next = commit.apply(before)?;
+        let at = next.metadata_location_result()?.to_owned();
+        next.metadata().write_to(&self.file_io, &at.parse()?).await?;
+        self.swap(&name, &left, &at)?;
+        self.left().insert(name, at);
+        Ok(next)
+    }
+
+    async fn table_exists(&self, table: &TableIdent) -> Result<bool> {
+        Ok(self.in_force(table.name())?.is_some())
+    }
+
+    async fn namespace_exists(&self, namespace: &NamespaceIdent) -> Result<bool> {
+        Ok(namespace.as_ref() == &[NAME])
+    }
+
+    async fn list_namespaces(&self, _: Option<&NamespaceIdent>) -> Result<Vec<NamespaceIdent>> {
+        Ok(vec![NamespaceIdent::new(NAME.to_owned())])
+    }
+
+    async fn get_namespace(&self, namespace: &NamespaceIdent) -> Result<Namespace> {
+        Ok(Namespace::new(namespace.clone()))
+    }
+
+    async fn list_tables(&self, _: &NamespaceIdent) -> Result<Vec<TableIdent>> {
+        not_ours("list")
+    }
+
+    async fn create_namespace(&self, _: &NamespaceIdent, _: HashMap<String, String>) -> Result<Namespace> {
+        not_ours("other namespace")
+    }
+
+    async fn update_namespace(&self, _: &NamespaceIdent, _: HashMap<String, String>) -> Result<()> {
+        not_ours("other namespace")
+    }
+
+    async fn drop_namespace(&self, _: &NamespaceIdent) -> Result<()> {
+        not_ours("other namespace")
+    }
+
+    async fn drop_table(&self, _: &TableIdent) -> Result<()> {
+        not_ours("table is dropped")
+    }
+
+    async fn purge_table(&self, _: &TableIdent) -> Result<()> {
+        not_ours("table is dropped")
+    }
+
+    async fn rename_table(&self, _: &TableIdent, _: &TableIdent) -> Result<()> {
+        not_ours("table is renamed")
+    }
+
+    async fn register_table(&self, _: &TableIdent, _: String) -> Result<Table> {
+        not_ours("table from elsewhere")
+    }
+}
+
+/// Where the catalog of an archive is, as SQLAlchemy (and so pyiceberg) writes it.
+pub fn address(root: &Path) -> String {
+    format!("sqlite:///{}", root.join(FILE).display())
+}
+
+/// What pyiceberg wants to know beside it.
+pub fn warehouse(root: &Path) -> String {
+    location(root)
+}

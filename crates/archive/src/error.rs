@@ -1,0 +1,36 @@
+//! What goes wrong with the archive, by what to do about it.
+
+/// Whatever it is: what was not committed was never there, so the archive is opened again and goes on from its position.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// Try again later.
+    #[error("the archive: {0}")]
+    Failed(String),
+    /// Stop writing: somebody else does.
+    #[error(
+        "the archive: somebody else has written to the table {table}: it stands at {found}, and was left at {expected}. Only one \
+         server may write to an archive"
+    )]
+    Fenced { table: String, expected: String, found: String },
+    /// Ask an operator; the text says what is where, and what can be done.
+    #[error("the archive: {0}")]
+    Damaged(String),
+}
+
+impl From<iceberg::Error> for ArchiveError {
+    fn from(error: iceberg::Error) -> ArchiveError {
+        ArchiveError::Failed(error.to_string())
+    }
+}
+
+impl From<rusqlite::Error> for ArchiveError {
+    fn from(error: rusqlite::Error) -> ArchiveError {
+        ArchiveError::Failed(format!("its catalog: {error}"))
+    }
+}
+
+impl From<std::io::Error> for ArchiveError {
+    fn from(error: std::io::Error) -> ArchiveError {
+        ArchiveError::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,165 @@
+//! One table that is written to: rows go into files of their partition, and a commit makes all of them visible together with how
+//! far the table has come.
+//!
+//! A table's position is a property of it, changed by the commit that brings the rows before it. So whatever happens, a table has
+//! exactly the rows before its position: files of a commit that was not made are no part of it.
+
+use crate::catalog::{SqliteCatalog, ident};
+use crate::schema;
+use crate::{ArchiveError, Reached};
+use arrow_array::RecordBatch;
+use iceberg::spec::{DataFile, DataFileFormat, Literal, PartitionKey, PrimitiveType, Schema, Struct, Type};
+use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
+use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
+use iceberg::writer::file_writer::ParquetWriterBuilder;
+use iceberg::writer::file_writer::location_generator::{DefaultFileNameGenerator, DefaultLocationGenerator};
+use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
+use iceberg::writer::partitioning::PartitioningWriter;
+use iceberg::writer::partitioning::fanout_writer::FanoutWriter;
+use iceberg::{Catalog, NamespaceIdent, TableCreation};
+use std::collections::HashMap;
+
+/// Larger files are ended and the next one begun.
+const FILE_BYTES: usize = 512 << 20;
+/// Old metadata files that a table names, and so the versions that somebody who is reading it may still ask for.
+const VERSIONS_KEPT: usize = 20;
+/// Snapshots that stay for whoever is reading one.
+const SNAPSHOTS_KEPT: usize = 20;
+
+type Files =
+    FanoutWriter<DataFileWriterBuilder<ParquetWriterBuilder, DefaultLocationGenerator, DefaultFileNameGenerator>>;
+
+pub struct TableWriter {
+    kind: schema::Table,
+    table: iceberg::table::Table,
+    /// Tells its files from those of other writers.
+    nonce: u64,
+    files: Option<Files>,
+    /// Rows in files that no commit has made visible.
+    rows: u64,
+}
+
+impl TableWriter {
+    /// Opens a table, or makes it.
+    pub async fn open(catalog: &SqliteCatalog, kind: schema::Table, nonce: u64) -> Result<TableWriter, ArchiveError> {
+        let table = match catalog.open_table(kind.name()).await? {
+            Some(table) => table,
+            None => create(catalog, kind).await?,
+        };
+        Ok(TableWriter { kind, table, nonce, files: None, rows: 0 })
+    }
+
+    /// How far it has come; `None` if it is new.
+    pub fn reached(&self) -> Result<Option<Reached>, ArchiveError> {
+        Reached::read(self.table.metadata().properties())
+            .map_err(|what| ArchiveError::Damaged(format!("the table {}: {what}", self.kind.name())))
+    }
+
+    pub fn kind(&self) -> schema::Table {
+        self.kind
+    }
+
+    pub fn schema(&self) -> &Schema {
+        self.table.metadata().current_schema()
+    }
+
+    pub fn table(&self) -> &iceberg::table::Table {
+        &self.table
+    }
+
+    /// Rows that no commit has made visible.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Puts rows of one partition into its file.
+    pub async fn write(&mut self, partition: Vec<Literal>, rows: RecordBatch) -> Result<(), ArchiveError> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        if self.files.is_none() {
+            self.files = Some(self.new_files()?);
+        }
+        let metadata = self.table.metadata();
+        let spec = metadata.default_partition_spec().as_ref().clone();
+        let partition = Struct::from_iter(partition.into_iter().map(Some));
+        let key = PartitionKey::new(spec, metadata.current_schema().clone(), partition);
+        self.rows += rows.num_rows() as u64;
+        let files = self.files.as_mut().expect("they were just made");
+        Ok(files.write(key, rows).await?)
+    }
+
+    /// Files are named by where the table stands and by who writes them, so no name comes twice.
+    fn new_files(&self) -> Result<Files, ArchiveError> {
+        let metadata = self.table.metadata();
+        let from = self.reached()?.map_or("0".to_owned(), |reached| reached.to.to_string());
+        let by = Some(format!("{:016x}", self.nonce));
+        let names = DefaultFileNameGenerator::new(from, by, DataFileFormat::Parquet);
+        let parquet = ParquetWriterBuilder::new(self.kind.properties(), metadata.current_schema().clone());
+        let locations = DefaultLocationGenerator::new(metadata)?;
+        let rolling =
+            RollingFileWriterBuilder::new(parquet, FILE_BYTES, self.table.file_io().clone(), locations, names);
+        Ok(FanoutWriter::new(DataFileWriterBuilder::new(rolling)))
+    }
+
+    /// Makes everything visible that was written, and with it how far that reaches.
+    pub async fn commit(&mut self, catalog: &SqliteCatalog, to: &Reached) -> Result<(), ArchiveError> {
+        let files: Vec<DataFile> = match self.files.take() {
+            Some(files) => files.close().await?,
+            None => Vec::new(),
+        };
+        let mut transaction = Transaction::new(&self.table);
+        let mut properties = transaction.update_table_properties();
+        for (name, value) in to.properties() {
+            properties = properties.set(name, value);
+        }
+        transaction = properties.apply(transaction)?;
+        if !files.is_empty() {
+            // No name comes twice: to look for them in all files there are would cost more with every commit.
+            let append = transaction.fast_append().with_check_duplicate(false);
+            let append = append.set_snapshot_properties(to.properties().collect()).add_data_files(files);
+            transaction = append.apply(transaction)?;
+        }
+        self.table = transaction.commit(catalog).await?;
+        self.rows = 0;
+        self.forget_old_snapshots(catalog).await
+    }
+
+    async fn forget_old_snapshots(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
+        // All but some at once: each time is a version of its own.
+        if self.table.metadata().snapshots().len() <= 2 * SNAPSHOTS_KEPT {
+            return Ok(());
+        }
+        let transaction = Transaction::new(&self.table);
+        let expire = transaction.expire_snapshots().expire_older_than_ms(i64::MAX).retain_last(SNAPSHOTS_KEPT);
+        self.table = expire.apply(transaction)?.commit(catalog).await?;
+        Ok(())
+    }
+
+    /// Adds columns for texts. Nothing is written that no commit has made visible.
+    pub async fn add_columns(&mut self, catalog: &SqliteCatalog, names: &[String]) -> Result<(), ArchiveError> {
+        assert!(self.files.is_none(), "files have the columns that the table had when they were begun");
+        let transaction = Transaction::new(&self.table);
+        let text = || Type::Primitive(PrimitiveType::String);
+        let update = names
+            .iter()
+            .fold(transaction.update_schema(), |update, name| update.add_column(AddColumn::optional(name, text())));
+        self.table = update.apply(transaction)?.commit(catalog).await?;
+        Ok(())
+    }
+}
+
+async fn create(catalog: &SqliteCatalog, kind: schema::Table) -> Result<iceberg::table::Table, ArchiveError> {
+    let properties = HashMap::from([
+        ("write.metadata.previous-versions-max".to_owned(), VERSIONS_KEPT.to_string()),
+        ("write.parquet.compression-codec".to_owned(), "zstd".to_owned()),
+    ]);
+    let creation = TableCreation::builder()
+        .name(kind.name().to_owned())
+        .schema(kind.schema()?)
+        .partition_spec(kind.partitions()?)
+        .properties(properties)
+        .build();
+    let namespace: &NamespaceIdent = &ident(kind.name()).namespace().clone();
+    Ok(catalog.create_table(namespace, creation).await?)
+}

@@ -1,0 +1,256 @@
+//! The archive as its writer and its readers see it.
+
+use crate::{Archive, ArchiveError, Place, Reached, Table, Under};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
+use futures_util::TryStreamExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tally_core::commit::{Commit, Digest};
+use tally_core::counter::Declarations;
+use tally_core::event::Event;
+use tally_core::ledger::{Cause, Correction, Delta, Purpose};
+use tally_core::op::Stream;
+use tally_core::position::Position;
+
+const CONFIG: &str = "\
+counters:
+  - counterName: views
+    mode: display
+    dimensions: [video]
+    rollups: [[country]]
+    rules: [{on: video.viewed, op: increment}]
+  - counterName: likes
+    mode: transition
+    dimensions: [video]
+    entity: [user, video]
+    rules: [{on: liked, op: increment}]
+";
+const HOUR_MS: u64 = 3_600_000;
+const START_MS: u64 = 490_000 * HOUR_MS;
+
+fn run(test: impl Future<Output = Result<(), ArchiveError>>) {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test).unwrap();
+}
+
+fn at(offset: u64) -> Position {
+    Position { epoch: 1, log: 0, offset }
+}
+
+fn reached(offset: u64) -> Reached {
+    Reached { to: at(offset), log_time_ms: START_MS, digest: Digest(offset.into()), config_version: 1 }
+}
+
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+async fn opened(root: &Path) -> Result<Archive, ArchiveError> {
+    Archive::open(root, OPENED.fetch_add(1, Ordering::Relaxed)).await
+}
+
+async fn begun(root: &Path) -> Result<Archive, ArchiveError> {
+    let mut archive = opened(root).await?;
+    if archive.reached()?.is_none() {
+        archive.begin(&reached(0)).await?;
+    }
+    archive.declare(&Declarations::parse(CONFIG).unwrap()).await?;
+    Ok(archive)
+}
+
+/// An event for each offset, an hour after each other, in both streams in turn.
+async fn write(archive: &mut Archive, offsets: std::ops::Range<u64>) -> Result<(), ArchiveError> {
+    for offset in offsets {
+        let log_time_ms = START_MS + offset * HOUR_MS / 2;
+        let mut event = Event::new("video.viewed", log_time_ms - 5);
+        event.session = Some("s".into());
+        event.seq = Some(offset);
+        event.dimensions = vec![("video".into(), format!("v{offset}").into()), ("extra".into(), "x".into())];
+        let stream = if offset % 2 == 0 { Stream::Display } else { Stream::Transition };
+        let under = Under { rules: 2, config_version: 1, ..Under::default() };
+        archive.event(stream, Place { position: at(offset), log_time_ms }, under, &event).await?;
+    }
+    Ok(())
+}
+
+/// What a reader finds who opens the directory.
+async fn read(root: &Path, table: Table) -> Result<Vec<RecordBatch>, ArchiveError> {
+    let catalog = crate::catalog::SqliteCatalog::open(root)?;
+    let table = catalog.open_table(table.name()).await?.expect("it was made");
+    let rows = table.scan().select_all().build()?.to_arrow().await?;
+    Ok(rows.try_collect().await?)
+}
+
+fn numbers(rows: &[RecordBatch], column: &str) -> Vec<i64> {
+    let values =
+        |rows: &RecordBatch| rows.column_by_name(column).unwrap().as_primitive::<Int64Type>().values().to_vec();
+    let mut all: Vec<i64> = rows.iter().flat_map(values).collect();
+    all.sort_unstable();
+    all
+}
+
+fn texts(rows: &[RecordBatch], column: &str) -> Vec<Option<String>> {
+    let values = |rows: &RecordBatch| {
+        let column = rows.column_by_name(column).unwrap().as_string::<i32>().clone();
+        (0..column.len()).map(|row| column.is_valid(row).then(|| column.value(row).to_owned())).collect::<Vec<_>>()
+    };
+    let mut all: Vec<Option<String>> = rows.iter().flat_map(values).collect();
+    all.sort_unstable();
+    all
+}
+
+fn check_offsets(rows: &[RecordBatch], expected: std::ops::Range<u64>) {
+    assert_eq!(numbers(rows, "offset"), expected.map(|offset| offset as i64).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_was_committed_is_read_once_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..10).await?;
+        archive.commit(&reached(10)).await?;
+        write(&mut archive, 10..15).await?;
+        let rows = read(directory.path(), Table::Events).await?;
+        check_offsets(&rows, 0..10);
+        assert_eq!(texts(&rows, "video")[9].as_deref(), Some("v9"));
+        assert_eq!(texts(&rows, "country"), vec![None; 10]);
+        // Whoever was killed here begins again where the archive says.
+        drop(archive);
+        let mut archive = begun(directory.path()).await?;
+        assert_eq!(archive.reached()?.map(|reached| reached.to), Some(at(10)));
+        write(&mut archive, 10..20).await?;
+        archive.commit(&reached(20)).await?;
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..20);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_somebody_else_has_changed_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut first = begun(directory.path()).await?;
+        let mut second = begun(directory.path()).await?;
+        write(&mut first, 0..4).await?;
+        write(&mut second, 0..4).await?;
+        second.commit(&reached(4)).await?;
+        let error = first.commit(&reached(4)).await.unwrap_err().to_string();
+        assert!(error.contains("somebody else has written"), "{error}");
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dimension_that_is_declared_later_is_a_column_from_there_on() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..2).await?;
+        archive.commit(&reached(2)).await?;
+        let wider = CONFIG.replace("[[country]]", "[[country], [extra], [Type]]");
+        archive.declare(&Declarations::parse(&wider).unwrap()).await?;
+        write(&mut archive, 2..4).await?;
+        archive.commit(&reached(4)).await?;
+        let rows = read(directory.path(), Table::Events).await?;
+        assert_eq!(texts(&rows, "extra"), [None, None, Some("x".to_owned()), Some("x".to_owned())]);
+        assert!(rows[0].column_by_name("Type").is_none(), "a column is called so already");
+        Ok(())
+    });
+}
+
+#[test]
+fn files_of_commits_that_were_not_made_are_removed_and_all_others_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        for commit in 0..50 {
+            write(&mut archive, commit..commit + 1).await?;
+            archive.commit(&reached(commit + 1)).await?;
+        }
+        let swept = archive.sweep().await?;
+        assert_eq!((swept.events, swept.files), (50, 50));
+        assert!(swept.bytes > 0);
+        let stray = directory.path().join("events/data/stream=display/stray.parquet");
+        std::fs::write(&stray, "half a file").unwrap();
+        assert_eq!(archive.sweep().await?.events, 50);
+        assert!(!stray.exists());
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..50);
+        let versions = std::fs::read_dir(directory.path().join("events/metadata")).unwrap().count();
+        assert!(versions < 150, "{versions} files of versions that nobody asks for");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_archive_that_was_moved_goes_on_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    run(async {
+        let mut archive = begun(&old).await?;
+        write(&mut archive, 0..3).await?;
+        archive.commit(&reached(3)).await?;
+        drop(archive);
+        std::fs::rename(&old, &new).unwrap();
+        let mut archive = begun(&new).await?;
+        write(&mut archive, 3..6).await?;
+        archive.commit(&reached(6)).await?;
+        assert_eq!(archive.sweep().await?.events, 6);
+        check_offsets(&read(&new, Table::Events).await?, 0..6);
+        assert!(!old.exists());
+        Ok(())
+    });
+}
+
+#[test]
+fn corrections_and_the_base_have_a_row_for_each_counter() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = opened(directory.path()).await?;
+        let values = [(b"views:a".to_vec(), 5), (b"views:b".to_vec(), -2)];
+        for (id, value) in values {
+            archive.base(&reached(7), &id, value).await?;
+        }
+        archive.begin(&reached(7)).await?;
+        assert_eq!(archive.reached()?, Some(reached(7)));
+        let delta = |id: &str, delta| Delta { id: id.into(), bucket_ms: None, delta };
+        let correction = Correction {
+            number: 1,
+            generation: 1,
+            cause: Cause::Proposal(3),
+            purpose: Purpose::Adjust,
+            reason: "fraud".to_owned(),
+            author: "ann".to_owned(),
+            at_ms: START_MS,
+            deltas: vec![delta("views:a", -3), delta("views:b", 1)],
+            applied_by: "bob".to_owned(),
+            proposed_ms: None,
+            reverted_generation: None,
+        };
+        let commit = commit_of(8);
+        archive.told(&commit, std::slice::from_ref(&correction)).await?;
+        archive.commit(&reached(8)).await?;
+        // Told again, as after a crash between the commits of two tables: the table has it.
+        archive.told(&commit, &[correction]).await?;
+        archive.commit(&reached(9)).await?;
+        assert_eq!(numbers(&read(directory.path(), Table::Base).await?, "value"), [-2, 5]);
+        assert_eq!(numbers(&read(directory.path(), Table::Corrections).await?, "delta"), [-3, 1]);
+        Ok(())
+    });
+}
+
+fn commit_of(offset: u64) -> Commit {
+    Commit {
+        from: at(offset - 1),
+        to: at(offset),
+        log_time_ms: START_MS,
+        generation: 1,
+        exceptions: vec![],
+        corrections: vec![],
+        rules: 2,
+        voids: vec![],
+        audit: Default::default(),
+        digest: Digest(1),
+        deltas: None,
+    }
+}

@@ -1,0 +1,253 @@
+//! Keeps the archive (`tally-archive`): a worker follows the log, commit by commit, and holds it until the archive has it.
+//!
+//! The archive is a *binding* holder: what it does not have yet is not freed, neither of the log nor of the commits. A crash at any
+//! point loses and repeats nothing, since it goes on where its tables say they are. It never waits for anybody but the disk, and
+//! nobody waits for it but who asks for a flush.
+
+mod follow;
+
+use crate::engine::{CommitsError, Engine, Refusal};
+use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
+use flume::{Receiver, Sender};
+use follow::Following;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tally_archive::{Archive, ArchiveError, Reached};
+use tally_core::limits::ARCHIVE_FLUSHES_MAX;
+use tally_core::position::Position;
+use tally_core::record::DecodeError;
+use tally_storage::log::LogError;
+use tokio::sync::oneshot;
+
+/// How often what was taken in is made visible, if there is anything.
+const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
+/// Or when there are so many rows.
+const COMMIT_ROWS: u64 = 8_000_000;
+/// Or when so much of the log would be free, whatever is in it.
+const COMMIT_LOG_BYTES: u64 = 256 << 20;
+/// How often files are looked for that no table names any more.
+const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Commits of the log that are taken in at a time.
+const UNIT_COMMITS: usize = 16;
+const RETRY: Retry = Retry { first: Duration::from_secs(1), most: Duration::from_secs(60) };
+
+/// Why the archive does not get on.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error("{0}")]
+    Archive(#[from] ArchiveError),
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("{0}")]
+    Commits(#[from] CommitsError),
+    #[error("a record of the log cannot be read: {0}")]
+    Record(#[from] DecodeError),
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(
+        "the archive stands at {archived}, and the log begins at {log}: what is between them is in neither, because Tally ran without \
+         the archive meanwhile. Move the archive's directory away, and a new one begins here"
+    )]
+    Gap { archived: Position, log: Position },
+    #[error("the log ends at record {at}, before the commit that ends at {commit}")]
+    LogEnds { at: u64, commit: Position },
+    #[error("correction {correction} is in a commit, and nowhere else")]
+    Unknown { correction: u64 },
+}
+
+/// How far the archive is, for those who ask.
+#[derive(Clone, Debug, Default)]
+pub struct ArchiveStatus {
+    pub directory: PathBuf,
+    /// Behind what can be read in it; `None` until it has begun.
+    pub reached: Option<Reached>,
+    pub events: u64,
+    pub files: u64,
+    /// On disk, with what versions that are kept for readers have.
+    pub bytes: u64,
+}
+
+/// What others hold of the archive.
+#[derive(Clone)]
+pub struct ArchiveHandle {
+    flushes: Sender<Flush>,
+    wake: Wake,
+    engine: Engine,
+    status: Arc<Mutex<ArchiveStatus>>,
+}
+
+/// Somebody waits until everything before an offset can be read.
+struct Flush {
+    to: u64,
+    done: oneshot::Sender<Reached>,
+}
+
+impl ArchiveHandle {
+    pub fn status(&self) -> ArchiveStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records that are applied and cannot be read in the archive yet.
+    pub fn lag(&self) -> u64 {
+        let reached = self.status().reached.map_or(0, |reached| reached.to.offset);
+        self.engine.applied().offset.saturating_sub(reached)
+    }
+
+    /// Waits until everything that is applied now can be read in the archive. Answers how far it is then.
+    pub async fn flush(&self) -> Result<Reached, Refusal> {
+        let (done, flushed) = oneshot::channel();
+        let to = self.engine.applied().offset;
+        self.flushes.try_send(Flush { to, done }).map_err(|_| Refusal::busy())?;
+        self.engine.commits().hurry();
+        self.wake.wake();
+        flushed.await.map_err(|_| Refusal::ShuttingDown)
+    }
+}
+
+/// Follows the log.
+pub struct Archiver {
+    engine: Engine,
+    root: PathBuf,
+    /// Another number each time.
+    nonce: fn() -> io::Result<u64>,
+    asked: Receiver<Flush>,
+    flushes: Vec<Flush>,
+    following: Option<Following>,
+    /// When it last made something visible and last swept, by [`crate::clock::Clock::passed`].
+    committed: Duration,
+    swept: Duration,
+    status: Arc<Mutex<ArchiveStatus>>,
+}
+
+impl Archiver {
+    pub fn spec() -> Spec {
+        let does = "puts every event into the tables of the archive, and holds the log until it is there";
+        Spec::new("archive", does, RETRY).waits_for("commits of the log")
+    }
+
+    /// One that keeps the archive in a directory, and a handle to it. Nothing of the log is freed from here on that it does not have.
+    pub fn new(
+        engine: Engine,
+        root: PathBuf,
+        nonce: fn() -> io::Result<u64>,
+        spec: &Spec,
+    ) -> (Archiver, ArchiveHandle) {
+        engine.hold_for_archive(0);
+        let status = Arc::new(Mutex::new(ArchiveStatus { directory: root.clone(), ..ArchiveStatus::default() }));
+        let (flushes, asked) = flume::bounded(ARCHIVE_FLUSHES_MAX);
+        let handle = ArchiveHandle { flushes, wake: spec.wake.clone(), engine: engine.clone(), status: status.clone() };
+        let now = engine.clock().passed();
+        let archiver = Archiver {
+            engine,
+            root,
+            nonce,
+            asked,
+            flushes: Vec::new(),
+            following: None,
+            committed: now,
+            swept: now,
+            status,
+        };
+        (archiver, handle)
+    }
+
+    async fn open(&mut self) -> Result<Following, Stop> {
+        // Until it is known how far it is, nothing is freed.
+        self.engine.hold_for_archive(0);
+        let archive = Archive::open(&self.root, (self.nonce)()?).await?;
+        let following = Following::begin(&self.engine, archive).await?;
+        self.publish(following.reached);
+        self.sweep(&following).await?;
+        Ok(following)
+    }
+
+    /// One unit; answers whether another should follow at once.
+    async fn advance(&mut self) -> Result<bool, Stop> {
+        self.flushes.extend(self.asked.try_iter());
+        let mut following = match self.following.take() {
+            Some(following) => following,
+            None => self.open().await?,
+        };
+        let mut has_more = true;
+        for _ in 0..UNIT_COMMITS {
+            has_more = following.advance().await?;
+            if !has_more || self.is_due(&following) {
+                break;
+            }
+        }
+        if self.is_due(&following) {
+            following.commit().await?;
+            self.committed = self.engine.clock().passed();
+            self.publish(following.reached);
+            if self.committed.saturating_sub(self.swept) >= SWEEP_EVERY {
+                self.sweep(&following).await?;
+            }
+        }
+        self.following = Some(following);
+        Ok(has_more)
+    }
+
+    fn is_due(&self, following: &Following) -> bool {
+        let since = self.engine.clock().passed().saturating_sub(self.committed);
+        let pending = following.archive.pending();
+        pending >= COMMIT_ROWS
+            || following.log_bytes >= COMMIT_LOG_BYTES
+            || pending > 0 && since >= COMMIT_EVERY
+            || self.flushes.iter().any(|flush| flush.to <= following.reached.to.offset)
+    }
+
+    /// Everything before it can be read in the archive, so the log may go, and whoever waits is told.
+    fn publish(&mut self, reached: Reached) {
+        self.engine.hold_for_archive(reached.to.offset);
+        self.engine.metrics().archive.offset.set(reached.to.offset as i64);
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).reached = Some(reached);
+        for flush in self.flushes.extract_if(.., |flush| flush.to <= reached.to.offset) {
+            let _ = flush.done.send(reached);
+        }
+    }
+
+    async fn sweep(&mut self, following: &Following) -> Result<(), Stop> {
+        let tally = following.archive.sweep().await?;
+        self.swept = self.engine.clock().passed();
+        self.engine.metrics().archive.bytes.set(tally.bytes as i64);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.events, status.files, status.bytes) = (tally.events, tally.files, tally.bytes);
+        let (events, files, bytes) = (tally.events, tally.files, tally.bytes);
+        tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
+        Ok(())
+    }
+}
+
+impl Work for Archiver {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
+        let has_more = self.advance().await?;
+        if let Some(following) = &self.following {
+            let behind = self.engine.applied().offset.saturating_sub(following.reached.to.offset);
+            context.queue(behind as usize);
+        }
+        let flushing = !self.flushes.is_empty();
+        Ok(if has_more {
+            Next::Again
+        } else if flushing {
+            Next::After(FLUSH_LOOK)
+        } else {
+            Next::After(LOOK)
+        })
+    }
+
+    async fn wait(&mut self) -> ControlFlow<()> {
+        let reached = self.following.as_ref().map_or(0, |following| following.reached.to.offset);
+        self.engine.commits().wait_behind(reached).await;
+        ControlFlow::Continue(())
+    }
+}
+
+/// How often it looks whether something is due.
+const LOOK: Duration = Duration::from_secs(5);
+/// The same, while somebody waits.
+const FLUSH_LOOK: Duration = Duration::from_millis(50);

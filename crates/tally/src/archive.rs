@@ -1,0 +1,48 @@
+//! `tally archive`: how far the archive of a server is.
+
+use crate::failure::Result;
+use crate::http::HttpArgs;
+use crate::output::Output;
+use bytesize::ByteSize;
+use clap::{Args, Subcommand};
+
+/// Ask a server how far its archive is, or have it brought up to now
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally archive status     how far it is, and what it takes on disk
+  tally archive flush      wait until everything so far can be read in it")]
+pub struct ArchiveArgs {
+    #[command(subcommand)]
+    what: ArchiveCommand,
+    /// Print what the server answers, as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    server: HttpArgs,
+}
+
+#[derive(Subcommand)]
+enum ArchiveCommand {
+    /// Print how far it is
+    Status,
+    /// Bring it up to now, and wait for it
+    Flush,
+}
+
+pub fn run(args: ArchiveArgs, out: &mut Output) -> Result<()> {
+    let answer = match args.what {
+        ArchiveCommand::Status => args.server.get("/v1/archive", &[])?.json()?,
+        ArchiveCommand::Flush => args.server.post("/v1/archive/flush", "application/json", "")?.json()?,
+    };
+    if args.json {
+        return out.json(&answer);
+    }
+    let text = |name: &str| answer[name].as_str().unwrap_or("nothing yet").to_owned();
+    let number = |name: &str| answer[name].as_u64().unwrap_or_default();
+    out.line(format!("directory  {}", text("directory")))?;
+    out.line(format!("position   {} of {}", text("position"), text("logTime")))?;
+    out.line(format!("behind     {} records", number("lagRecords")))?;
+    let bytes = ByteSize(number("bytes"));
+    out.line(format!("has        {} events in {} files, {bytes}", number("events"), number("files")))
+}
