@@ -15,6 +15,7 @@ mod endings;
 mod explain;
 mod firsts;
 mod leaders;
+mod lent;
 mod lists;
 mod local;
 mod lookup;

@@ -1,7 +1,7 @@
 //! What is asked of the state: by name, with an answer of its own type, and nothing in it changes.
 //!
 //! The state belongs to the writer's thread. A question crosses to it, is answered between two commits, and its answer crosses
-//! back. Only the engine can put one; frontends have [`crate::counters::Counters`] for what they may know.
+//! back; while the writer waits for the disk it is answered where it is asked ([`super::lent`]). Only the engine can put one; frontends have [`crate::counters::Counters`] for what they may know.
 
 use super::shared::Message;
 use super::together::IdFilter;
@@ -91,6 +91,10 @@ impl Engine {
     }
 
     pub(super) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Refusal> {
+        let question = match self.shared.lent.answer(question) {
+            Ok(answer) => return Ok(answer),
+            Err(question) => question,
+        };
         let (reply, answer) = oneshot::channel();
         self.shared.send(Message::Ask(Box::new(Posed { question, reply }))).await?;
         answer.await.map_err(|_| Refusal::ShuttingDown)

@@ -2,6 +2,7 @@
 
 use super::commits::Commits;
 use super::correction::{CorrectionError, CorrectionRequest, RemedyOutcome};
+use super::lent::Lent;
 use super::lookup::{Found, Lookup};
 use super::question::Asked;
 use super::queue::{Queues, Ring};
@@ -71,6 +72,8 @@ pub(super) struct Shared {
     pub snapshots: Snapshots,
     pub queues: Queues,
     pub messages: mpsc::Sender<Message>,
+    /// The state, while the writer waits for the disk.
+    pub lent: Arc<Lent>,
     pub lookups: Sender<Lookup>,
     /// How many cuts the writer knows to be in the store. Rows read under one number are as good as each other.
     pub cuts: AtomicU64,
@@ -131,6 +134,7 @@ impl Shared {
             snapshots: Snapshots::default(),
             queues: parts.queues,
             messages: parts.messages,
+            lent: Arc::default(),
             lookups: parts.lookups,
             cuts: AtomicU64::new(0),
             log_needed_from: AtomicU64::new(0),

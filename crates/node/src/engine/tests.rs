@@ -8,6 +8,7 @@ mod commits;
 mod corrections;
 mod full;
 mod ground;
+mod lent;
 mod lists;
 mod model;
 mod senders;

@@ -7,6 +7,7 @@ mod told;
 
 use super::commits::{CommitQueue, Recorder};
 use super::endings;
+use super::lent::HeldState;
 use super::lookup::Found;
 use super::options::EngineOptions;
 use super::shared::{Reply, Shared};
@@ -36,7 +37,7 @@ const NODE: u64 = 0;
 
 pub(super) struct Writer<L: Log> {
     log: L,
-    state: Machine,
+    state: HeldState,
     shared: Arc<Shared>,
     options: EngineOptions,
     /// Staged for the next commit, and who waits for it.
@@ -99,7 +100,7 @@ impl<L: Log> Writer<L> {
         batch.begin_batch();
         Writer {
             log,
-            state,
+            state: HeldState::new(state, shared.lent.clone()),
             shared,
             options,
             batch,
@@ -352,7 +353,7 @@ impl<L: Log> Writer<L> {
             return Ok(());
         }
         let begun = self.shared.clock.passed();
-        self.log.sync().map_err(|error| self.refusal(error))?;
+        self.state.lend(|| self.log.sync()).map_err(|error| self.refusal(error))?;
         let took = self.shared.clock.passed() - begun;
         self.sync_took += took;
         self.shared.metrics.sync_seconds.observe(took.as_secs_f64());
@@ -389,7 +390,7 @@ impl<L: Log> Writer<L> {
         let count = self.batch.record_count;
         let payload = self.batch.payload(&head);
         let bytes = payload.len() as u64;
-        let appended = self.log.append(log_time_ms, count, payload);
+        let appended = self.state.lend(|| self.log.append(log_time_ms, count, payload));
         let appended = appended.map_err(|error| self.refusal(error))?;
         self.head = head;
         self.seq += 1;

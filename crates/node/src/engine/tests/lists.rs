@@ -42,7 +42,7 @@ fn has_walked(engine: &Engine) -> bool {
 }
 
 /// Adds to keys of a counter by their names, to each by its number.
-fn added(engine: &Engine, numbers: impl Iterator<Item = i64>) -> Submission {
+pub(super) fn added(engine: &Engine, numbers: impl Iterator<Item = i64>) -> Submission {
     let (declarations, hasher, mut out) = (engine.declarations(), engine.hasher(), Submission::default());
     for number in numbers {
         let id = format!("hits:p{number}").into_bytes();

@@ -3,7 +3,7 @@
 //! fjall writes a table into the page cache and syncs all of it at its end: the disk gets up to 64 MiB at once, and the log's next
 //! sync stands behind them. So what cuts and merges have written is synced early, a little at a time, with a rest behind each, and a
 //! thread that merely works gives up the processor now and then: the system lets who wakes up wait for its next tick
-//! otherwise, some milliseconds.
+//! otherwise, some milliseconds. What is read back has rests as well: systems let reads go before writes.
 //!
 //! Nothing relies on any of this. That a table is durable is fjall's business as before; an error here comes to it as well, since it
 //! had the file open when it happened.
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the disk is given at a time: half a millisecond or so.
-const SYNC_BYTES: usize = 1 << 20;
+const DISK_BYTES: usize = 1 << 20;
 /// What comes behind it: the time in which the log syncs a few times.
 const REST: Duration = Duration::from_millis(1);
 /// A millisecond of work or so. Who gives up the processor has it back only when others have had theirs, so where all of them are
@@ -99,13 +99,29 @@ impl Pace {
             return;
         }
         self.sync_bytes += std::mem::take(&mut self.turn_bytes);
-        if self.sync_bytes < SYNC_BYTES {
+        if self.sync_bytes < DISK_BYTES {
             std::thread::yield_now();
             return;
         }
         self.sync_bytes = 0;
         self.early.sync();
         std::thread::park_timeout(REST);
+    }
+}
+
+/// The same for who reads a lot of what is not in memory.
+#[derive(Default)]
+pub(super) struct ReadPace {
+    bytes: usize,
+}
+
+impl ReadPace {
+    pub fn read(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= DISK_BYTES {
+            self.bytes = 0;
+            std::thread::park_timeout(REST);
+        }
     }
 }
 
@@ -164,9 +180,9 @@ mod tests {
         let early = EarlySync::new(database.path());
         let mut pace = early.pace();
         let is_synced = || !early.synced.lock().unwrap().is_empty();
-        (0..SYNC_BYTES / 1024 / 2).for_each(|_| pace.wrote(1024));
+        (0..DISK_BYTES / 1024 / 2).for_each(|_| pace.wrote(1024));
         assert!(!is_synced(), "it is half of a step");
-        (0..SYNC_BYTES / 1024 / 2).for_each(|_| pace.wrote(1024));
+        (0..DISK_BYTES / 1024 / 2).for_each(|_| pace.wrote(1024));
         assert!(is_synced());
     }
 }

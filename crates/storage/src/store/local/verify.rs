@@ -11,6 +11,7 @@
 //! keyspaces/N/tables/ID     the same; the version names those that belong to it, with the xxh3 of each file. Their blocks have checksums that fjall checks
 //! ```
 
+use super::pace::ReadPace;
 use crate::store::Error;
 use rustix::fs::{Advice, fadvise};
 use std::collections::BTreeMap;
@@ -61,18 +62,23 @@ pub(super) fn read_back(database: &Path, before: &Tables) -> Result<(), Error> {
     Ok(())
 }
 
-/// The checksum of a file as the disk has it, and not as the system remembers it where that can be helped.
+/// The checksum of a file as the disk has it, and not as the system remembers it where that can be helped. The system does not read ahead
+/// for it: some read megabytes at once, and the log's next write stands behind them.
 fn whole_checksum(path: &Path) -> io::Result<u128> {
     let mut file = File::open(path)?;
     // Only advice: where it is not taken, what is read is what would be written.
-    let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    for advice in [Advice::DontNeed, Advice::Random] {
+        let _ = fadvise(&file, 0, None, advice);
+    }
     let mut hash = Xxh3::new();
-    let mut piece = vec![0; PIECE_BYTES];
+    let (mut piece, mut pace) = (vec![0; PIECE_BYTES], ReadPace::default());
     loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(hash.digest128()),
-            bytes => hash.update(&piece[..bytes]),
+        let bytes = file.read(&mut piece)?;
+        if bytes == 0 {
+            return Ok(hash.digest128());
         }
+        hash.update(&piece[..bytes]);
+        pace.read(bytes);
     }
 }
 
