@@ -2,7 +2,7 @@
 //! that pyiceberg opens the archive by the catalog's address.
 //!
 //! There is one writer. It knows the file that it left in force; a row that says anything else was changed by somebody else, and
-//! nothing is written any more (ADR 27). Of the catalog's interface there is what a transaction needs.
+//! nothing is written any more (ADR 28). Of the catalog's interface there is what a transaction needs.
 
 use crate::ArchiveError;
 use crate::disk::{Disk, location};

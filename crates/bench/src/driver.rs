@@ -3,11 +3,14 @@
 //! The generator shares the machine with the server it measures, so the loop allocates nothing, reads the clock once
 //! per answer, and makes one read and one write per question unless the kernel takes less.
 //!
+//! What a server refuses because it has too much to do is asked again when it says so, as a client would; its latency counts from
+//! when it was asked first.
+//!
 //! Without a pace a connection asks again as soon as it is answered. With one, questions are due at moments that no answer
 //! moves, and a latency counts from there: a server that stands still is charged for everybody who had to wait for it.
 
 use crate::keys::Picker;
-use crate::lane::{Errors, Lane, LaneKind};
+use crate::lane::{Errors, Heard, Lane, LaneKind};
 use crate::pace::Pace;
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
@@ -44,6 +47,8 @@ pub struct LaneResult {
 pub struct Measured {
     pub elapsed: Duration,
     pub groups: Vec<LaneResult>,
+    /// Questions that were asked again.
+    pub retries: u64,
     pub errors: Errors,
 }
 
@@ -60,6 +65,7 @@ enum Progress {
     /// The answer is not complete.
     Waiting,
     Answered,
+    Refused(Duration),
 }
 
 /// Runs `lanes`, a connection each (which says `AUTH` first if there is a password), until `limit`, at `rate` operations per second if it
@@ -114,8 +120,11 @@ struct Driver<L> {
     pace: Option<Pace>,
     /// Connections that wait for a question to be due.
     idle: VecDeque<usize>,
+    /// Connections whose question was refused, and when each asks it again.
+    refused: Vec<(Instant, usize)>,
+    retries: u64,
     started: Instant,
-    /// Connections with a question under way.
+    /// Connections with a question under way, or one that was refused.
     busy: usize,
     asked: u64,
     done: u64,
@@ -135,6 +144,8 @@ impl<L: Lane> Driver<L> {
             limit,
             pace,
             idle: VecDeque::new(),
+            refused: Vec::new(),
+            retries: 0,
             started: Instant::now(),
             busy: 0,
             asked: 0,
@@ -171,21 +182,22 @@ impl<L: Lane> Driver<L> {
                 last = self.serve(event.token().0, last);
             }
             let now = Instant::now();
+            self.ask_again(now);
             self.ask_due(now)?;
             if now - ticked >= TICK {
-                if self.done > ticked_done || self.busy == 0 {
+                if self.done + self.retries > ticked_done || self.busy == 0 {
                     progressed = now;
                 } else if now - progressed > SILENCE_MAX {
                     return Err(io::Error::new(ErrorKind::TimedOut, format!("no answer for {SILENCE_MAX:?}")));
                 }
-                (ticked, ticked_done) = (now, self.done);
+                (ticked, ticked_done) = (now, self.done + self.retries);
                 if progress(self.done, now - self.started).is_break() {
                     self.limit.operations = 0;
                 }
             }
         }
         let groups = self.groups.into_iter().filter(|group| group.operations > 0).collect();
-        Ok(Measured { elapsed: last - self.started, groups, errors: self.errors })
+        Ok(Measured { elapsed: last - self.started, groups, retries: self.retries, errors: self.errors })
     }
 
     /// Lets connection `n` go on as far as it can; answers when the last answer came.
@@ -197,6 +209,10 @@ impl<L: Lane> Driver<L> {
                 self.record(n, now);
                 self.next(n, now);
                 now
+            }
+            Ok(Progress::Refused(after)) => {
+                self.refused.push((Instant::now() + after, n));
+                last
             }
             Err(error) => {
                 self.close(n, error);
@@ -275,6 +291,28 @@ impl<L: Lane> Driver<L> {
         operations
     }
 
+    /// Asks what was refused once more when its time has come. When the run is over nobody waits for it.
+    fn ask_again(&mut self, now: Instant) {
+        let is_over = now - self.started >= self.limit.time;
+        let due: Vec<_> = self.refused.extract_if(.., |(at, _)| is_over || *at <= now).collect();
+        for (_, n) in due {
+            let connection = &mut self.connections[n];
+            if connection.operations == 0 {
+                continue; // It was lost meanwhile.
+            }
+            if is_over {
+                connection.operations = 0;
+                self.busy -= 1;
+                continue;
+            }
+            self.retries += 1;
+            connection.sent_bytes = 0;
+            if let Err(error) = connection.send() {
+                self.close(n, error);
+            }
+        }
+    }
+
     fn close(&mut self, n: usize, error: io::Error) {
         self.errors.add(|| format!("a connection was lost: {error}"));
         self.connections[n].operations = 0;
@@ -306,12 +344,13 @@ impl<L: Lane> Conversation<L> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            if let ControlFlow::Break(()) = self.lane.answer(&buffer[..bytes], errors) {
-                let early = self.sent_bytes < self.lane.question().len();
-                return if early {
-                    Err(io::Error::other("answered before the question ended"))
-                } else {
-                    Ok(Progress::Answered)
+            if let ControlFlow::Break(heard) = self.lane.answer(&buffer[..bytes], errors) {
+                return match heard {
+                    _ if self.sent_bytes < self.lane.question().len() => {
+                        Err(io::Error::other("answered before the question ended"))
+                    }
+                    Heard::Answer => Ok(Progress::Answered),
+                    Heard::Refusal(after) => Ok(Progress::Refused(after)),
                 };
             }
             if bytes < buffer.len() {

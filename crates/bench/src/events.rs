@@ -12,7 +12,7 @@ mod sessions;
 
 use crate::http::{HttpAnswer, excerpt};
 use crate::keys::Picker;
-use crate::lane::{Errors, Lane, LaneKind};
+use crate::lane::{Errors, Heard, Lane, LaneKind};
 use answer::Entries;
 use compact::CompactBody;
 
@@ -150,13 +150,13 @@ impl Lane for EventsLane {
         &self.question
     }
 
-    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()> {
+    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<Heard> {
         self.answer.extend_from_slice(bytes);
         let (events, repeats) = (self.shape.events_per_request, self.repeats);
         match HttpAnswer::parse(&self.answer) {
             HttpAnswer::Incomplete if self.answer.len() < ANSWER_BYTES_MAX => return ControlFlow::Continue(()),
             HttpAnswer::Incomplete => errors.add(|| format!("an answer longer than {ANSWER_BYTES_MAX} bytes")),
-            HttpAnswer::Whole { status: 200..=299, body } => {
+            HttpAnswer::Whole { status: 200..=299, body, .. } => {
                 let entries = Entries::parse(body);
                 if !entries.fit(events, repeats) {
                     errors.add(|| {
@@ -164,10 +164,14 @@ impl Lane for EventsLane {
                     });
                 }
             }
-            HttpAnswer::Whole { status, body } => errors.add(|| format!("HTTP {status}: {}", excerpt(body))),
+            HttpAnswer::Whole { status: 503, retry_after: Some(after), .. } => {
+                self.answer.clear();
+                return ControlFlow::Break(Heard::Refusal(after));
+            }
+            HttpAnswer::Whole { status, body, .. } => errors.add(|| format!("HTTP {status}: {}", excerpt(body))),
             HttpAnswer::Nonsense => errors.add(|| format!("not an HTTP answer: {}", excerpt(&self.answer))),
         }
-        ControlFlow::Break(())
+        ControlFlow::Break(Heard::Answer)
     }
 }
 

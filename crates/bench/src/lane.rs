@@ -2,6 +2,7 @@
 
 use crate::keys::Picker;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// What a lane does, and so which latencies belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,15 @@ impl Errors {
     }
 }
 
+/// What a complete answer means for its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is answered, for better or worse.
+    Answer,
+    /// The server has too much to do: the same question is to be asked again, after so long.
+    Refusal(Duration),
+}
+
 /// One connection's side of the conversation: a question, its answer, the next question.
 pub trait Lane {
     fn group(&self) -> LaneKind;
@@ -49,6 +59,6 @@ pub trait Lane {
     /// The bytes of the question.
     fn question(&self) -> &[u8];
 
-    /// Takes in bytes of the answer; breaks when it is complete.
-    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()>;
+    /// Takes in bytes of the answer; breaks when it is complete, and says what is to become of the question.
+    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<Heard>;
 }

@@ -2,7 +2,7 @@
 
 use crate::http::{HttpAnswer, excerpt};
 use crate::keys::{KeyPattern, Picker, write_digits};
-use crate::lane::{Errors, Lane, LaneKind};
+use crate::lane::{Errors, Heard, Lane, LaneKind};
 use std::ops::{ControlFlow, Range};
 
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -48,16 +48,16 @@ impl Lane for HttpReadLane {
         &self.question
     }
 
-    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()> {
+    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<Heard> {
         self.answer.extend_from_slice(bytes);
         match HttpAnswer::parse(&self.answer) {
             HttpAnswer::Incomplete if self.answer.len() < ANSWER_BYTES_MAX => return ControlFlow::Continue(()),
             HttpAnswer::Incomplete => errors.add(|| format!("an answer longer than {ANSWER_BYTES_MAX} bytes")),
             HttpAnswer::Whole { status: 200, .. } => {}
-            HttpAnswer::Whole { status, body } => errors.add(|| format!("HTTP {status}: {}", excerpt(body))),
+            HttpAnswer::Whole { status, body, .. } => errors.add(|| format!("HTTP {status}: {}", excerpt(body))),
             HttpAnswer::Nonsense => errors.add(|| format!("not an HTTP answer: {}", excerpt(&self.answer))),
         }
-        ControlFlow::Break(())
+        ControlFlow::Break(Heard::Answer)
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Report {
     pub load: String,
     pub seconds: f64,
     pub groups: Vec<LaneReport>,
+    /// Requests that were sent again because the server had too much to do.
+    pub retries: u64,
     pub errors: u64,
     pub first_error: Option<String>,
     pub server: Option<ServerReport>,
@@ -51,6 +53,7 @@ impl Report {
             load,
             seconds,
             groups: measured.groups.iter().map(|group| LaneReport::new(group, seconds)).collect(),
+            retries: measured.retries,
             errors: measured.errors.count,
             first_error: measured.errors.first,
             server: server.map(|usage| ServerReport::new(usage, operations)),
@@ -124,6 +127,14 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f, "  {:<14} {:.2} CPU-seconds", "generator", self.generator_cpu_seconds)?;
+        if self.retries > 0 {
+            writeln!(
+                f,
+                "  {:<14} {} requests were sent again, as the server asked for",
+                "retries",
+                thousands(self.retries as f64)
+            )?;
+        }
         match &self.first_error {
             Some(first) => {
                 write!(f, "  {:<14} {} of the answers, the first: {first}", "ERRORS", thousands(self.errors as f64))

@@ -3,7 +3,7 @@
 //! All commands of a lane have the same length, so the whole pipeline is built once and only digits change.
 
 use crate::keys::{KeyPattern, Picker, write_digits};
-use crate::lane::{Errors, Lane, LaneKind};
+use crate::lane::{Errors, Heard, Lane, LaneKind};
 use std::ops::{ControlFlow, Range};
 
 pub struct RespLane {
@@ -53,7 +53,7 @@ impl Lane for RespLane {
         &self.pipeline[..self.asked * self.command_bytes]
     }
 
-    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<()> {
+    fn answer(&mut self, bytes: &[u8], errors: &mut Errors) -> ControlFlow<Heard> {
         self.answered += self.answers.feed(bytes, errors);
         if self.answered < self.asked {
             return ControlFlow::Continue(());
@@ -61,7 +61,7 @@ impl Lane for RespLane {
         if self.answered > self.asked {
             errors.add(|| format!("{} answers to {} commands", self.answered, self.asked));
         }
-        ControlFlow::Break(())
+        ControlFlow::Break(Heard::Answer)
     }
 }
 

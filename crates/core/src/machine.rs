@@ -115,7 +115,7 @@ impl Machine {
             return void;
         }
         self.values.lists.begin(batch);
-        let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps };
+        let mut ahead = Ahead { ops: batch.ops, stamps: batch.stamps, records: batch.records };
         for _ in 0..PREFETCH_AHEAD {
             ahead.fetch(self);
         }
@@ -226,6 +226,7 @@ impl Machine {
 struct Ahead<'a> {
     ops: &'a [Op],
     stamps: &'a [Stamp],
+    records: &'a [u8],
 }
 
 impl Ahead<'_> {
@@ -234,6 +235,7 @@ impl Ahead<'_> {
         let Some((op, ops)) = self.ops.split_first() else { return };
         self.ops = ops;
         state.values.table.prefetch(op.cell);
+        state.values.rolling.prefetch(op, self.records);
         if op.has_stamp()
             && let Some((stamp, stamps)) = self.stamps.split_first()
         {

@@ -16,6 +16,8 @@ pub struct Report {
     pub seconds: f64,
     pub groups: Vec<Group>,
     pub server: Usage,
+    /// Requests that were sent again because the server had too much to do.
+    pub retries: u64,
     pub errors: u64,
     pub first_error: Option<String>,
     /// The most memory that the server has had in RAM so far; read beside the report.

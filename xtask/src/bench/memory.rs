@@ -84,7 +84,7 @@ pub fn measure_resident(peers: &Peers, generator: &Generator, results: &mut Resu
         results.note(format!(
             "{name}, `--memory {memory}`: {:.0} k/s, {} requests refused, the longest wait {:.2} s.",
             report.operations_per_second() / 1000.0,
-            report.errors,
+            report.retries + report.errors,
             report.groups.iter().map(|group| group.latency_us.max).fold(0.0, f64::max) / 1e6
         ));
         drop(server);

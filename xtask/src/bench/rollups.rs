@@ -192,14 +192,14 @@ fn beside_load(
 /// taken off.
 pub fn measure_parts(peers: &Peers, generator: &Generator, results: &mut Results) -> Result<()> {
     let row = Row::Parts;
-    let (mut bytes, mut peak_bytes, mut rate) = (Vec::new(), 0, 0.0);
+    let (mut bytes, mut peak_bytes, mut rate, mut retries) = (Vec::new(), 0, 0.0, 0);
     for (name, config) in [("without parts", WITHOUT_HOURS), ("with parts", HOURLY)] {
         step(&format!("{}: {name}", row.title()));
         let (data, memory) = (peers.new_data()?, format!("{PARTS_MEMORY_MIB}MiB"));
         let start = || peers.start_declared_on(&data, config, &["--memory", &memory]);
         let server = start()?;
         let report = fill_parts(&server, generator, PARTS_EVENTS)?.shown();
-        (peak_bytes, rate) = (report.peak_bytes, report.operations_per_second());
+        (peak_bytes, rate, retries) = (report.peak_bytes, report.operations_per_second(), report.retries);
         server.stop()?;
         // What is rewritten is freed when tables are merged, which they are when so many cuts have left one each.
         for _ in 0..CUTS_BEFORE_MERGE {
@@ -227,7 +227,7 @@ pub fn measure_parts(peers: &Peers, generator: &Generator, results: &mut Results
         ),
     ]);
     results.note(format!(
-        "{title}: {:.0} M parts of {} M events, {:.0} k events a second; the store has {:.0} MiB with them and {:.0} MiB without.",
+        "{title}: {:.0} M parts of {} M events, {:.0} k events a second, {retries} requests of 1,000 sent again after a 503; the store has {:.0} MiB with them and {:.0} MiB without.",
         parts / 1e6,
         PARTS_EVENTS / 1_000_000,
         rate / 1000.0,

@@ -236,17 +236,17 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "late entries without their parts" in "crates/core/src/machine/correct/make.rs":
             "for (part, sum) in &parked.parts {" => "for (part, sum) in parked.parts.iter().take(0) {";
         "additions of a part that take each other's place" in "crates/core/src/ledger/parts/counts.rs":
-            "first.sum = first.sum.saturating_add(later.sum);" => "first.sum = later.sum;";
+            "*sum = sum.saturating_add(count.sum);" => "*sum = count.sum;";
     }
     Suite::Core, "a_failed_cut_leaves_what_was_added_as_if_there_had_been_none" => {
         "a counter as a whole that a failed cut takes along" in "crates/core/src/ledger/parts/tuples.rs":
             "            self.add_to_whole(number, tuple.whole);\n" => "";
         "a failed cut that lays back what it had in another order" in "crates/core/src/ledger/parts/counts.rs":
-            "            counts.sort_unstable_by_key(|count| count.order);\n" => "";
+            "shard.counts().for_each(|count| self.push(" => "shard.counts().collect::<Vec<_>>().into_iter().rev().for_each(|count| self.push(";
     }
     Suite::Core, "the_first_values_of_a_key_are_admitted_in_the_order_of_the_log_wherever_cuts_fall" => {
         "values that are admitted in the order of their numbers" in "crates/core/src/ledger/parts/counts.rs":
-            "of_cell.sort_unstable_by_key(|count| count.order);" => "of_cell.sort_unstable_by_key(|count| count.tuple);";
+            "counts.sort_by_key(|count| count.cell);" => "counts.sort_by_key(|count| (count.cell, count.tuple));";
     }
     Suite::Core, "a_bucket_is_in_its_own_step_however_long_steps_are" => {
         "a bucket that is in the step before its own" in "crates/core/src/series.rs":

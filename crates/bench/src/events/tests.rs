@@ -1,8 +1,13 @@
 use super::sessions::Sessions;
 use super::*;
+use crate::driver::{self, Limit};
+use crate::http::find;
 use crate::keys::Distribution;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
 
 fn shape() -> EventsShape {
     EventsShape {
@@ -179,4 +184,45 @@ fn events_come_from_as_many_countries_and_hours_as_asked() {
         }
     }
     assert_eq!(parts.len(), 20 * 24);
+}
+
+/// The request on a connection, whole.
+fn request(from: &mut impl Read) -> Vec<u8> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let head_end = find(&bytes, b"\r\n\r\n");
+        let body = head_end.and_then(|end| {
+            let head = std::str::from_utf8(&bytes[..end]).unwrap();
+            let length = head.split("\r\n").find_map(|line| line.strip_prefix("Content-Length: "))?;
+            Some(end + 4 + length.parse::<usize>().unwrap())
+        });
+        if body == Some(bytes.len()) {
+            return bytes;
+        }
+        let read = from.read(&mut chunk).unwrap();
+        assert!(read > 0, "the connection ended within a request");
+        bytes.extend_from_slice(&chunk[..read]);
+    }
+}
+
+#[test]
+fn a_request_that_a_busy_server_refuses_is_sent_again_as_it_was_and_counted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let served = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let refused = request(&mut socket);
+        socket.write_all(b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        let again = request(&mut socket);
+        let body = r#"{"received":50,"entries":{"counted":50}}"#;
+        write!(socket, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        assert_eq!(String::from_utf8(again), String::from_utf8(refused));
+    });
+    let limit = Limit { operations: 50, time: Duration::MAX };
+    let picker = Picker::new(Distribution::Uniform, 1000, 1);
+    let lanes = lanes(shape(), 1).unwrap();
+    let measured = driver::run(server, None, lanes, picker, limit, None, |_, _| ControlFlow::Continue(())).unwrap();
+    served.join().unwrap();
+    assert_eq!((measured.retries, measured.errors.count), (1, 0), "{:?}", measured.errors.first);
+    assert_eq!(measured.groups[0].operations, 50, "once, however often it was sent");
 }

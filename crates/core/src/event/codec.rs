@@ -106,7 +106,8 @@ impl<'a> Event<'a> {
 /// and payload. Done for each event that claims its id, so nothing is decoded on the way: staging has encoded or decoded it.
 #[inline]
 pub(crate) fn copy_content(event: &[u8], out: &mut Vec<u8>) {
-    let Layout { head_end, time, time_end, tail, tail_end, .. } = Layout::of(event);
+    let layout = Layout::of(event);
+    let (Layout { head_end, time, time_end, tail, .. }, tail_end) = (layout, layout.tail_end(event));
     put_varint(out, (head_end + time_end - time + tail_end - tail) as u64);
     out.push(event[0] & has::CONTENT);
     out.extend_from_slice(&event[1..head_end]);
@@ -142,8 +143,10 @@ pub(crate) struct RawDimensions<'a> {
 
 impl<'a> RawDimensions<'a> {
     fn new(event: &'a [u8], layout: &Layout) -> RawDimensions<'a> {
-        let &Layout { dimensions, tail_end, .. } = layout;
-        let (left, at) = if dimensions < tail_end { varint(event, dimensions) } else { (0, tail_end) };
+        let (left, at) = match event[0] & has::DIMENSIONS {
+            0 => (0, layout.dimensions),
+            _ => varint(event, layout.dimensions),
+        };
         RawDimensions { event, at, left }
     }
 
@@ -172,6 +175,7 @@ impl<'a> Iterator for RawDimensions<'a> {
 }
 
 /// Where the fields of an encoded event begin and end.
+#[derive(Clone, Copy)]
 struct Layout {
     /// Behind the time of receipt and the type.
     head_end: usize,
@@ -181,7 +185,6 @@ struct Layout {
     /// Delta and dimensions.
     tail: usize,
     dimensions: usize,
-    tail_end: usize,
 }
 
 impl Layout {
@@ -196,8 +199,13 @@ impl Layout {
         let time_end = behind(has::OCCURRED_AT, time, skip_varint);
         let tail = behind(has::SEQ, behind(has::SESSION, time_end, skip_text), skip_varint);
         let dimensions = behind(has::DELTA, tail, skip_varint);
-        let tail_end = behind(has::DIMENSIONS, dimensions, skip_dimensions);
-        Layout { head_end, time, time_end, tail, dimensions, tail_end }
+        Layout { head_end, time, time_end, tail, dimensions }
+    }
+
+    /// Behind the dimensions. Who reads those need not go over them twice.
+    #[inline]
+    fn tail_end(&self, event: &[u8]) -> usize {
+        if event[0] & has::DIMENSIONS != 0 { skip_dimensions(event, self.dimensions) } else { self.dimensions }
     }
 }
 

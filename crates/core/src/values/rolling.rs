@@ -15,6 +15,7 @@ use crate::id::{CellHasher, CellKey};
 use crate::ledger::{
     BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup, ValueFacts,
 };
+use crate::memory::prefetch::prefetch;
 use crate::op::Op;
 use crate::record::{
     DecodeError, event_at, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_str, take_varint,
@@ -61,6 +62,10 @@ pub(crate) struct KeptRollups {
     next: u16,
     kept: Vec<KeptRollup>,
 }
+
+/// Lines of the cache in which the dimensions of most events begin.
+const RECORD_LINES: usize = 3;
+const LINE_BYTES: usize = 64;
 
 /// A counter that has roll-ups.
 struct Roll {
@@ -129,6 +134,15 @@ impl Rolling {
     #[inline]
     pub fn is_rolled(&self, counter: u16) -> bool {
         matches!(self.active.get(usize::from(counter)), Some(Some(_)))
+    }
+
+    /// Fetches the record of an entry whose dimensions will be read: another thread has written it.
+    #[inline]
+    pub fn prefetch(&self, op: &Op, records: &[u8]) {
+        if self.is_rolled(op.counter) {
+            let lines = (0..RECORD_LINES).filter_map(|line| records.get(op.record as usize + line * LINE_BYTES));
+            lines.for_each(prefetch);
+        }
     }
 
     /// What each counter has.

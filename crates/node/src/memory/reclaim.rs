@@ -17,12 +17,15 @@ const LEFT_PARTS: u64 = 4;
 /// Memory has grown when it is one part in so many more than it was, and so many bytes at least.
 const GROWN_PARTS: u64 = 64;
 const GROWN_BYTES_MIN: u64 = 4 << 20;
+/// What it had once is forgotten by one part in so many, each time it is looked at. Buffers that are in use again at once are given back
+/// with everything else: that they come back is no growth, and to take it for that would give them back for ever.
+const FORGOTTEN_PARTS: u64 = 256;
 
 pub struct Reclaimer {
     /// What the process has of the machine's memory when memory is short.
     short_at_bytes: u64,
-    /// The least that it had since something was given back last.
-    least_bytes: u64,
+    /// What it had when something was given back last, or what is left of that if it has less by now.
+    had_bytes: Option<u64>,
     give_back: fn(),
 }
 
@@ -34,18 +37,19 @@ impl Reclaimer {
 
     /// `give_back` makes the allocator let go of everything that is free.
     pub fn new(memory_bytes: u64, give_back: fn()) -> Reclaimer {
-        Reclaimer { short_at_bytes: memory_bytes - memory_bytes / LEFT_PARTS, least_bytes: u64::MAX, give_back }
+        Reclaimer { short_at_bytes: memory_bytes - memory_bytes / LEFT_PARTS, had_bytes: None, give_back }
     }
 
     /// Answers when to look again.
     fn look(&mut self, resident_bytes: Option<u64>) -> Duration {
         let Some(bytes) = resident_bytes else { return EVERY };
-        self.least_bytes = self.least_bytes.min(bytes);
+        let had = self.had_bytes.unwrap_or(bytes);
         let is_short = bytes >= self.short_at_bytes;
-        let has_grown = bytes - self.least_bytes >= GROWN_BYTES_MIN.max(self.least_bytes / GROWN_PARTS);
+        let has_grown = bytes.saturating_sub(had) >= GROWN_BYTES_MIN.max(had / GROWN_PARTS);
+        let kept = had.min(bytes.max(had - had / FORGOTTEN_PARTS));
+        self.had_bytes = Some(if is_short || has_grown { bytes.max(kept) } else { kept });
         if is_short || has_grown {
             (self.give_back)();
-            self.least_bytes = bytes;
         }
         if is_short { EVERY_WHEN_SHORT } else { EVERY }
     }
@@ -72,8 +76,10 @@ mod tests {
         });
         let mut look = |mib: u64| (reclaimer.look(Some(mib * MIB)), GIVEN.swap(0, Ordering::Relaxed));
         assert_eq!([100, 103, 90].map(&mut look), [(EVERY, 0); 3]);
-        assert_eq!(look(94), (EVERY, 1), "4 MiB more than it was");
-        assert_eq!([97, 92, 92].map(&mut look), [(EVERY, 0); 3]);
+        assert_eq!(look(104), (EVERY, 1), "4 MiB more than it was");
+        assert_eq!([70, 104, 107].map(&mut look), [(EVERY, 0); 3], "what was given back and is needed again");
+        assert_eq!([70; 200].map(&mut look), [(EVERY, 0); 200]);
+        assert_eq!([73, 74].map(&mut look), [(EVERY, 0), (EVERY, 1)], "that it had more is long ago");
         assert_eq!([640, 649].map(&mut look), [(EVERY, 1), (EVERY, 0)]);
         assert_eq!(look(650), (EVERY, 1), "a part in 64");
         assert_eq!([750, 750, 749].map(&mut look), [(EVERY_WHEN_SHORT, 1), (EVERY_WHEN_SHORT, 1), (EVERY, 0)]);

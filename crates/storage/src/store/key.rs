@@ -25,17 +25,32 @@ mod kind {
     pub const LEDGER: u8 = 3;
 }
 
+/// What most keys have room in.
+const KEY_BYTES_USUAL: usize = 32;
+
 /// Comes behind the checkpoint, of whose kind it is.
 const IDENTITY: u8 = 1;
 
 impl<'a> Key<'a> {
     pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(KEY_BYTES_USUAL);
+        self.write(&mut bytes);
+        bytes
+    }
+
+    /// Takes the place of what stands there: a cut writes millions of keys.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.clear();
+        let mut put = |kind: u8, rest: &[u8]| {
+            out.push(kind);
+            out.extend_from_slice(rest);
+        };
         match self {
-            Key::Checkpoint => vec![kind::CHECKPOINT],
-            Key::Identity => vec![kind::CHECKPOINT, IDENTITY],
-            Key::Cell(key) => join(kind::CELL, &key.to_bytes()),
-            Key::Name(id) => join(kind::NAME, id),
-            Key::Ledger(key) => join(kind::LEDGER, key),
+            Key::Checkpoint => put(kind::CHECKPOINT, &[]),
+            Key::Identity => put(kind::CHECKPOINT, &[IDENTITY]),
+            Key::Cell(key) => put(kind::CELL, &key.to_bytes()),
+            Key::Name(id) => put(kind::NAME, id),
+            Key::Ledger(key) => put(kind::LEDGER, key),
         }
     }
 
@@ -51,13 +66,6 @@ impl<'a> Key<'a> {
             _ => Err(Error::Damaged(format!("no key of ours begins with {:?}", &bytes[..bytes.len().min(20)]))),
         }
     }
-}
-
-fn join(kind: u8, rest: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(1 + rest.len());
-    bytes.push(kind);
-    bytes.extend_from_slice(rest);
-    bytes
 }
 
 /// Bytes of a checkpoint before its state.

@@ -360,34 +360,34 @@ fn write_cut(generation: &StoreGeneration, identity: &StoreIdentity, cut: Cut<'_
     let mut ingestion = keyspace.start_ingestion()?;
     ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
     ingestion.write(Key::Identity.encode(), identity.encode())?;
-    let mut value = Vec::new();
+    let (mut key, mut value) = (Vec::new(), Vec::new());
     while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
         for change in chunk.sorted() {
-            let key = Key::Cell(change.key).encode();
+            Key::Cell(change.key).write(&mut key);
             pace.wrote(key.len());
             match change.row {
                 Some(row) => {
                     value.clear();
                     row.encode(&mut value);
-                    ingestion.write(key, value.as_slice())?;
+                    ingestion.write(key.as_slice(), value.as_slice())?;
                 }
-                None => ingestion.write_tombstone(key)?,
+                None => ingestion.write_tombstone(key.as_slice())?,
             }
         }
     }
     for (id, exists) in cut.names.sorted() {
-        let key = Key::Name(id).encode();
+        Key::Name(id).write(&mut key);
         pace.wrote(key.len());
-        if exists { ingestion.write(key, [])? } else { ingestion.write_tombstone(key)? }
+        if exists { ingestion.write(key.as_slice(), [])? } else { ingestion.write_tombstone(key.as_slice())? }
     }
     for row in cut.ledger {
         // Until the load is finished the keyspace is as of before the cut.
-        let (key, value) = settle(row?, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
-        let key = Key::Ledger(&key).encode();
+        let (of_row, value) = settle(row?, |key| Ok(keyspace.get(Key::Ledger(key).encode())?))?;
+        Key::Ledger(&of_row).write(&mut key);
         pace.wrote(key.len() + value.as_ref().map_or(0, |value| value.len()));
         match value {
-            Some(value) => ingestion.write(key, value)?,
-            None => ingestion.write_tombstone(key)?,
+            Some(value) => ingestion.write(key.as_slice(), value)?,
+            None => ingestion.write_tombstone(key.as_slice())?,
         }
     }
     Ok(ingestion.finish()?)

@@ -31,13 +31,14 @@ const NO_ROOM: u32 = u32::MAX;
 struct Bucket {
     lost: i64,
     most: [i64; WAYS],
-    /// 0 where there is none.
-    pairs: [[u64; 2]; WAYS],
+    /// Halves of pairs; both are 0 where there is none.
+    low: [u64; WAYS],
+    high: [u64; WAYS],
     /// The number of its name, and one.
     names: [u32; WAYS],
 }
 
-const EMPTY: Bucket = Bucket { lost: 0, most: [0; WAYS], pairs: [[0; 2]; WAYS], names: [NO_NAME; WAYS] };
+const EMPTY: Bucket = Bucket { lost: 0, most: [0; WAYS], low: [0; WAYS], high: [0; WAYS], names: [NO_NAME; WAYS] };
 
 /// Who a pair is: an answer needs it, a count does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +86,7 @@ impl Board {
     pub fn add(&mut self, pair: u128, delta: i64, room: &mut usize) -> bool {
         let at = place(pair, self.buckets.len());
         let bucket = &mut self.buckets[at];
-        let halves = halves(pair);
-        match bucket.pairs.iter().position(|known| *known == halves) {
+        match bucket.way_of(pair) {
             Some(way) => {
                 bucket.most[way] = bucket.most[way].saturating_add(delta).max(0);
                 bucket.wants_name(way)
@@ -101,8 +101,8 @@ impl Board {
             let at = place(pair, self.buckets.len());
             let bucket = &mut self.buckets[at];
             let way = bucket.least();
-            let is_taken = bucket.pairs[way] != [0; 2];
-            if is_taken && self.grow(room) {
+            let is_taken = bucket.is_taken(way);
+            if is_taken && self.buckets.len() < BUCKETS_MAX && self.grow(room) {
                 continue;
             }
             let bucket = &mut self.buckets[at];
@@ -113,7 +113,7 @@ impl Board {
             }
             bucket.lost = bucket.lost.max(bucket.most[way]);
             bucket.most[way] = most;
-            bucket.pairs[way] = halves(pair);
+            bucket.set_pair(way, pair);
             let name = std::mem::replace(&mut bucket.names[way], NO_NAME);
             let wants_name = bucket.wants_name(way);
             self.forget(name, room);
@@ -125,17 +125,17 @@ impl Board {
     #[cold]
     fn grow(&mut self, room: &mut usize) -> bool {
         let (len, bytes) = (self.buckets.len(), self.buckets.len() * size_of::<Bucket>());
-        if len == BUCKETS_MAX || *room < bytes {
+        if *room < bytes {
             return false;
         }
         *room -= bytes;
         let mut grown = vec![EMPTY; 2 * len];
         for (at, bucket) in self.buckets.iter().enumerate() {
             (grown[at].lost, grown[at + len].lost) = (bucket.lost, bucket.lost);
-            for way in (0..WAYS).filter(|way| bucket.pairs[*way] != [0; 2]) {
-                let to = &mut grown[place(joined(bucket.pairs[way]), 2 * len)];
-                let free = to.pairs.iter().position(|pair| *pair == [0; 2]).expect("it has as many places as before");
-                to.pairs[free] = bucket.pairs[way];
+            for way in (0..WAYS).filter(|way| bucket.is_taken(*way)) {
+                let to = &mut grown[place(bucket.pair(way), 2 * len)];
+                let free = (0..WAYS).find(|way| !to.is_taken(*way)).expect("it has as many places as before");
+                to.set_pair(free, bucket.pair(way));
                 to.most[free] = bucket.most[way];
                 to.names[free] = bucket.names[way];
             }
@@ -149,7 +149,7 @@ impl Board {
     pub fn name(&mut self, pair: u128, name: PairName, room: &mut usize) {
         let at = place(pair, self.buckets.len());
         let bucket = &mut self.buckets[at];
-        let Some(way) = bucket.pairs.iter().position(|known| *known == halves(pair)) else { return };
+        let Some(way) = bucket.way_of(pair) else { return };
         if bucket.names[way] != NO_NAME {
             return;
         }
@@ -200,12 +200,12 @@ impl Board {
 
     /// The pairs that stand in a bucket; of a larger number of buckets, those that would stand there.
     pub fn standing(&self, bucket: usize, of: usize) -> impl Iterator<Item = Standing<'_>> {
-        let Bucket { pairs, most, names, .. } = &self.buckets[bucket & (self.buckets.len() - 1)];
-        let taken = (0..WAYS).filter(|way| pairs[*way] != [0; 2]);
+        let found = &self.buckets[bucket & (self.buckets.len() - 1)];
+        let taken = (0..WAYS).filter(|way| found.is_taken(*way));
         taken.filter_map(move |way| {
-            let pair = joined(pairs[way]);
-            let name = || self.names.get(names[way].checked_sub(1)? as usize)?.as_ref();
-            (place(pair, of) == bucket).then(|| Standing { pair, most: most[way], name: name() })
+            let pair = found.pair(way);
+            let name = || self.names.get(found.names[way].checked_sub(1)? as usize)?.as_ref();
+            (place(pair, of) == bucket).then(|| Standing { pair, most: found.most[way], name: name() })
         })
     }
 
@@ -269,18 +269,44 @@ impl Board {
             _ => self.keep(PairName { id: take_bytes(bytes)?.into(), value: take_bytes(bytes)?.into() }) + 1,
         };
         let bucket = &mut self.buckets[at];
-        (bucket.pairs[way], bucket.most[way], bucket.names[way]) = (halves(pair), most, name);
+        bucket.set_pair(way, pair);
+        (bucket.most[way], bucket.names[way]) = (most, name);
         Ok(())
     }
 }
 
 impl Bucket {
+    #[inline]
+    fn pair(&self, way: usize) -> u128 {
+        u128::from(self.high[way]) << 64 | u128::from(self.low[way])
+    }
+
+    #[inline]
+    fn set_pair(&mut self, way: usize, pair: u128) {
+        (self.low[way], self.high[way]) = (pair as u64, (pair >> 64) as u64);
+    }
+
+    #[inline]
+    fn is_taken(&self, way: usize) -> bool {
+        self.low[way] | self.high[way] != 0
+    }
+
+    /// Where a pair stands. All are looked at, without a branch for each: in a flood of keys most stand nowhere.
+    #[inline]
+    fn way_of(&self, pair: u128) -> Option<usize> {
+        let (low, high) = (pair as u64, (pair >> 64) as u64);
+        let is_it = |way: usize| u32::from((self.low[way] ^ low) | (self.high[way] ^ high) == 0);
+        let found = (0..WAYS).fold(0, |found, way| found | is_it(way) << way);
+        (found != 0).then(|| found.trailing_zeros() as usize)
+    }
+
     /// The place that is free, or has least.
     #[inline]
     fn least(&self) -> usize {
         // One number each: a pair of them is compared by way of memory. There are no amounts below 0.
-        let rank = |way: usize| (self.most[way] as u64) << 1 | u64::from(self.pairs[way] != [0; 2]);
-        (1..WAYS).fold(0, |least, way| if rank(way) < rank(least) { way } else { least })
+        let rank = |way: usize| (self.most[way] as u64) << 1 | u64::from(self.is_taken(way));
+        let first = (rank(0), 0);
+        (1..WAYS).map(|way| (rank(way), way)).fold(first, |least, next| if next.0 < least.0 { next } else { least }).1
     }
 
     /// Whether a pair is worth a name that has none. Where many come and go an id for each would cost more than all the rest, so it has
@@ -304,16 +330,6 @@ fn take_amount(bytes: &mut &[u8]) -> Result<i64, DecodeError> {
 #[inline]
 fn place(pair: u128, buckets: usize) -> usize {
     (pair >> crate::id::CellKey::FLAG_BITS) as usize & (buckets - 1)
-}
-
-#[inline]
-fn halves(pair: u128) -> [u64; 2] {
-    [pair as u64, (pair >> 64) as u64]
-}
-
-#[inline]
-fn joined([low, high]: [u64; 2]) -> u128 {
-    u128::from(high) << 64 | u128::from(low)
 }
 
 #[cfg(test)]

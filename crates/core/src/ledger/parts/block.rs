@@ -34,19 +34,32 @@ struct BlockPart {
 
 impl Block {
     pub fn new(width: u8) -> Block {
-        // Most have a few short values; a cut makes millions of these, and growing each would be half of the work.
-        let texts = Vec::with_capacity(usize::from(width) * 8 * FEW / 2);
-        Block { width, texts, parts: Vec::with_capacity(FEW), index: None }
+        Block { width, texts: Vec::new(), parts: Vec::new(), index: None }
     }
 
     /// What a row holds.
     pub fn decode(row: &[u8]) -> Result<Block, DecodeError> {
-        let mut parts = BlockParts::of(row)?;
-        let mut block = Block::new(parts.width);
-        while let Some((values, sum)) = parts.take()? {
-            *block.entry(values) += sum;
-        }
+        let mut block = Block::new(0);
+        block.read(row)?;
         Ok(block)
+    }
+
+    /// Begins anew, with the room it has.
+    pub fn begin(&mut self, width: u8) {
+        self.width = width;
+        self.texts.clear();
+        self.parts.clear();
+        self.index = None;
+    }
+
+    /// Begins anew with what a row holds.
+    pub fn read(&mut self, row: &[u8]) -> Result<(), DecodeError> {
+        let mut parts = BlockParts::of(row)?;
+        self.begin(parts.width);
+        while let Some((values, sum)) = parts.take()? {
+            *self.entry(values) += sum;
+        }
+        Ok(())
     }
 
     pub fn encode(&self) -> Vec<u8> {

@@ -8,7 +8,10 @@ use crate::ledger::LedgerKey;
 use crate::ledger::cut::{Change, LedgerRow, StoredRows};
 use crate::limits::PARTS_PER_ROW_MAX;
 use crate::record::DecodeError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Blocks that are kept for keys to come: as many as most keys have.
+const SPARE_MAX: usize = 8;
 
 /// The rows of one key that are changed.
 pub struct Blocks<'a> {
@@ -18,14 +21,31 @@ pub struct Blocks<'a> {
     /// Only this roll-up is of interest, and what decides about its values.
     only: Option<u16>,
     /// In order. Most keys have a few, and a cut has many keys.
-    blocks: Vec<((u16, Minutes), Block)>,
-    /// Room for the values of the part at hand.
+    blocks: Vec<ChangedBlock>,
+    /// Room for the values of the part at hand, and for blocks of keys to come.
     values: Vec<u8>,
+    spare: Vec<Block>,
+}
+
+/// A row that is changed.
+struct ChangedBlock {
+    place: (u16, Minutes),
+    /// Its key in the store.
+    key: Vec<u8>,
+    block: Block,
 }
 
 impl<'a> Blocks<'a> {
     pub fn new(cell: CellKey, stored: &'a dyn StoredRows, is_cleared: bool) -> Blocks<'a> {
-        Blocks { cell, stored, is_cleared, only: None, blocks: Vec::with_capacity(2), values: Vec::with_capacity(32) }
+        let (blocks, values, spare) = (Vec::new(), Vec::new(), Vec::new());
+        Blocks { cell, stored, is_cleared, only: None, blocks, values, spare }
+    }
+
+    /// Goes on to another key, with the same room: a cut has millions of them.
+    pub(super) fn begin(&mut self, cell: CellKey, is_cleared: bool) {
+        self.spare.extend(self.blocks.drain(..).map(|changed| changed.block));
+        self.spare.truncate(SPARE_MAX);
+        (self.cell, self.is_cleared) = (cell, is_cleared);
     }
 
     /// Leaves the other roll-ups out.
@@ -36,17 +56,17 @@ impl<'a> Blocks<'a> {
 
     /// A row as it stands now, if anything was added to it.
     pub fn get(&self, number: u16, bucket: Minutes) -> Option<&Block> {
-        self.place(number, bucket).ok().map(|at| &self.blocks[at].1)
+        self.place(number, bucket).ok().map(|at| &self.blocks[at].block)
     }
 
     /// The rows of a roll-up that something was added to.
     pub fn of(&self, number: u16) -> impl Iterator<Item = (Minutes, &Block)> {
-        let of_rollup = self.blocks.iter().filter(move |((of, _), _)| *of == number);
-        of_rollup.map(|((_, bucket), block)| (*bucket, block))
+        let of_rollup = self.blocks.iter().filter(move |changed| changed.place.0 == number);
+        of_rollup.map(|changed| (changed.place.1, &changed.block))
     }
 
     fn place(&self, number: u16, bucket: Minutes) -> Result<usize, usize> {
-        self.blocks.binary_search_by_key(&(number, bucket), |(known, _)| *known)
+        self.blocks.binary_search_by_key(&(number, bucket), |changed| changed.place)
     }
 
     pub(super) fn add(&mut self, split: &Split, values: &[u8], bucket: Minutes, delta: i64) -> Result<(), DecodeError> {
@@ -72,28 +92,33 @@ impl<'a> Blocks<'a> {
         let at = match self.place(rollup.number, bucket) {
             Ok(at) => at,
             Err(at) => {
-                let key = LedgerKey::Part(self.cell, rollup.number, bucket);
-                let row = if self.is_cleared { None } else { self.stored.row(&key.encode()) };
-                let new = || Ok(Block::new(rollup.dimensions.len() as u8));
-                let block = row.map_or_else(new, |row| Block::decode(&row))?;
-                self.blocks.insert(at, ((rollup.number, bucket), block));
+                let key = LedgerKey::Part(self.cell, rollup.number, bucket).encode();
+                let row = if self.is_cleared { None } else { self.stored.row(&key) };
+                let width = rollup.dimensions.len() as u8;
+                let mut block = self.spare.pop().unwrap_or_else(|| Block::new(width));
+                match row {
+                    Some(row) => block.read(&row)?,
+                    None => block.begin(width),
+                }
+                self.blocks.insert(at, ChangedBlock { place: (rollup.number, bucket), key, block });
                 at
             }
         };
-        Ok(&mut self.blocks[at].1)
+        Ok(&mut self.blocks[at].block)
     }
 
-    /// The rows as they are to be written, in the order of their keys. Those of `void` that are not among them go.
-    pub(super) fn into_rows(self, void: Vec<Vec<u8>>) -> Vec<LedgerRow> {
-        let cell = self.cell;
-        let rows = self.blocks.into_iter().map(|((number, bucket), block)| {
-            (LedgerKey::Part(cell, number, bucket).encode(), Change::Put(block.encode()))
+    /// Appends the rows as they are to be written, in the order of their keys. Those of `void` that are not among them go.
+    pub(super) fn take_rows(&mut self, void: Vec<Vec<u8>>, out: &mut VecDeque<LedgerRow>) {
+        let rows = self.blocks.iter_mut().map(|ChangedBlock { key, block, .. }| LedgerRow {
+            key: std::mem::take(key),
+            change: Change::Put(block.encode()),
         });
-        let row = |(key, change)| LedgerRow { key, change };
         if void.is_empty() {
-            return rows.map(row).collect();
+            out.extend(rows);
+            return;
         }
         let gone = void.into_iter().map(|key| (key, Change::Delete));
-        gone.chain(rows).collect::<BTreeMap<_, _>>().into_iter().map(row).collect()
+        let all: BTreeMap<_, _> = gone.chain(rows.map(|row| (row.key, row.change))).collect();
+        out.extend(all.into_iter().map(|(key, change)| LedgerRow { key, change }));
     }
 }

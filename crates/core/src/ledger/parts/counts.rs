@@ -1,9 +1,9 @@
 //! What was added to parts in one stretch of the log.
 //!
 //! Additions to keys are written one behind the other, into shards by the top bits of the cell: that costs a store into memory that is at
-//! hand, where a look at what is there already would cost a trip to memory that is not. A shard is put in order and added up when it
-//! has grown much since that was done last, and when a cut takes it; until then only short stretches of it are in order, for whoever
-//! reads. Additions to counters as a whole are few and hot, and stand at the combination of values that they belong to ([`Tuples`]).
+//! hand, where a look at what is there already would cost a trip to memory that is not. A shard is added up when it has grown much since
+//! that was done last, and when a cut takes it. **Invariant:** counts of a shard stand in the order in which their parts came first.
+//! Additions to counters as a whole are few and hot, and stand at the combination of values that they belong to ([`Tuples`]).
 
 use super::blocks::Blocks;
 use super::since::PartsSince;
@@ -16,7 +16,8 @@ use crate::ledger::cut::{LedgerRow, NoRows, Rows, StoredRows};
 use crate::memory::pending::Overlay;
 use crate::memory::prefetch::prefetch;
 use crate::record::DecodeError;
-use hashbrown::HashSet;
+use hashbrown::{HashSet, HashTable};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -85,35 +86,25 @@ impl PartCounts {
             *since = PartsSince::cleared();
         }
         let mut told = since.begin();
-        let mut tell = |count: &Count| since.push(&mut told, self.tuples.get(count.tuple), count.sum, count.order);
-        shard.of(cell).for_each(&mut tell);
-        self.tuples.of_whole(cell).iter().for_each(&mut tell);
+        let of_key = shard.counts().filter(|count| count.cell == cell).copied();
+        for (order, Count { tuple, sum, .. }) in (0..).zip(of_key.chain(self.tuples.of_whole(cell))) {
+            since.push(&mut told, self.tuples.get(tuple), sum, order);
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.tuples.bytes() + self.shards.iter().map(PartShard::bytes).sum::<usize>()
     }
 
-    /// The cells of a shard with all that was added to them.
-    fn cells_of(&self, at: usize, wholes: &[CellKey]) -> CellsInOrder {
-        let mut counts: Vec<Count> = self.shards[at].counts().copied().collect();
-        let wholes = wholes.iter().filter(|whole| shard_of(**whole) == at);
-        wholes.for_each(|whole| counts.extend(self.tuples.of_whole(*whole)));
-        in_order(&mut counts);
-        let mut cleared: Vec<CellKey> = self.shards[at].cleared.iter().copied().collect();
-        cleared.sort_unstable();
-        CellsInOrder { counts: counts.into_iter().peekable(), cleared: cleared.into_iter().peekable() }
-    }
-
-    /// The rows of a cell as a cut leaves them.
-    fn rows_of(&self, cell: &CellCounts, stored: &dyn StoredRows) -> Result<Vec<LedgerRow>, DecodeError> {
-        let CellCounts { cell, is_cleared, ref counts } = *cell;
-        let mut blocks = Blocks::new(cell, stored, is_cleared);
-        for Count { sum, tuple, .. } in counts {
-            let Combination { split, values, bucket, .. } = self.tuples.get(*tuple);
-            blocks.add(split, values, bucket, *sum)?;
-        }
-        Ok(blocks.into_rows(if is_cleared { stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() }))
+    /// Puts all that was added to the cells of a shard there, by cell.
+    fn gather(&self, at: usize, counts: &mut Vec<Count>) {
+        counts.clear();
+        counts.extend(self.shards[at].counts());
+        let wholes = self.tuples.wholes().into_iter().filter(|whole| shard_of(*whole) == at);
+        wholes.for_each(|whole| counts.extend(self.tuples.of_whole(whole)));
+        merge(counts);
+        // In which order those of one cell came stays as it is.
+        counts.sort_by_key(|count| count.cell);
     }
 }
 
@@ -129,9 +120,7 @@ impl Overlay for PartCounts {
         // Once for each combination, and not for each count of it.
         let numbers = self.tuples.take_in(&newer.tuples);
         for shard in &newer.shards {
-            let mut counts: Vec<&Count> = shard.counts().collect();
-            counts.sort_unstable_by_key(|count| count.order);
-            counts.iter().for_each(|count| self.push(count.cell, numbers.of(count.tuple), count.sum));
+            shard.counts().for_each(|count| self.push(count.cell, numbers.of(count.tuple), count.sum));
         }
     }
 }
@@ -142,14 +131,75 @@ impl Rows for PartCounts {
     }
 
     fn rows_over<'a>(&'a self, stored: &'a dyn StoredRows) -> Box<dyn Iterator<Item = LedgerRow> + 'a> {
-        let wholes = self.tuples.wholes();
-        // Shards in order are cells in order.
-        Box::new((0..PART_SHARDS).flat_map(move |at| self.cells_of(at, &wholes)).flat_map(move |cell| {
-            self.rows_of(&cell, stored).unwrap_or_else(|error| {
-                stored.damaged(&LedgerKey::parts_of(cell.cell).start, error);
-                Vec::new()
-            })
-        }))
+        Box::new(PartRows::new(self, stored))
+    }
+}
+
+/// The rows of all cells as a cut leaves them, made cell by cell.
+struct PartRows<'a> {
+    counts: &'a PartCounts,
+    stored: &'a dyn StoredRows,
+    /// The shard that comes next.
+    next: usize,
+    /// What is left of the one at hand, by cell, from `at` on; and of its cells that were cleared, the last one first.
+    gathered: Vec<Count>,
+    at: usize,
+    cleared: Vec<CellKey>,
+    blocks: Blocks<'a>,
+    /// The rows of the cell at hand.
+    rows: VecDeque<LedgerRow>,
+}
+
+impl<'a> PartRows<'a> {
+    fn new(counts: &'a PartCounts, stored: &'a dyn StoredRows) -> PartRows<'a> {
+        let blocks = Blocks::new(CellKey::NONE, stored, false);
+        let (gathered, cleared, rows) = (Vec::new(), Vec::new(), VecDeque::new());
+        PartRows { counts, stored, next: 0, gathered, at: 0, cleared, blocks, rows }
+    }
+
+    /// Goes on to the next cell, also if it was only cleared. Shards in order are cells in order.
+    fn next_cell(&mut self) -> Option<CellKey> {
+        loop {
+            let counted = self.gathered.get(self.at).map(|count| count.cell);
+            if let Some(cell) = counted.into_iter().chain(self.cleared.last().copied()).min() {
+                return Some(cell);
+            }
+            let shard = self.counts.shards.get(self.next)?;
+            self.counts.gather(self.next, &mut self.gathered);
+            self.cleared.extend(&shard.cleared);
+            self.cleared.sort_unstable_by(|a, b| b.cmp(a));
+            (self.next, self.at) = (self.next + 1, 0);
+        }
+    }
+
+    fn work_out(&mut self, cell: CellKey) -> Result<(), DecodeError> {
+        let is_cleared = self.cleared.pop_if(|cleared| *cleared == cell).is_some();
+        self.blocks.begin(cell, is_cleared);
+        let counts = self.gathered[self.at..].iter().take_while(|count| count.cell == cell);
+        for Count { sum, tuple, .. } in counts {
+            self.at += 1;
+            let Combination { split, values, bucket, .. } = self.counts.tuples.get(*tuple);
+            self.blocks.add(split, values, bucket, *sum)?;
+        }
+        let void = if is_cleared { self.stored.keys(&LedgerKey::parts_of(cell)) } else { Vec::new() };
+        self.blocks.take_rows(void, &mut self.rows);
+        Ok(())
+    }
+}
+
+impl Iterator for PartRows<'_> {
+    type Item = LedgerRow;
+
+    fn next(&mut self) -> Option<LedgerRow> {
+        loop {
+            if let Some(row) = self.rows.pop_front() {
+                return Some(row);
+            }
+            let cell = self.next_cell()?;
+            if let Err(error) = self.work_out(cell) {
+                self.stored.damaged(&LedgerKey::parts_of(cell).start, error);
+            }
+        }
     }
 }
 
@@ -157,12 +207,9 @@ impl Rows for PartCounts {
 struct PartShard {
     /// Where the next one goes.
     tail: Vec<Count>,
-    /// What is full, each as large as the others: what has grown is not copied. Each is in the order of cells, so that whoever asks for
-    /// one of them does not look at all others.
+    /// What is full, each as large as the others: what has grown is not copied.
     full: Vec<Vec<Count>>,
     len: usize,
-    /// How many there have been.
-    added: u32,
     /// When there are so many they are added up: often where that brought much, seldom where each was another.
     due: usize,
     /// What the store has of these is void.
@@ -175,46 +222,17 @@ pub(super) struct Count {
     pub cell: CellKey,
     pub sum: i64,
     pub tuple: u32,
-    /// How many of its shard came before it.
-    pub order: u32,
 }
 
-/// Tests have few, and are to see what is full and what was added up.
-const CHUNK: usize = if cfg!(test) { 3 } else { 256 };
-/// So many of a shard stay in the cache while they are put in order.
+const CHUNK: usize = 256;
+/// So many of a shard stay in the cache while they are added up. Tests have few, and are to see what was added up.
 const DUE: usize = if cfg!(test) { 4 } else { 4096 };
 /// A shard grows so many times before it is looked at again, if nothing in it was the same.
 const GROWS: usize = 8;
 
-/// The cells of a shard in order, also those that were only cleared.
-struct CellsInOrder {
-    counts: std::iter::Peekable<std::vec::IntoIter<Count>>,
-    cleared: std::iter::Peekable<std::vec::IntoIter<CellKey>>,
-}
-
-/// What there is of one cell, in the order in which it came.
-struct CellCounts {
-    cell: CellKey,
-    is_cleared: bool,
-    counts: Vec<Count>,
-}
-
-impl Iterator for CellsInOrder {
-    type Item = CellCounts;
-
-    fn next(&mut self) -> Option<CellCounts> {
-        let CellsInOrder { counts, cleared } = self;
-        let counted = counts.peek().map(|count| count.cell);
-        let cell = counted.into_iter().chain(cleared.peek().copied()).min()?;
-        let is_cleared = cleared.next_if_eq(&cell).is_some();
-        let counts = std::iter::from_fn(|| counts.next_if(|count| count.cell == cell)).collect();
-        Some(CellCounts { cell, is_cleared, counts })
-    }
-}
-
 impl Default for PartShard {
     fn default() -> PartShard {
-        PartShard { tail: Vec::new(), full: Vec::new(), len: 0, added: 0, due: DUE, cleared: HashSet::default() }
+        PartShard { tail: Vec::new(), full: Vec::new(), len: 0, due: DUE, cleared: HashSet::default() }
     }
 }
 
@@ -229,8 +247,7 @@ impl PartShard {
             last.sum = last.sum.saturating_add(delta);
             return false;
         }
-        self.put(Count { cell, sum: delta, tuple, order: self.added });
-        self.added += 1;
+        self.put(Count { cell, sum: delta, tuple });
         true
     }
 
@@ -245,8 +262,7 @@ impl PartShard {
 
     #[cold]
     fn begin_chunk(&mut self) {
-        let mut tail = std::mem::replace(&mut self.tail, Vec::with_capacity(CHUNK));
-        tail.sort_unstable_by_key(|count| count.cell);
+        let tail = std::mem::replace(&mut self.tail, Vec::with_capacity(CHUNK));
         self.full.extend((!tail.is_empty()).then_some(tail));
     }
 
@@ -254,21 +270,12 @@ impl PartShard {
         self.full.iter().flatten().chain(&self.tail)
     }
 
-    /// What there is of a cell.
-    fn of(&self, cell: CellKey) -> impl Iterator<Item = &Count> {
-        let full = self.full.iter().flat_map(move |chunk| {
-            let first = chunk.partition_point(|count| count.cell < cell);
-            chunk[first..].iter().take_while(move |count| count.cell == cell)
-        });
-        full.chain(self.tail.iter().filter(move |count| count.cell == cell))
-    }
-
     /// Answers how many fewer there are.
     #[cold]
     fn add_up(&mut self) -> usize {
         let mut counts: Vec<Count> = self.counts().copied().collect();
         merge(&mut counts);
-        let fewer = self.replace(counts);
+        let fewer = if counts.len() < self.len { self.replace(counts) } else { 0 };
         let grows = if fewer >= self.len { 2 } else { GROWS };
         self.due = DUE.max(grows * self.len);
         fewer
@@ -295,24 +302,34 @@ impl PartShard {
     }
 }
 
-/// Makes one of all counts of a part. It stands where the first of them stood.
-fn merge(counts: &mut Vec<Count>) {
-    counts.sort_unstable_by_key(|count| (count.cell, count.tuple, count.order));
-    counts.dedup_by(|later, first| {
-        let is_same = (later.cell, later.tuple) == (first.cell, first.tuple);
-        if is_same {
-            first.sum = first.sum.saturating_add(later.sum);
-        }
-        is_same
-    });
+impl Count {
+    /// Cells are hashes already.
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.cell.spread() ^ u64::from(self.tuple).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
 }
 
-/// By cell, and of each one for every part, in the order in which they came first.
-fn in_order(counts: &mut Vec<Count>) {
-    merge(counts);
-    for of_cell in counts.chunk_by_mut(|a, b| a.cell == b.cell) {
-        of_cell.sort_unstable_by_key(|count| count.order);
+/// Makes one of all counts of a part. It stands where the first of them stood.
+fn merge(counts: &mut Vec<Count>) {
+    let mut known: HashTable<u32> = HashTable::with_capacity(counts.len());
+    let mut kept = 0;
+    for at in 0..counts.len() {
+        let count = counts[at];
+        let is_same = |at: &u32| (counts[*at as usize].cell, counts[*at as usize].tuple) == (count.cell, count.tuple);
+        match known.find(count.hash(), is_same) {
+            Some(first) => {
+                let sum = &mut counts[*first as usize].sum;
+                *sum = sum.saturating_add(count.sum);
+            }
+            None => {
+                counts[kept] = count;
+                known.insert_unique(count.hash(), kept as u32, |at| counts[*at as usize].hash());
+                kept += 1;
+            }
+        }
     }
+    counts.truncate(kept);
 }
 
 #[cfg(test)]

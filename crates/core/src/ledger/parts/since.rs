@@ -34,7 +34,7 @@ struct CountSince {
     values: u32,
     bucket: Minutes,
     sum: i64,
-    /// When it came: which stretch of the log, and how many of its shard came before it there.
+    /// When it came: which stretch of the log, and how many of its key came before it there.
     came: (u32, u32),
 }
 
@@ -74,7 +74,7 @@ impl PartsSince {
         Told { stretch: self.stretches, known: HashMap::default() }
     }
 
-    /// Adds one more, of which so many of its shard came before.
+    /// Adds one more, of which so many of its key came before.
     pub(super) fn push(&mut self, told: &mut Told, combination: Combination<'_>, sum: i64, order: u32) {
         let split = self.split(combination.split);
         let number = combination.values_number << 16 | split as u64;

@@ -170,13 +170,15 @@ impl Tuples {
         wholes
     }
 
-    /// What was added to a counter as a whole, if the cell is that of one.
+    /// What was added to a counter as a whole, if the cell is that of one, in the order in which it came first.
     pub(super) fn of_whole(&self, cell: CellKey) -> Vec<Count> {
         if !self.splits.iter().any(|split| split.whole == Some(cell)) {
             return Vec::new();
         }
         let all = self.all().filter(|(_, tuple)| self.splits[usize::from(tuple.split)].whole == Some(cell));
-        all.map(|(number, tuple)| Count { cell, sum: tuple.whole, tuple: number, order: tuple.order }).collect()
+        let mut all: Vec<(u32, &Tuple)> = all.collect();
+        all.sort_unstable_by_key(|(_, tuple)| tuple.order);
+        all.into_iter().map(|(number, tuple)| Count { cell, sum: tuple.whole, tuple: number }).collect()
     }
 
     /// Takes in the combinations of a newer stretch, with what was added to counters as a whole.
