@@ -227,6 +227,7 @@ mod tests {
             groups: Vec::new(),
             server: Usage { operations_per_cpu_second: 1.0 },
             errors,
+            retries: 0,
             first_error: first_error.map(str::to_owned),
             peak_bytes: 0,
         };

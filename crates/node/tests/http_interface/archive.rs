@@ -2,8 +2,9 @@
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tally_node::assemble::Options;
+use tally_node::clock::Stopwatch;
 
 fn with_archive(options: &mut Options) {
     options.archive = Some(options.data_dir.join("archive"));
@@ -81,9 +82,9 @@ fn hit(node: &TestNode) {
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let began = Stopwatch::start();
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} never came");
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} never came");
         std::thread::yield_now();
     }
 }
