@@ -39,6 +39,15 @@ struct Lane {
     rows: EventRows,
 }
 
+/// Who writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// The log whose events these are: an archive has those of one.
+    pub log_id: u64,
+    /// Another one each time that an archive is opened.
+    pub nonce: u64,
+}
+
 /// What an archive has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -49,15 +58,15 @@ pub struct Tally {
 }
 
 impl Archive {
-    /// Opens the archive in a directory, or makes one; `nonce` is another one each time. Called inside a runtime, and by one at a time: of
-    /// two writers only one gets on.
-    pub async fn open(root: &Path, nonce: u64) -> Result<Archive, ArchiveError> {
+    /// Opens the archive of a log in a directory, or makes one. Called inside a runtime, and by one at a time: of two writers only one
+    /// gets on.
+    pub async fn open(root: &Path, writer: Writer) -> Result<Archive, ArchiveError> {
         let catalog = SqliteCatalog::open(root)?;
         let [events, fates, corrections, base] = [
-            TableWriter::open(&catalog, Table::Events, nonce).await?,
-            TableWriter::open(&catalog, Table::Fates, nonce).await?,
-            TableWriter::open(&catalog, Table::Corrections, nonce).await?,
-            TableWriter::open(&catalog, Table::Base, nonce).await?,
+            TableWriter::open(&catalog, Table::Events, writer).await?,
+            TableWriter::open(&catalog, Table::Fates, writer).await?,
+            TableWriter::open(&catalog, Table::Corrections, writer).await?,
+            TableWriter::open(&catalog, Table::Base, writer).await?,
         ];
         let mut archive = Archive {
             root: root.to_owned(),
@@ -111,7 +120,7 @@ impl Archive {
         self.commit(at).await
     }
 
-    /// An event of the log, unless the table has it already.
+    /// An event of the log, which the table does not have.
     pub async fn event(
         &mut self,
         stream: Stream,
@@ -130,7 +139,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether the table of events has what stands at an offset.
+    /// Behind the last record whose events the table has.
     pub fn has_events_to(&self) -> Result<u64, ArchiveError> {
         Ok(self.events.reached()?.map_or(0, |reached| reached.to.offset))
     }

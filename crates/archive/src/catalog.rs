@@ -5,7 +5,7 @@
 //! nothing is written any more (ADR 28). Of the catalog's interface there is what a transaction needs.
 
 use crate::ArchiveError;
-use crate::disk::{Disk, location};
+use crate::disk::Disk;
 use async_trait::async_trait;
 use iceberg::io::{FileIO, FileIOBuilder};
 use iceberg::spec::{TableMetadata, TableMetadataBuilder};
@@ -231,14 +231,4 @@ impl Catalog for SqliteCatalog {
     async fn register_table(&self, _: &TableIdent, _: String) -> Result<Table> {
         not_ours("table from elsewhere")
     }
-}
-
-/// Where the catalog of an archive is, as SQLAlchemy (and so pyiceberg) writes it.
-pub fn address(root: &Path) -> String {
-    format!("sqlite:///{}", root.join(FILE).display())
-}
-
-/// What pyiceberg wants to know beside it.
-pub fn warehouse(root: &Path) -> String {
-    location(root)
 }

@@ -54,7 +54,7 @@ impl Disk {
 }
 
 /// A directory as tables name it.
-pub fn location(directory: &Path) -> String {
+fn location(directory: &Path) -> String {
     format!("file://{}", directory.display())
 }
 

@@ -12,6 +12,11 @@ pub enum ArchiveError {
          server may write to an archive"
     )]
     Fenced { table: String, expected: String, found: String },
+    /// Give the archive a directory of its own.
+    #[error(
+        "the archive has the events of another data directory ({found}, this one is {expected}): name a directory that is empty, or its own"
+    )]
+    Foreign { expected: String, found: String },
     /// Ask an operator; the text says what is where, and what can be done.
     #[error("the archive: {0}")]
     Damaged(String),

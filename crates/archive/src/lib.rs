@@ -17,7 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use archive::{Archive, Tally};
+pub use archive::{Archive, Tally, Writer};
 pub use error::ArchiveError;
 pub use reached::Reached;
 pub use rows::{Place, Under};

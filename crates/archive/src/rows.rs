@@ -8,7 +8,6 @@ pub use others::{BaseRows, CorrectionRows, FateRows};
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{ArrayBuilder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder};
-use std::sync::Arc;
 use tally_core::position::Position;
 
 /// Where a row is from.
@@ -75,8 +74,4 @@ fn texts() -> StringBuilder {
 /// What clients call things need not be UTF-8; tables are.
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
-}
-
-fn columns(lists: impl IntoIterator<Item = Vec<ArrayRef>>) -> Vec<ArrayRef> {
-    lists.into_iter().flatten().map(|array| Arc::clone(&array)).collect()
 }

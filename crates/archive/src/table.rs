@@ -6,7 +6,7 @@
 
 use crate::catalog::{SqliteCatalog, ident};
 use crate::schema;
-use crate::{ArchiveError, Reached};
+use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
 use iceberg::spec::{DataFile, DataFileFormat, Literal, PartitionKey, PrimitiveType, Schema, Struct, Type};
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
@@ -41,12 +41,13 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// Opens a table, or makes it.
-    pub async fn open(catalog: &SqliteCatalog, kind: schema::Table, nonce: u64) -> Result<TableWriter, ArchiveError> {
+    pub async fn open(catalog: &SqliteCatalog, kind: schema::Table, writer: Writer) -> Result<TableWriter, ArchiveError> {
         let table = match catalog.open_table(kind.name()).await? {
             Some(table) => table,
-            None => create(catalog, kind).await?,
+            None => create(catalog, kind, writer).await?,
         };
-        Ok(TableWriter { kind, table, nonce, files: None, rows: 0 })
+        check_owner(&table, writer)?;
+        Ok(TableWriter { kind, table, nonce: writer.nonce, files: None, rows: 0 })
     }
 
     /// How far it has come; `None` if it is new.
@@ -149,10 +150,27 @@ impl TableWriter {
     }
 }
 
-async fn create(catalog: &SqliteCatalog, kind: schema::Table) -> Result<iceberg::table::Table, ArchiveError> {
+/// Whose events a table has.
+const LOG_ID: &str = "tally.log-id";
+
+fn check_owner(table: &iceberg::table::Table, writer: Writer) -> Result<(), ArchiveError> {
+    let (expected, found) = (log_id(writer), table.metadata().properties().get(LOG_ID).cloned().unwrap_or_default());
+    if found == expected { Ok(()) } else { Err(ArchiveError::Foreign { expected, found }) }
+}
+
+fn log_id(writer: Writer) -> String {
+    format!("{:016x}", writer.log_id)
+}
+
+async fn create(
+    catalog: &SqliteCatalog,
+    kind: schema::Table,
+    writer: Writer,
+) -> Result<iceberg::table::Table, ArchiveError> {
     let properties = HashMap::from([
         ("write.metadata.previous-versions-max".to_owned(), VERSIONS_KEPT.to_string()),
         ("write.parquet.compression-codec".to_owned(), "zstd".to_owned()),
+        (LOG_ID.to_owned(), log_id(writer)),
     ]);
     let creation = TableCreation::builder()
         .name(kind.name().to_owned())

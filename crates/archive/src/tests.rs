@@ -1,6 +1,6 @@
 //! The archive as its writer and its readers see it.
 
-use crate::{Archive, ArchiveError, Place, Reached, Table, Under};
+use crate::{Archive, ArchiveError, Place, Reached, Table, Under, Writer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
@@ -45,7 +45,7 @@ fn reached(offset: u64) -> Reached {
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 async fn opened(root: &Path) -> Result<Archive, ArchiveError> {
-    Archive::open(root, OPENED.fetch_add(1, Ordering::Relaxed)).await
+    Archive::open(root, Writer { log_id: 1, nonce: OPENED.fetch_add(1, Ordering::Relaxed) }).await
 }
 
 async fn begun(root: &Path) -> Result<Archive, ArchiveError> {
@@ -136,6 +136,20 @@ fn what_somebody_else_has_changed_is_not_written_over() {
         second.commit(&reached(4)).await?;
         let error = first.commit(&reached(4)).await.unwrap_err().to_string();
         assert!(error.contains("somebody else has written"), "{error}");
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_archive_of_another_log_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..4).await?;
+        archive.commit(&reached(4)).await?;
+        let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9 }).await.err().unwrap().to_string();
+        assert!(other.contains("another data directory"), "{other}");
         check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
         Ok(())
     });

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tally_archive::{Archive, ArchiveError, Reached};
+use tally_archive::{Archive, ArchiveError, Reached, Writer};
 use tally_core::limits::ARCHIVE_FLUSHES_MAX;
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
@@ -113,6 +113,7 @@ impl ArchiveHandle {
 pub struct Archiver {
     engine: Engine,
     root: PathBuf,
+    log_id: u64,
     /// Another number each time.
     nonce: fn() -> io::Result<u64>,
     asked: Receiver<Flush>,
@@ -130,10 +131,12 @@ impl Archiver {
         Spec::new("archive", does, RETRY).waits_for("commits of the log")
     }
 
-    /// One that keeps the archive in a directory, and a handle to it. Nothing of the log is freed from here on that it does not have.
+    /// One that keeps the archive of a log in a directory, and a handle to it. Nothing of the log is freed from here on that it does not
+    /// have.
     pub fn new(
         engine: Engine,
         root: PathBuf,
+        log_id: u64,
         nonce: fn() -> io::Result<u64>,
         spec: &Spec,
     ) -> (Archiver, ArchiveHandle) {
@@ -145,6 +148,7 @@ impl Archiver {
         let archiver = Archiver {
             engine,
             root,
+            log_id,
             nonce,
             asked,
             flushes: Vec::new(),
@@ -159,7 +163,8 @@ impl Archiver {
     async fn open(&mut self) -> Result<Following, Stop> {
         // Until it is known how far it is, nothing is freed.
         self.engine.hold_for_archive(0);
-        let archive = Archive::open(&self.root, (self.nonce)()?).await?;
+        let writer = Writer { log_id: self.log_id, nonce: (self.nonce)()? };
+        let archive = Archive::open(&self.root, writer).await?;
         let following = Following::begin(&self.engine, archive).await?;
         self.publish(following.reached);
         self.sweep(&following).await?;

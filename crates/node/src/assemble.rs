@@ -151,7 +151,7 @@ impl Node {
         let engine = thread.engine();
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
-        let archive = options.archive.as_deref().map(|directory| start_archive(&engine, directory)).transpose()?;
+        let archive = options.archive.as_deref().map(|directory| start_archive(&engine, directory, data_dir.identity.id)).transpose()?;
         let host = Host { archive, ..engine.host() };
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
@@ -261,10 +261,10 @@ fn shares(options: &Options) -> Shares {
 }
 
 /// Begins before anything of the log is freed. Tables name their files, so the directory is named in full.
-fn start_archive(engine: &Engine, directory: &Path) -> io::Result<ArchiveHandle> {
+fn start_archive(engine: &Engine, directory: &Path, log_id: u64) -> io::Result<ArchiveHandle> {
     std::fs::create_dir_all(directory)?;
     let spec = Archiver::spec();
-    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, random, &spec);
+    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, log_id, random, &spec);
     engine.workers().apart(spec, archiver)?;
     Ok(handle)
 }

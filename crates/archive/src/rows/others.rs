@@ -1,6 +1,6 @@
 //! Rows of the smaller tables: fates, corrections, and what was there before the archive.
 
-use super::{Place, Places, columns, taken, text, texts, times, us};
+use super::{Place, Places, taken, text, texts, times, us};
 use crate::schema::{Table, arrow, arrow_error};
 use arrow_array::RecordBatch;
 use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMicrosecondBuilder};
@@ -58,7 +58,7 @@ impl FateRows {
             taken(&mut self.event_id),
             taken(&mut self.first_seen),
         ];
-        RecordBatch::try_new(self.schema.clone(), columns([self.places.take(), own])).map_err(arrow_error)
+        RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
     }
 }
 
@@ -144,7 +144,7 @@ impl CorrectionRows {
             taken(&mut self.bucket),
             taken(&mut self.delta),
         ];
-        RecordBatch::try_new(self.schema.clone(), columns([self.places.take(), own])).map_err(arrow_error)
+        RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
     }
 }
 
@@ -174,6 +174,6 @@ impl BaseRows {
 
     pub fn take(&mut self) -> Result<RecordBatch> {
         let own = vec![taken(&mut self.counter), taken(&mut self.value)];
-        RecordBatch::try_new(self.schema.clone(), columns([self.places.take(), own])).map_err(arrow_error)
+        RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
     }
 }
