@@ -41,7 +41,11 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// Opens a table, or makes it.
-    pub async fn open(catalog: &SqliteCatalog, kind: schema::Table, writer: Writer) -> Result<TableWriter, ArchiveError> {
+    pub async fn open(
+        catalog: &SqliteCatalog,
+        kind: schema::Table,
+        writer: Writer,
+    ) -> Result<TableWriter, ArchiveError> {
         let table = match catalog.open_table(kind.name()).await? {
             Some(table) => table,
             None => create(catalog, kind, writer).await?,

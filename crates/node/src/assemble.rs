@@ -151,7 +151,11 @@ impl Node {
         let engine = thread.engine();
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
-        let archive = options.archive.as_deref().map(|directory| start_archive(&engine, directory, data_dir.identity.id)).transpose()?;
+        let archive = options
+            .archive
+            .as_deref()
+            .map(|directory| start_archive(&engine, directory, data_dir.identity.id))
+            .transpose()?;
         let host = Host { archive, ..engine.host() };
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {

@@ -22,6 +22,7 @@ impl Asked {
         let any_port = Some("127.0.0.1:0".parse().unwrap());
         let mut options = Options { http: any_port, resp: any_port, http_threads: 1, ..Options::new(dir.path()) };
         options.config = Some(YAML.to_owned());
+        options.archive = Some(dir.path().join("archive"));
         options.log.segment_bytes = 16 << 20;
         Asked { node: Some(Node::start(options).unwrap()), _dir: dir }
     }

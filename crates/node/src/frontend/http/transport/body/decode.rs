@@ -180,7 +180,7 @@ mod tests {
     const LIMIT: usize = 1 << 20;
 
     fn gzip(plain: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         encoder.write_all(plain).unwrap();
         encoder.finish().unwrap()
     }
