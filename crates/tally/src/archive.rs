@@ -15,27 +15,31 @@ Examples:
 pub struct ArchiveArgs {
     #[command(subcommand)]
     what: ArchiveCommand,
-    /// Print what the server answers, as JSON
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(flatten)]
-    server: HttpArgs,
 }
 
 #[derive(Subcommand)]
 enum ArchiveCommand {
     /// Print how far it is
-    Status,
+    Status(AskArgs),
     /// Bring it up to now, and wait for it
-    Flush,
+    Flush(AskArgs),
+}
+
+#[derive(Args)]
+struct AskArgs {
+    /// Print what the server answers, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: HttpArgs,
 }
 
 pub fn run(args: ArchiveArgs, out: &mut Output) -> Result<()> {
-    let answer = match args.what {
-        ArchiveCommand::Status => args.server.get("/v1/archive", &[])?.json()?,
-        ArchiveCommand::Flush => args.server.post("/v1/archive/flush", "application/json", "")?.json()?,
+    let (answer, as_json) = match args.what {
+        ArchiveCommand::Status(ask) => (ask.server.get("/v1/archive", &[])?.json()?, ask.json),
+        ArchiveCommand::Flush(ask) => (ask.server.post("/v1/archive/flush", "application/json", "")?.json()?, ask.json),
     };
-    if args.json {
+    if as_json {
         return out.json(&answer);
     }
     let text = |name: &str| answer[name].as_str().unwrap_or("nothing yet").to_owned();
