@@ -84,7 +84,7 @@ pub struct ArchiveHandle {
 /// Somebody waits until everything before an offset can be read.
 struct Flush {
     to: u64,
-    done: oneshot::Sender<Reached>,
+    done: oneshot::Sender<Result<Reached, Refusal>>,
 }
 
 impl ArchiveHandle {
@@ -105,7 +105,7 @@ impl ArchiveHandle {
         self.flushes.try_send(Flush { to, done }).map_err(|_| Refusal::busy())?;
         self.engine.commits().hurry();
         self.wake.wake();
-        flushed.await.map_err(|_| Refusal::ShuttingDown)
+        flushed.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 }
 
@@ -212,7 +212,14 @@ impl Archiver {
         self.engine.metrics().archive.offset.set(reached.to.offset as i64);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).reached = Some(reached);
         for flush in self.flushes.extract_if(.., |flush| flush.to <= reached.to.offset) {
-            let _ = flush.done.send(reached);
+            let _ = flush.done.send(Ok(reached));
+        }
+    }
+
+    /// Nobody waits for what may never come.
+    fn refuse_all(&mut self, stop: &Stop) {
+        for flush in self.flushes.drain(..) {
+            let _ = flush.done.send(Err(Refusal::StoreFailed(stop.to_string().into())));
         }
     }
 
@@ -230,7 +237,11 @@ impl Archiver {
 
 impl Work for Archiver {
     async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
-        let has_more = self.advance().await?;
+        let advanced = self.advance().await;
+        if let Err(stop) = &advanced {
+            self.refuse_all(stop);
+        }
+        let has_more = advanced?;
         if let Some(following) = &self.following {
             let behind = self.engine.applied().offset.saturating_sub(following.reached.to.offset);
             context.queue(behind as usize);

@@ -115,6 +115,7 @@ fn what_the_archive_does_not_have_is_not_freed_and_a_gap_is_named() {
     wait_until("word of the gap", || last_error(&node).contains("is in neither"));
     let start = node.node().engine().log().start();
     hit(&node);
+    assert!(node.post("/v1/archive/flush", "").problem(503, "store-failed").contains("is in neither"));
     // Until somebody has decided, nothing more is freed.
     assert_eq!(node.node().engine().log_needed_from(), 0);
     assert_eq!(node.node().engine().log().start().offset, start.offset);
