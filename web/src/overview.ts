@@ -8,6 +8,7 @@ import { every, type Section } from './live';
 import { block, boxes, note, sparkline, topBars } from './pieces';
 import { link } from './routes';
 import { NO_SERIES, first } from './spans';
+import { truth } from './truth';
 import type { Account, Balance, Config, Counter, Listed, Top } from './types';
 import { equation, mode } from './words';
 
@@ -15,6 +16,8 @@ const EMPTY: Account = { received: 0, counted: 0, duplicate: 0, conflict: 0, rej
 
 /** How often lines and keys are asked for; totals and boxes are each second. */
 const DETAILS_MS = 2_000;
+/** How often it is asked what recounts found and which rates have jumped: the one is each hour, the other each minute. */
+const TRUTH_MS = 10_000;
 
 type Declared = { counter: Counter; account: Account };
 
@@ -33,7 +36,8 @@ export function overview(): Section {
   );
   let declared = new Set<string>();
   const others = undeclared();
-  const element = h('div', {}, h('h1', { tabindex: -1 }, 'Counters'), summary, list, others.element);
+  const truths = truth();
+  const element = h('div', {}, h('h1', { tabindex: -1 }, 'Counters'), summary, list, ...truths.map(({ element }) => element), others.element);
 
   const draw = async (signal: AbortSignal): Promise<void> => {
     const [config, balance] = await Promise.all([get<Config>('v1/config', signal), get<Balance>('v1/balance', signal)]);
@@ -54,11 +58,15 @@ export function overview(): Section {
     element,
     live(signal) {
       let due = 0;
+      let truthDue = 0;
       const look = async (): Promise<void> => {
         await draw(signal);
         if (Date.now() < due) return;
         due = Date.now() + DETAILS_MS;
         await details(signal);
+        if (Date.now() < truthDue) return;
+        truthDue = Date.now() + TRUTH_MS;
+        for (const { refresh } of truths) await refresh(signal);
       };
       void every(1_000, signal, look, ({ message }) => say(summary, message));
     },

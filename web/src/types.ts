@@ -133,3 +133,49 @@ export interface History {
   generations: Generation[];
   next?: number;
 }
+
+export interface Workers {
+  workers: { name: string }[];
+}
+
+export interface Reconciliations {
+  /** Counters that keep differing. */
+  alerts: string[];
+  /** The newest first. */
+  reports: Recount[];
+}
+
+export interface Recount {
+  position: string;
+  at: string;
+  counters: Recounted[];
+  proposal: number | null;
+  applied: boolean;
+}
+
+export interface Recounted {
+  counter: string;
+  notCompared: string | null;
+  keys: Count;
+  differing: Count;
+  drift: number;
+}
+
+export interface Anomalies {
+  rule: { factor: number; least: Count } | null;
+  warm: boolean;
+  /** The newest first. */
+  anomalies: Anomaly[];
+}
+
+export interface Anomaly {
+  number: number;
+  id: string;
+  minute: string;
+  before: number;
+  beforeAtMost: boolean;
+  after: Count;
+  factor: number;
+  share: number;
+  expected: string | null;
+}

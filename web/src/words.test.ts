@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Account, Explanation, Generation } from './types';
-import { certainty, equation, explain, generation, keptSince, kind, mode, shape } from './words';
+import type { Account, Anomaly, Explanation, Generation, Recounted } from './types';
+import { certainty, equation, explain, generation, jump, keptSince, kind, mode, noJump, recount, remedy, shape } from './words';
 
 const account: Account = { received: 10, counted: 7, duplicate: 2, conflict: 0, rejected: 1, ignored: 0, late: 0, holds: true };
 
@@ -97,4 +97,31 @@ test('how certain a top is, is told where it is not', () => {
   expect(certainty({ kind: 'estimate', bound: null })).toContain('it is not known what others came to');
   expect(keptSince(null)).toBe('');
   expect(keptSince('2026-11-15T18:00:00Z')).toContain('Kept since 15 Nov 2026');
+});
+
+const recounted: Recounted = { counter: 'views', notCompared: null, keys: 312, differing: 0, drift: 0 };
+
+test('a recount is told calmly where nothing differs, and with the share where something does', () => {
+  expect(recount(recounted)).toEqual({ text: 'views: 0 differences, 312 keys.', tone: 'calm' });
+  expect(recount({ ...recounted, differing: 2, drift: 0.000812 })).toEqual({ text: 'views: 2 of 312 keys differ, by 0.08 %.', tone: 'differs' });
+  expect(recount({ ...recounted, differing: 1, drift: 1e-9 }).text).toBe('views: 1 of 312 keys differ, by < 0.01 %.');
+  expect(recount({ ...recounted, notCompared: 'it is simple' })).toEqual({ text: 'views is not compared: it is simple.', tone: 'quiet' });
+});
+
+test('what would put right a difference is named, or who has', () => {
+  const report = { position: '1-0-9', at: '2026-11-15T18:00:00Z', counters: [], proposal: null, applied: false };
+  expect(remedy(report)).toBe('');
+  expect(remedy({ ...report, proposal: 12 })).toContain('GET /v1/corrections/12/preview');
+  expect(remedy({ ...report, proposal: 12, applied: true })).toBe('Put right by proposal 12.');
+});
+
+test('a jump says what was before and after, and what is not certain', () => {
+  const found: Anomaly = { number: 1, id: 'views:v1', minute: '2026-11-15T18:00:00Z', before: 120.5, beforeAtMost: false, after: 4200, factor: 34.9, share: 1, expected: null };
+  expect(jump(found)).toBe('4,200 in a minute, 120.5 before: 34.9 times as much.');
+  expect(jump({ ...found, beforeAtMost: true, before: 1, share: 0.2 })).toBe('about 4,200 in a minute, at most 1 before: 34.9 times as much.');
+  const rule = { factor: 10, least: 1000 };
+  expect(noJump({ rule, warm: true, anomalies: [] })).toBe('No key has come to 10 times what it used to in a minute, from 1,000 on.');
+  expect(noJump({ rule, warm: false, anomalies: [] })).toContain('not known yet');
+  expect(noJump({ rule: null, warm: false, anomalies: [] })).toContain('anomalies: none');
+  expect(noJump({ rule, warm: true, anomalies: [found] })).toBe('');
 });

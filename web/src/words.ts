@@ -1,7 +1,20 @@
 // What numbers mean, in sentences. Pure: data in, text out.
 
 import { amount, count, moment, series, size } from './format';
-import { BOXES, type Account, type BoxName, type Count, type Counter, type Explanation, type Generation, type Ranked } from './types';
+import {
+  BOXES,
+  type Account,
+  type Anomalies,
+  type Anomaly,
+  type BoxName,
+  type Count,
+  type Counter,
+  type Explanation,
+  type Generation,
+  type Ranked,
+  type Recount,
+  type Recounted,
+} from './types';
 
 const MODES: Record<string, string> = {
   simple: 'Adds up what it is told',
@@ -108,10 +121,42 @@ export function generation(step: Generation): string {
   return `${what}${applied}: ${change}.`;
 }
 
+/** What a recount found about a counter, and in which tone to say so. */
+export function recount({ counter, notCompared, keys, differing, drift }: Recounted): { text: string; tone: 'calm' | 'quiet' | 'differs' } {
+  if (notCompared !== null) return { text: `${counter} is not compared: ${notCompared}.`, tone: 'quiet' };
+  if (!isSome(differing)) return { text: `${counter}: 0 differences, ${amount(keys, 'key', 'keys')}.`, tone: 'calm' };
+  return { text: `${counter}: ${count(differing)} of ${amount(keys, 'key differs', 'keys differ')}, by ${share(drift)}.`, tone: 'differs' };
+}
+
+/** What can be done about what a recount found. */
+export function remedy({ proposal, applied }: Recount): string {
+  if (proposal === null) return '';
+  if (applied) return `Put right by proposal ${proposal}.`;
+  return `Correction ${proposal} is proposed and changes nothing until somebody applies it. Look at it: GET /v1/corrections/${proposal}/preview`;
+}
+
+/** By how much a rate jumped. */
+export function jump({ before, beforeAtMost, after, factor, share }: Anomaly): string {
+  const about = share < 1 ? 'about ' : '';
+  return `${about}${count(after)} in a minute, ${beforeAtMost ? 'at most ' : ''}${number(before)} before: ${number(factor)} times as much.`;
+}
+
+/** What there is to say where nothing, or nothing more, has jumped. */
+export function noJump({ rule, warm, anomalies }: Anomalies): string {
+  if (rule === null) return 'Nobody looks for them: the configuration says anomalies: none.';
+  if (anomalies.length > 0) return '';
+  const since = warm ? '' : ' It is not known yet what is usual: that takes some minutes after a start.';
+  return `No key has come to ${number(rule.factor)} times what it used to in a minute, from ${count(rule.least)} on.${since}`;
+}
+
 export function signed(n: Count): string {
   return n > 0 ? `+${count(n)}` : count(n);
 }
 
+const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const number = (n: number): string => tenths.format(n);
+/** Small shares are what it is about. */
+const share = (ratio: number): string => (ratio < 0.000_05 ? '< 0.01 %' : `${(100 * ratio).toLocaleString('en', { maximumFractionDigits: 2 })} %`);
 const isSome = (n: Count): boolean => n != 0;
 const by = (author: string): string => (author === 'anonymous' ? 'Somebody' : author);
 const change = (n: Count): string => (n < 0 ? `taken away ${count(size(n))}` : `added ${count(n)}`);

@@ -9,8 +9,8 @@ import { parse } from '../src/api';
 import { count, keyOf, moment, total as words } from '../src/format';
 import { lines } from '../src/chart';
 import { parts } from '../src/sections';
-import type { Balance, Config, Envelope, Explanation, Series, Top, TopBy } from '../src/types';
-import { certainty, equation, explain } from '../src/words';
+import type { Anomalies, Balance, Config, Envelope, Explanation, Recount, Series, Top, TopBy } from '../src/types';
+import { certainty, equation, explain, noJump, recount } from '../src/words';
 import { LARGE, happen, send, type Tally } from './traffic';
 
 const given = (name: string): string => process.env[name] ?? fail(`${name} is not set; run cargo xtask web --test`);
@@ -92,6 +92,18 @@ test('the overview shows every declared counter as the API has it', async () => 
   }
   await page.locator('[data-counter="views"] .spark[aria-label*="last hour"]').waitFor();
   expect(await text(page, '[data-counter="likes"] .figures + .note')).toContain('rollups: [[minute]]');
+  expect(errors).toEqual([]);
+});
+
+test('the overview says whether counters are as counted again, and which rates have jumped', async () => {
+  const report = parse<Recount>(await (await send(tally, 'POST', 'v1/reconciliation', {})).text());
+  const { page, errors } = await open();
+  const verdicts = 'section:has(> h2:text-is("As counted again"))';
+  await expect.poll(() => page.locator(`${verdicts} li`).allTextContents()).toEqual(report.counters.map((counter) => `Alert: it keeps differing. ${recount(counter).text}`));
+  expect(await page.locator(`${verdicts} strong:visible`).count(), 'no alert is raised').toBe(0);
+  expect(await page.locator(`${verdicts} .note`).first().textContent()).toContain(`at ${report.position} of the log`);
+  const found = await api<Anomalies>('v1/anomalies?limit=8');
+  await shows(page, 'section:has(> h2:text-is("Rates that jumped")) .note', noJump(found));
   expect(errors).toEqual([]);
 });
 

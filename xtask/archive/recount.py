@@ -53,3 +53,5 @@ with open(guide, encoding="utf-8") as page:
 for counter, live in told["live"].items():
     recounted = {key: int(value) for key, value in database.sql(statements[counter]).fetchall() if value != 0}
     same(f"{counter} of {len(live)} keys, recounted", recounted, live)
+    behind = {key: int(value) for key, value in database.sql(statements[f"{counter}_behind"]).fetchall() if value != 0}
+    same(f"{counter}, a base and what fates does not name", behind, live)

@@ -20,7 +20,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-const PACKAGES: [&str; 5] = [
+/// Who else reads it.
+pub const PACKAGES: [&str; 5] = [
     "pyiceberg[sql-sqlite,pyarrow]==0.12.0",
     "duckdb==1.5.5",
     "duckdb-extensions==1.5.5",
@@ -93,6 +94,7 @@ pub fn run(args: ArchiveArgs) -> Result<()> {
     let live = ["views", "likes", "impressions"].into_iter().map(|name| Ok((name, live(&server, name)?)));
     let live = live.collect::<Result<BTreeMap<_, _>>>()?;
     flush(server.http()?)?;
+    recount_by_itself(server.http()?, &live)?;
     recount(
         &python,
         &archive,
@@ -176,9 +178,57 @@ fn flush(server: SocketAddr) -> Result<()> {
 }
 
 fn post(server: SocketAddr, path: &str, body: &str) -> Result<()> {
+    ask(server, path, body).map(|_| ())
+}
+
+/// What is answered to a request of JSON.
+pub fn ask(server: SocketAddr, path: &str, body: &str) -> Result<Value> {
     let (status, answer) = HttpClient::connect(server)?.post(path, "application/json", body)?;
     ensure!(status == 200, "{path} was answered {status}: {answer}");
+    Ok(serde_json::from_str(&answer)?)
+}
+
+/// The statements of the guide, asked of the server, and its own recount.
+fn recount_by_itself(server: SocketAddr, live: &BTreeMap<&str, BTreeMap<String, i64>>) -> Result<()> {
+    let guide = std::fs::read_to_string(shell::workspace().join("docs/guide/reconciliation.md"))?;
+    for (counter, live) in live {
+        let statement = statement(&guide, counter).context("the guide counts each again")?;
+        // By the hour it comes to the same, all hours together.
+        let by_hour = statement_of_hours(&guide, counter);
+        for statement in [Some(statement), by_hour].into_iter().flatten() {
+            let counted = counted_by(server, statement)?;
+            ensure!(counted == *live, "{counter}: the guide's {statement} comes to {counted:?}, and live is {live:?}");
+        }
+        println!("  {counter}: the statements of the guide come to the same");
+    }
+    let report = ask(server, "/v1/reconciliation", "")?;
+    let counters = report["counters"].as_array().context("a report has counters")?;
+    let agree = counters.iter().all(|counter| counter["differing"] == 0 && counter["notCompared"].is_null());
+    ensure!(agree && counters.len() == live.len(), "the server's own recount differs: {report}");
+    println!("  the server's own recount agrees");
     Ok(())
+}
+
+/// The statement of a guide for a counter.
+fn statement<'g>(guide: &'g str, counter: &str) -> Option<&'g str> {
+    let block = guide.split("```sql\n").find(|block| block.starts_with(&format!("-- {counter}:")));
+    block.and_then(|block| block.split("```").next())
+}
+
+fn statement_of_hours<'g>(guide: &'g str, counter: &str) -> Option<&'g str> {
+    statement(guide, &format!("{counter}_by_hour"))
+}
+
+/// What each key comes to by a statement, without those that come to nothing.
+fn counted_by(server: SocketAddr, statement: &str) -> Result<BTreeMap<String, i64>> {
+    let answer = ask(server, "/v1/sql", &json!({"query": statement}).to_string())?;
+    let mut counted = BTreeMap::<String, i64>::new();
+    for row in answer["rows"].as_array().context("an answer has rows")? {
+        let key = row["id"].as_str().and_then(|id| Some(id.split_once(':')?.1)).context("rows have ids")?;
+        *counted.entry(key.to_owned()).or_default() += row["value"].as_i64().context("rows have values")?;
+    }
+    counted.retain(|_, value| *value != 0);
+    Ok(counted)
 }
 
 fn recount(python: &Path, archive: &Path, told: &Value) -> Result<()> {

@@ -8,6 +8,7 @@ mod contracts;
 mod hourly;
 mod http;
 mod instructions;
+mod kept;
 mod load;
 mod machine;
 mod memory;
@@ -18,6 +19,7 @@ mod requirement;
 mod resp;
 mod rollups;
 mod rows;
+mod sql;
 
 use crate::install;
 use crate::shell::{self, step};
@@ -86,18 +88,24 @@ pub enum Row {
     Top,
     /// 50 million hourly parts in 512 MiB; takes many minutes
     Parts,
+    /// Impressions with and without the archive
+    Archiving,
+    /// Increments of 10 million counters beside a backup of them, which is restored; takes minutes
+    Backup,
+    /// 100 million archived events in SQL beside DuckDB, and counted again; takes many minutes
+    Sql,
 }
 
 impl Row {
     /// Measured only on demand.
-    const LONG: [Row; 5] = [Row::Grown50, Row::Huge, Row::Registry, Row::Top, Row::Parts];
+    const LONG: [Row; 7] = [Row::Grown50, Row::Huge, Row::Registry, Row::Top, Row::Parts, Row::Backup, Row::Sql];
 }
 
 #[derive(Args)]
 pub struct BenchArgs {
     /// Only these rows, and only print them; without any, all but the long ones are measured and docs/benchmarks.md is written
     rows: Vec<Row>,
-    /// Measure `grown50`, `huge`, `registry`, `top` and `parts` as well
+    /// Measure `grown50`, `huge`, `registry`, `top`, `parts`, `backup` and `sql` as well
     #[arg(long)]
     long: bool,
     /// Seconds of one measurement

@@ -1,17 +1,24 @@
 //! The tables of an archive together, and the one who writes to them.
 
+mod anchoring;
+
+pub use anchoring::Told;
+
 use crate::catalog::SqliteCatalog;
-use crate::rows::{BaseRows, CorrectionRows, EventRows, FateRows, Place, Under};
+use crate::rows::{
+    BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
+    hour_of,
+};
 use crate::schema::{Table, dimension_columns};
 use crate::sweep::{self, Used};
 use crate::table::TableWriter;
-use crate::{ArchiveError, Reached};
-use iceberg::spec::Literal;
+use crate::tree::{Sign, TREE, Tree};
+use crate::{ArchiveError, Reached, Reader, again};
+use iceberg::spec::{DataFile, Datum, Literal, PrimitiveLiteral};
 use std::path::{Path, PathBuf};
-use tally_core::commit::Commit;
+use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
-use tally_core::ledger::Correction;
 use tally_core::op::Stream;
 
 /// Rows that are handed on to a file at once.
@@ -25,11 +32,21 @@ pub struct Archive {
     fates: TableWriter,
     corrections: TableWriter,
     base: TableWriter,
+    configurations: TableWriter,
+    chain: TableWriter,
+    roots: TableWriter,
+    /// There is none where none was ever sent.
+    probes: Option<TableWriter>,
+    writer: Writer,
     /// Events on their way, by stream.
     lanes: Vec<Lane>,
     base_rows: BaseRows,
     fate_rows: FateRows,
     correction_rows: CorrectionRows,
+    chain_rows: ChainRows,
+    tree: Tree,
+    signer: Option<Arc<dyn Sign>>,
+    probe_rows: ProbeRows,
 }
 
 /// Events of one stream that are no batch yet, all of one hour.
@@ -48,6 +65,14 @@ pub struct Writer {
     pub nonce: u64,
 }
 
+/// Where a base is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BaseAt {
+    pub offset: u64,
+    /// Of the last record before it.
+    pub log_time_ms: u64,
+}
+
 /// What an archive has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -62,23 +87,44 @@ impl Archive {
     /// gets on.
     pub async fn open(root: &Path, writer: Writer) -> Result<Archive, ArchiveError> {
         let catalog = SqliteCatalog::open(root)?;
-        let [events, fates, corrections, base] = [
+        let [events, fates, corrections, base, configurations, chain, roots] = [
             TableWriter::open(&catalog, Table::Events, writer).await?,
             TableWriter::open(&catalog, Table::Fates, writer).await?,
             TableWriter::open(&catalog, Table::Corrections, writer).await?,
             TableWriter::open(&catalog, Table::Base, writer).await?,
+            TableWriter::open(&catalog, Table::Configurations, writer).await?,
+            TableWriter::open(&catalog, Table::Chain, writer).await?,
+            TableWriter::open(&catalog, Table::Roots, writer).await?,
         ];
+        let has_to = events.reached()?.map_or(0, |reached| reached.to.offset);
+        let mut tree = Tree::read(events.property(TREE), writer.log_id)?;
+        if roots.reached()?.is_some_and(|reached| reached.to.offset > has_to) {
+            tree.expect(anchoring::roots_from(root, tree.number()).await?);
+        }
+        let probes = match catalog.open_table(Table::Probes.name()).await? {
+            Some(_) => Some(TableWriter::open(&catalog, Table::Probes, writer).await?),
+            None => None,
+        };
         let mut archive = Archive {
             root: root.to_owned(),
             catalog,
+            probes,
+            writer,
             events,
             fates,
             corrections,
             base,
+            configurations,
+            chain,
+            roots,
             lanes: Vec::new(),
             base_rows: BaseRows::new()?,
             fate_rows: FateRows::new()?,
             correction_rows: CorrectionRows::new()?,
+            chain_rows: ChainRows::new()?,
+            tree,
+            signer: None,
+            probe_rows: ProbeRows::new()?,
         };
         archive.begin_lanes()?;
         Ok(archive)
@@ -104,7 +150,7 @@ impl Archive {
         Ok(least)
     }
 
-    /// What a counter is worth where the archive begins: what comes behind it is added to that.
+    /// What a counter is worth at a position: what comes behind it is added to that. [`Self::close_base`] ends it.
     pub async fn base(&mut self, at: &Reached, id: &[u8], value: i64) -> Result<(), ArchiveError> {
         self.base_rows.push(Place { position: at.to, log_time_ms: at.log_time_ms }, id, value);
         if self.base_rows.len() < BATCH_ROWS {
@@ -113,11 +159,55 @@ impl Archive {
         self.base.write(vec![], self.base_rows.take()?).await
     }
 
-    /// Begins here.
-    pub async fn begin(&mut self, at: &Reached) -> Result<(), ArchiveError> {
+    /// Ends a base with a row of its own, that has no counter and says how many there are; then it can be read.
+    pub async fn close_base(&mut self, at: &Reached) -> Result<(), ArchiveError> {
+        let counters = self.base.rows() + self.base_rows.len() as u64;
+        self.base_rows.push(Place { position: at.to, log_time_ms: at.log_time_ms }, b"", counters as i64);
         self.base.write(vec![], self.base_rows.take()?).await?;
-        self.base.commit(&self.catalog, at).await?;
+        self.base.commit(&self.catalog, at, None).await
+    }
+
+    /// The bases that can be read, the oldest first. Every event behind the oldest one is there.
+    pub async fn bases(&self) -> Result<Vec<BaseAt>, ArchiveError> {
+        let column = |name| self.base.schema().field_by_name(name).expect("every table has a place").id;
+        let (offset, log_time) = (column("offset"), column("log_time"));
+        let mut bases = Vec::new();
+        for file in self.base.data_files().await? {
+            let (offset, log_time_us) = (least(&file, offset)?, least(&file, log_time)?);
+            bases.push(BaseAt { offset: offset as u64, log_time_ms: log_time_us as u64 / 1000 });
+        }
+        bases.sort_unstable();
+        bases.dedup();
+        Ok(bases)
+    }
+
+    /// Begins here, behind a base that has been told and not closed. If there is something from before, there is a gap between it and
+    /// what comes, which no older base is good for.
+    pub async fn begin(&mut self, at: &Reached) -> Result<(), ArchiveError> {
+        let rows = self.base_rows.take()?;
+        self.base.write(vec![], rows).await?;
+        self.base.remove(&self.catalog, |_| true).await?;
+        self.close_base(at).await?;
+        // A root has no gap within.
+        self.close_root().await?;
         self.commit(at).await
+    }
+
+    /// Lets go of whole hours that end before a base, which has what they came to, and of older bases. Nothing is on its way.
+    /// Answers whether there was anything.
+    pub async fn let_go_before(&mut self, base: BaseAt) -> Result<bool, ArchiveError> {
+        assert_eq!(self.pending(), 0, "what is let go of is seen between two commits");
+        let offset = self.base.schema().field_by_name("offset").expect("every table has a place").id;
+        let is_older = |file: &DataFile| least(file, offset).is_ok_and(|offset| (offset as u64) < base.offset);
+        // Bases first: whoever finds one finds every event behind it.
+        let mut any = self.base.remove(&self.catalog, is_older).await?;
+        let hour = hour_of(base.log_time_ms);
+        let aged = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        for table in aged.into_iter().chain(&mut self.probes) {
+            // Log time never goes back, so everything of an earlier hour is before the base.
+            any |= table.remove(&self.catalog, |file| hour_of_file(file).is_some_and(|its| its < hour)).await?;
+        }
+        Ok(any)
     }
 
     /// An event of the log, which the table does not have.
@@ -136,7 +226,23 @@ impl Archive {
         let lane = &mut self.lanes[stream as usize];
         lane.hour = place.hour();
         lane.rows.push(place, under, event);
+        self.tree.event(event_leaf(place, under, event).hash());
         Ok(())
+    }
+
+    /// A probe, if its table does not have it. It stands apart from events, so that whoever reads those never meets one.
+    pub async fn probe(&mut self, place: Place, event_id: &str) -> Result<(), ArchiveError> {
+        if self.probes.is_none() {
+            self.probes = Some(TableWriter::open(&self.catalog, Table::Probes, self.writer).await?);
+        }
+        let probes = self.probes.as_mut().expect("it was just opened");
+        // It is committed first, so it may be ahead of the others.
+        if probes.reached()?.is_some_and(|reached| reached.to.offset > place.position.offset) {
+            return Ok(());
+        }
+        self.probe_rows.push(place, event_id);
+        // They are few: a batch of one is written to the file that is open.
+        probes.write(vec![Literal::int(place.hour())], self.probe_rows.take()?).await
     }
 
     /// Behind the last record whose events the table has.
@@ -144,31 +250,11 @@ impl Archive {
         Ok(self.events.reached()?.map_or(0, |reached| reached.to.offset))
     }
 
-    /// What a commit of the log says of its entries and corrections. `corrections` are those it names, with all their deltas.
-    pub async fn told(&mut self, commit: &Commit, corrections: &[Correction]) -> Result<(), ArchiveError> {
-        let place = Place { position: commit.to, log_time_ms: commit.log_time_ms };
-        let is_new = |table: &TableWriter| {
-            table.reached().map(|reached| reached.is_none_or(|reached| reached.to.offset < commit.to.offset))
-        };
-        if is_new(&self.fates)? {
-            self.fate_rows.push(commit);
-            if self.fate_rows.len() > 0 {
-                self.fates.write(vec![Literal::int(place.hour())], self.fate_rows.take()?).await?;
-            }
-        }
-        if is_new(&self.corrections)? {
-            corrections.iter().for_each(|correction| self.correction_rows.push(place, correction));
-            if self.correction_rows.len() > 0 {
-                self.corrections.write(vec![Literal::int(place.hour())], self.correction_rows.take()?).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Rows that no commit has made visible.
     pub fn pending(&self) -> u64 {
         let waiting: usize = self.lanes.iter().map(|lane| lane.rows.len()).sum();
-        waiting as u64 + self.events.rows() + self.fates.rows() + self.corrections.rows()
+        let probes = self.probes.as_ref().map_or(0, TableWriter::rows);
+        waiting as u64 + self.events.rows() + self.fates.rows() + self.corrections.rows() + probes
     }
 
     /// Makes everything visible that was handed over, which is everything before `to`, and durable.
@@ -179,11 +265,16 @@ impl Archive {
                 self.events.write(partition, rows).await?;
             }
         }
-        // What says how the log goes on comes last, so nobody finds events whose fates are not there.
-        for table in [&mut self.fates, &mut self.corrections, &mut self.events] {
-            table.commit(&self.catalog, to).await?;
+        self.write_chain().await?;
+        let others = [&mut self.fates, &mut self.corrections, &mut self.chain];
+        for table in self.probes.iter_mut().chain(others) {
+            table.commit(&self.catalog, to, None).await?;
         }
-        Ok(())
+        if self.roots.rows() > 0 {
+            self.roots.commit(&self.catalog, to, None).await?;
+        }
+        // What says how the log and the tree go on comes last, so nobody finds events whose fates are not there.
+        self.events.commit(&self.catalog, to, Some((TREE, self.tree.property()))).await
     }
 
     /// Sees to it that every dimension of declarations has a column. Nothing is on its way.
@@ -205,12 +296,40 @@ impl Archive {
         Ok(())
     }
 
+    /// The last version of the declarations that is written down.
+    pub fn configured(&self) -> Result<u64, ArchiveError> {
+        Ok(self.configurations.reached()?.map_or(0, |reached| reached.config_version))
+    }
+
+    /// What was declared under a version, if it is written down.
+    pub async fn configuration(&self, version: u64) -> Result<Option<String>, ArchiveError> {
+        let files = Reader::new(self.root.clone()).table(Table::Configurations).await?.map(|table| table.files);
+        Ok(again::configurations(&files.unwrap_or_default())?.remove(&version))
+    }
+
+    /// Writes down what is declared from a position on, whose version is that of `at`.
+    pub async fn configure(&mut self, at: &Reached, yaml: &str) -> Result<(), ArchiveError> {
+        let place = Place { position: at.to, log_time_ms: at.log_time_ms };
+        self.configurations.write(vec![], configuration(place, at.config_version, yaml)?).await?;
+        self.configurations.commit(&self.catalog, at, None).await
+    }
+
+    /// Forgets the versions that still have what was let go of: whoever was reading one then has had time since the last sweep.
+    pub async fn forget_what_was_let_go(&mut self) -> Result<(), ArchiveError> {
+        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.base, &mut self.chain];
+        for table in all.into_iter().chain(&mut self.probes) {
+            table.forget_before_removal(&self.catalog).await?;
+        }
+        Ok(())
+    }
+
     /// Removes files that no table names any more: of commits that were not made, and of versions that are forgotten. Answers what
     /// there is. Nothing is on its way.
     pub async fn sweep(&self) -> Result<Tally, ArchiveError> {
-        assert_eq!(self.pending(), 0, "files of rows that are on their way are named by nobody yet");
+        assert!(self.is_at_rest(), "files of rows that are on their way are named by nobody yet");
         let mut tally = Tally::default();
-        for writer in [&self.events, &self.fates, &self.corrections, &self.base] {
+        let all = [&self.events, &self.fates, &self.corrections, &self.base, &self.configurations];
+        for writer in all.into_iter().chain([&self.chain, &self.roots]).chain(&self.probes) {
             let used = Used::of(writer.table(), self.catalog.disk()).await?;
             if std::ptr::eq(writer, &self.events) {
                 tally.events = used.rows;
@@ -220,6 +339,22 @@ impl Archive {
             tally.bytes += sweep::remove_others(&directory, &used)?;
         }
         Ok(tally)
+    }
+}
+
+/// The least number in a column of a file.
+fn least(file: &DataFile, column: i32) -> Result<i64, ArchiveError> {
+    match file.lower_bounds().get(&column).map(Datum::literal) {
+        Some(PrimitiveLiteral::Long(least)) => Ok(*least),
+        _ => Err(ArchiveError::Damaged(format!("{} does not say where its rows are from", file.file_path()))),
+    }
+}
+
+/// The hour that a file has rows of, which is the last that it is partitioned by.
+fn hour_of_file(file: &DataFile) -> Option<i32> {
+    match file.partition().fields().last() {
+        Some(Some(Literal::Primitive(PrimitiveLiteral::Int(hour)))) => Some(*hour),
+        _ => None,
     }
 }
 

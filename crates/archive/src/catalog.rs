@@ -8,7 +8,7 @@ use crate::ArchiveError;
 use crate::disk::Disk;
 use async_trait::async_trait;
 use iceberg::io::{FileIO, FileIOBuilder};
-use iceberg::spec::{TableMetadata, TableMetadataBuilder};
+use iceberg::spec::{MAIN_BRANCH, Snapshot, TableMetadata, TableMetadataBuilder};
 use iceberg::table::Table;
 use iceberg::{
     Catalog, Error, ErrorKind, MetadataLocation, Namespace, NamespaceIdent, Result, Runtime, TableCommit,
@@ -102,6 +102,23 @@ impl SqliteCatalog {
         self.connection().query_row(select, params![NAME, name], |row| row.get(0)).optional().map_err(sqlite)
     }
 
+    /// A table with another snapshot of its own, which is what its readers see from here on.
+    pub async fn put_snapshot(&self, table: &Table, snapshot: Snapshot) -> Result<Table> {
+        let left = table.metadata_location_result()?;
+        let builder = table.metadata().clone().into_builder(Some(left.to_owned()));
+        let metadata = builder.set_branch_snapshot(snapshot, MAIN_BRANCH)?.build()?.metadata;
+        let at = left.parse::<MetadataLocation>()?.with_next_version().with_new_metadata(&metadata).to_string();
+        self.put_in_force(table.identifier().name(), left, &metadata, &at).await?;
+        self.table(table.identifier(), metadata, at)
+    }
+
+    async fn put_in_force(&self, name: &str, left: &str, metadata: &TableMetadata, at: &str) -> Result<()> {
+        metadata.write_to(&self.file_io, &at.parse()?).await?;
+        self.swap(name, left, at)?;
+        self.left().insert(name.to_owned(), at.to_owned());
+        Ok(())
+    }
+
     /// Puts another metadata file in force, in place of the one that this writer left there.
     fn swap(&self, name: &str, left: &str, next: &str) -> Result<()> {
         let update = "UPDATE iceberg_tables SET metadata_location = ?1, previous_metadata_location = ?2
@@ -123,6 +140,16 @@ impl SqliteCatalog {
     fn left(&self) -> MutexGuard<'_, HashMap<String, String>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the file of a catalog is whole, as far as SQLite can tell; in words what is not.
+pub fn check(root: &Path) -> std::result::Result<(), ArchiveError> {
+    if !root.join(FILE).exists() {
+        return Ok(());
+    }
+    let connection = Connection::open(root.join(FILE))?;
+    let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(ArchiveError::Damaged(format!("{FILE}: {}", found.replace('\n', " ")))) }
 }
 
 /// Where the tables were made: a metadata file is `<root>/<table>/metadata/<file>`.
@@ -177,10 +204,7 @@ impl Catalog for SqliteCatalog {
         let before = self.load_table(commit.identifier()).await?;
         let left = before.metadata_location_result()?.to_owned();
         let next = commit.apply(before)?;
-        let at = next.metadata_location_result()?.to_owned();
-        next.metadata().write_to(&self.file_io, &at.parse()?).await?;
-        self.swap(&name, &left, &at)?;
-        self.left().insert(name, at);
+        self.put_in_force(&name, &left, next.metadata(), next.metadata_location_result()?).await?;
         Ok(next)
     }
 

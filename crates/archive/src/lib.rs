@@ -5,20 +5,31 @@
 //! the same step how far it has come, so a crash at any point neither loses nor repeats a row. It does not know where commits and
 //! batches come from, nor when it is time for a commit.
 
+mod again;
 mod archive;
 pub mod catalog;
 mod disk;
 mod error;
 mod reached;
+mod read;
+mod remove;
 mod rows;
 mod schema;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod verify;
+mod walk;
 
-pub use archive::{Archive, Tally, Writer};
+pub use again::{CommitRows, Keep, Row, SignedRoot, Tables};
+pub use archive::{Archive, BaseAt, Tally, Told, Writer};
 pub use error::ArchiveError;
 pub use reached::Reached;
-pub use rows::{Place, Under};
+pub use read::{Bounds, Readable, ReadableFile, Reader};
+pub use rows::{ArchivedEvent, Differing, Place, Reasons, Under};
 pub use schema::Table;
+pub use tree::{Counted, Sign};
+pub use verify::{Different, Verified, verify_roots};
+pub use walk::{ArchivedFate, EventsInOrder, FatesInOrder, FileFault, configurations, look_through};

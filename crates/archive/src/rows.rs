@@ -1,10 +1,14 @@
 //! Rows on their way into a table: columns that grow until they are a batch.
 
+mod chain;
 mod events;
 mod others;
+mod seen;
 
-pub use events::{EventRows, Under};
-pub use others::{BaseRows, CorrectionRows, FateRows};
+pub use chain::{ChainRows, root_row};
+pub use events::{EventRows, Under, event_leaf};
+pub use others::{BaseRows, CorrectionRows, FateRows, ProbeRows, Reasons, configuration, each_correction, each_fate};
+pub use seen::{ArchivedEvent, Differing, EventBatch};
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{ArrayBuilder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder};
@@ -20,8 +24,13 @@ pub struct Place {
 impl Place {
     /// The hour of its log time, since 1970: what its partition is.
     pub fn hour(self) -> i32 {
-        (self.log_time_ms / 3_600_000) as i32
+        hour_of(self.log_time_ms)
     }
+}
+
+/// The hour of a log time, since 1970.
+pub fn hour_of(log_time_ms: u64) -> i32 {
+    (log_time_ms / 3_600_000) as i32
 }
 
 /// The columns that every table has.
@@ -61,6 +70,11 @@ fn times() -> TimestampMicrosecondBuilder {
 
 fn us(ms: i64) -> i64 {
     ms.saturating_mul(1000)
+}
+
+/// What of a time a row keeps.
+fn kept_ms(ms: i64) -> i64 {
+    us(ms) / 1000
 }
 
 fn taken(builder: &mut impl ArrayBuilder) -> ArrayRef {

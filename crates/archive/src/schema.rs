@@ -21,8 +21,16 @@ pub enum Table {
     Fates,
     /// What corrections changed, counter by counter.
     Corrections,
-    /// What counters were worth where the archive begins.
+    /// What counters were worth at some positions.
     Base,
+    /// What was declared, version by version.
+    Configurations,
+    /// The commits, with the hashes of what is in them.
+    Chain,
+    /// What an hour of commits came to, chained to all before it.
+    Roots,
+    /// Events that the server has sent itself, to see whether they arrive here: no business of anybody else's.
+    Probes,
 }
 
 /// Rows that are put into one group of a file, and so the most that is held of it.
@@ -85,11 +93,12 @@ const EVENT: [Column; 13] = [
 /// The map of dimensions without a column, behind the others.
 pub const DIMENSIONS: &str = "dimensions";
 
-const FATE: [Column; 4] = [
+const FATE: [Column; 5] = [
     always("counter", Text, Again),
     always("fate", Text, Again),
     sometimes("event_id", Text, Once),
     sometimes("first_seen", Timestamptz, Close),
+    sometimes("reason", Text, Again),
 ];
 
 const CORRECTION: [Column; 11] = [
@@ -108,8 +117,48 @@ const CORRECTION: [Column; 11] = [
 
 const BASE: [Column; 2] = [always("counter", Text, Once), always("value", Long, Close)];
 
+const PROBE: [Column; 1] = [always("event_id", Text, Once)];
+
+const CONFIGURATION: [Column; 2] = [always("version", Long, Close), always("yaml", Text, Once)];
+
+const CHAIN: [Column; 8] = [
+    always("from_offset", Long, Close),
+    always("events", Long, Close),
+    always("fates", Long, Close),
+    always("corrections", Long, Close),
+    always("head_hash", Text, Once),
+    always("events_root", Text, Again),
+    always("fates_root", Text, Again),
+    always("corrections_root", Text, Again),
+];
+
+const ROOT: [Column; 13] = [
+    always("number", Long, Close),
+    always("log_id", Text, Again),
+    always("hour", Long, Close),
+    always("from_offset", Long, Close),
+    always("digest", Text, Once),
+    always("commits", Long, Close),
+    always("events", Long, Close),
+    always("root", Text, Once),
+    always("counts", Text, Once),
+    always("before", Text, Once),
+    always("anchor", Text, Once),
+    sometimes("public_key", Text, Again),
+    sometimes("signature", Text, Once),
+];
+
 impl Table {
-    pub const ALL: [Table; 4] = [Table::Events, Table::Fates, Table::Corrections, Table::Base];
+    /// Those that are read.
+    pub const ALL: [Table; 7] = [
+        Table::Events,
+        Table::Fates,
+        Table::Corrections,
+        Table::Base,
+        Table::Configurations,
+        Table::Chain,
+        Table::Roots,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -117,6 +166,10 @@ impl Table {
             Table::Fates => "fates",
             Table::Corrections => "corrections",
             Table::Base => "base",
+            Table::Configurations => "configurations",
+            Table::Chain => "chain",
+            Table::Roots => "roots",
+            Table::Probes => "probes",
         }
     }
 
@@ -126,8 +179,18 @@ impl Table {
             Table::Fates => &FATE,
             Table::Corrections => &CORRECTION,
             Table::Base => &BASE,
+            Table::Configurations => &CONFIGURATION,
+            Table::Chain => &CHAIN,
+            Table::Roots => &ROOT,
+            Table::Probes => &PROBE,
         };
         PLACE.iter().chain(own)
+    }
+
+    /// Texts that it is made with and that one of an earlier version has not.
+    pub fn missing_texts(self, schema: &Schema) -> Vec<String> {
+        let texts = self.columns().filter(|column| column.kind == Text && !column.is_required);
+        texts.map(|column| column.name.to_owned()).filter(|name| schema.field_by_name(name).is_none()).collect()
     }
 
     /// The columns that it is made with.
@@ -155,8 +218,8 @@ impl Table {
         let hour = || by("log_time", "hour", Transform::Hour);
         let fields = match self {
             Table::Events => vec![by("stream", "stream", Transform::Identity), hour()],
-            Table::Fates | Table::Corrections => vec![hour()],
-            Table::Base => vec![],
+            Table::Fates | Table::Corrections | Table::Chain | Table::Probes => vec![hour()],
+            Table::Base | Table::Configurations | Table::Roots => vec![],
         };
         UnboundPartitionSpec::builder().add_partition_fields(fields).map(|builder| builder.build())
     }

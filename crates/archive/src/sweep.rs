@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 /// What a table consists of.
 pub struct Used {
     files: HashSet<PathBuf>,
+    /// That can be read in it as it is now.
     pub rows: u64,
     pub data_files: u64,
 }
@@ -21,20 +22,26 @@ impl Used {
         let mut used = Used { files: HashSet::new(), rows: 0, data_files: 0 };
         let versions = metadata.metadata_log().iter().map(|version| version.metadata_file.as_str());
         used.files.extend(versions.chain(table.metadata_location()).map(|location| disk.path(location)));
+        let current = metadata.current_snapshot_id();
+        // What can be read is in the current one, which therefore comes first: manifests are shared.
+        let mut snapshots: Vec<_> = metadata.snapshots().collect();
+        snapshots.sort_by_key(|snapshot| Some(snapshot.snapshot_id()) != current);
         let mut seen = HashSet::new();
-        for snapshot in metadata.snapshots() {
+        for snapshot in snapshots {
             used.files.insert(disk.path(snapshot.manifest_list()));
             let list = table.manifest_list_reader(snapshot).load().await?;
             for manifest in list.entries() {
-                // Manifests are shared by all snapshots behind the one that brought them.
                 if !seen.insert(manifest.manifest_path.clone()) {
                     continue;
                 }
                 used.files.insert(disk.path(&manifest.manifest_path));
-                for entry in manifest.load_manifest(table.file_io()).await?.entries() {
+                let loaded = manifest.load_manifest(table.file_io()).await?;
+                for entry in loaded.entries().iter().filter(|entry| entry.is_alive()) {
                     used.files.insert(disk.path(entry.file_path()));
-                    used.rows += entry.record_count();
-                    used.data_files += 1;
+                    if Some(snapshot.snapshot_id()) == current {
+                        used.rows += entry.record_count();
+                        used.data_files += 1;
+                    }
                 }
             }
         }

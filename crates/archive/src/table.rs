@@ -5,10 +5,11 @@
 //! exactly the rows before its position: files of a commit that was not made are no part of it.
 
 use crate::catalog::{SqliteCatalog, ident};
+use crate::remove;
 use crate::schema;
 use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
-use iceberg::spec::{DataFile, DataFileFormat, Literal, PartitionKey, PrimitiveType, Schema, Struct, Type};
+use iceberg::spec::{DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, Type};
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
 use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
 use iceberg::writer::file_writer::ParquetWriterBuilder;
@@ -17,6 +18,7 @@ use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
 use iceberg::writer::partitioning::PartitioningWriter;
 use iceberg::writer::partitioning::fanout_writer::FanoutWriter;
 use iceberg::{Catalog, NamespaceIdent, TableCreation};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Larger files are ended and the next one begun.
@@ -51,13 +53,23 @@ impl TableWriter {
             None => create(catalog, kind, writer).await?,
         };
         check_owner(&table, writer)?;
-        Ok(TableWriter { kind, table, nonce: writer.nonce, files: None, rows: 0 })
+        let mut opened = TableWriter { kind, table, nonce: writer.nonce, files: None, rows: 0 };
+        let missing = kind.missing_texts(opened.schema());
+        if !missing.is_empty() {
+            opened.add_columns(catalog, &missing).await?;
+        }
+        Ok(opened)
     }
 
     /// How far it has come; `None` if it is new.
     pub fn reached(&self) -> Result<Option<Reached>, ArchiveError> {
         Reached::read(self.table.metadata().properties())
             .map_err(|what| ArchiveError::Damaged(format!("the table {}: {what}", self.kind.name())))
+    }
+
+    /// What it says of itself.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        self.table.metadata().properties().get(name).map(String::as_str)
     }
 
     pub fn kind(&self) -> schema::Table {
@@ -107,8 +119,13 @@ impl TableWriter {
         Ok(FanoutWriter::new(DataFileWriterBuilder::new(rolling)))
     }
 
-    /// Makes everything visible that was written, and with it how far that reaches.
-    pub async fn commit(&mut self, catalog: &SqliteCatalog, to: &Reached) -> Result<(), ArchiveError> {
+    /// Makes everything visible that was written, and with it how far that reaches and what else the table says of itself.
+    pub async fn commit(
+        &mut self,
+        catalog: &SqliteCatalog,
+        to: &Reached,
+        said: Option<(&str, String)>,
+    ) -> Result<(), ArchiveError> {
         let files: Vec<DataFile> = match self.files.take() {
             Some(files) => files.close().await?,
             None => Vec::new(),
@@ -117,6 +134,9 @@ impl TableWriter {
         let mut properties = transaction.update_table_properties();
         for (name, value) in to.properties() {
             properties = properties.set(name, value);
+        }
+        if let Some((name, value)) = said {
+            properties = properties.set(name.to_owned(), value);
         }
         transaction = properties.apply(transaction)?;
         if !files.is_empty() {
@@ -130,13 +150,51 @@ impl TableWriter {
         self.forget_old_snapshots(catalog).await
     }
 
+    /// Takes whole files out of the table; answers whether there were any. What is on its way is none of it.
+    pub async fn remove(
+        &mut self,
+        catalog: &SqliteCatalog,
+        goes: impl Fn(&DataFile) -> bool,
+    ) -> Result<bool, ArchiveError> {
+        let Some(snapshot) = remove::snapshot_without(&self.table, self.nonce, goes).await? else { return Ok(false) };
+        self.table = catalog.put_snapshot(&self.table, snapshot).await?;
+        self.forget_old_snapshots(catalog).await?;
+        Ok(true)
+    }
+
+    /// The files that its readers find.
+    pub async fn data_files(&self) -> Result<Vec<DataFile>, ArchiveError> {
+        let Some(current) = self.table.metadata().current_snapshot() else { return Ok(Vec::new()) };
+        let mut files = Vec::new();
+        for manifest in self.table.manifest_list_reader(current).load().await?.entries() {
+            let loaded = manifest.load_manifest(self.table.file_io()).await?;
+            let alive = loaded.entries().iter().filter(|entry| entry.is_alive());
+            files.extend(alive.map(|entry| entry.data_file.clone()));
+        }
+        Ok(files)
+    }
+
     async fn forget_old_snapshots(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
         // All but some at once: each time is a version of its own.
         if self.table.metadata().snapshots().len() <= 2 * SNAPSHOTS_KEPT {
             return Ok(());
         }
+        self.keep_last(catalog, SNAPSHOTS_KEPT).await
+    }
+
+    /// Forgets the snapshots from before the last one that took files out.
+    pub async fn forget_before_removal(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
+        let mut snapshots: Vec<_> = self.table.metadata().snapshots().collect();
+        snapshots.sort_by_key(|snapshot| Reverse(snapshot.sequence_number()));
+        match snapshots.iter().position(|snapshot| snapshot.summary().operation == Operation::Delete) {
+            Some(removal) if removal + 1 < snapshots.len() => self.keep_last(catalog, removal + 1).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn keep_last(&mut self, catalog: &SqliteCatalog, kept: usize) -> Result<(), ArchiveError> {
         let transaction = Transaction::new(&self.table);
-        let expire = transaction.expire_snapshots().expire_older_than_ms(i64::MAX).retain_last(SNAPSHOTS_KEPT);
+        let expire = transaction.expire_snapshots().expire_older_than_ms(i64::MAX).retain_last(kept);
         self.table = expire.apply(transaction)?.commit(catalog).await?;
         Ok(())
     }

@@ -1,18 +1,22 @@
 //! The archive as its writer and its readers see it.
 
-use crate::{Archive, ArchiveError, Place, Reached, Table, Under, Writer};
+mod anchored;
+mod size;
+
+use crate::{Archive, ArchiveError, BaseAt, Place, Reached, Reasons, Table, Told, Under, Writer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
 use futures_util::TryStreamExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tally_core::commit::{Commit, Digest};
+use tally_core::commit::{Commit, Digest, NamedException};
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
-use tally_core::ledger::{Cause, Correction, Delta, Purpose};
+use tally_core::ledger::{BoxKind, Cause, Correction, Delta, Purpose};
 use tally_core::op::Stream;
 use tally_core::position::Position;
+use tally_core::proof::Hash;
 
 const CONFIG: &str = "\
 counters:
@@ -40,6 +44,10 @@ fn at(offset: u64) -> Position {
 
 fn reached(offset: u64) -> Reached {
     Reached { to: at(offset), log_time_ms: START_MS, digest: Digest(offset.into()), config_version: 1 }
+}
+
+fn told<'a>(commit: &'a Commit, corrections: &'a [Correction], reasons: &'a Reasons) -> Told<'a> {
+    Told { commit, head: Hash::of(&commit.head()), corrections, reasons, counted: &[] }
 }
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -183,7 +191,7 @@ fn files_of_commits_that_were_not_made_are_removed_and_all_others_stay() {
             archive.commit(&reached(commit + 1)).await?;
         }
         let swept = archive.sweep().await?;
-        assert_eq!((swept.events, swept.files), (50, 50));
+        assert_eq!((swept.events, swept.files), (50, 51), "of events, and of the base that it begins with");
         assert!(swept.bytes > 0);
         let stray = directory.path().join("events/data/stream=display/stray.parquet");
         std::fs::write(&stray, "half a file").unwrap();
@@ -242,15 +250,129 @@ fn corrections_and_the_base_have_a_row_for_each_counter() {
             reverted_generation: None,
         };
         let commit = commit_of(8);
-        archive.told(&commit, std::slice::from_ref(&correction)).await?;
+        archive.told(told(&commit, std::slice::from_ref(&correction), &Reasons::default())).await?;
         archive.commit(&reached(8)).await?;
         // Told again, as after a crash between the commits of two tables: the table has it.
-        archive.told(&commit, &[correction]).await?;
+        archive.told(told(&commit, &[correction], &Reasons::default())).await?;
         archive.commit(&reached(9)).await?;
-        assert_eq!(numbers(&read(directory.path(), Table::Base).await?, "value"), [-2, 5]);
+        assert_eq!(numbers(&read(directory.path(), Table::Base).await?, "value"), [-2, 2, 5], "and how many there are");
         assert_eq!(numbers(&read(directory.path(), Table::Corrections).await?, "delta"), [-3, 1]);
         Ok(())
     });
+}
+
+/// What each base says: its offset, and what its counters come to. The row that ends one says how many there are.
+async fn bases(root: &Path) -> Result<Vec<(i64, i64)>, ArchiveError> {
+    let mut found: std::collections::BTreeMap<i64, (i64, i64)> = Default::default();
+    for rows in read(root, Table::Base).await? {
+        let (offsets, values) = (rows.column_by_name("offset").unwrap(), rows.column_by_name("value").unwrap());
+        let counters = rows.column_by_name("counter").unwrap().as_string::<i32>();
+        for row in 0..rows.num_rows() {
+            let value = values.as_primitive::<Int64Type>().value(row);
+            let (sum, missing) = found.entry(offsets.as_primitive::<Int64Type>().value(row)).or_default();
+            let is_last = counters.value(row).is_empty();
+            (*sum, *missing) = if is_last { (*sum, *missing + value) } else { (*sum + value, *missing - 1) };
+        }
+    }
+    assert!(found.values().all(|(_, missing)| *missing == 0), "{found:?}");
+    Ok(found.into_iter().map(|(offset, (sum, _))| (offset, sum)).collect())
+}
+
+fn reached_at(offset: u64, log_time_ms: u64) -> Reached {
+    Reached { log_time_ms, ..reached(offset) }
+}
+
+#[test]
+fn whole_hours_before_a_base_are_let_go_of_and_everything_else_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        // Two events an hour, of two streams; in one commit those of five hours.
+        write(&mut archive, 0..10).await?;
+        let reasons = Reasons::from([(
+            3,
+            vec![("likes".into(), "of another".to_owned()), ("views".into(), "of this".to_owned())],
+        )]);
+        archive.told(told(&fates_of(3), &[], &reasons)).await?;
+        archive.commit(&reached(10)).await?;
+        assert_eq!(texts(&read(directory.path(), Table::Fates).await?, "reason"), [Some("of this".to_owned())]);
+        archive.base(&reached_at(7, START_MS + 6 * HOUR_MS / 2), b"views:a", 7).await?;
+        archive.close_base(&reached_at(7, START_MS + 6 * HOUR_MS / 2)).await?;
+        archive.base(&reached_at(10, START_MS + 9 * HOUR_MS / 2), b"views:a", 10).await?;
+        archive.close_base(&reached_at(10, START_MS + 9 * HOUR_MS / 2)).await?;
+        assert_eq!(bases(directory.path()).await?, [(0, 0), (7, 7), (10, 10)]);
+        let all = archive.bases().await?;
+        assert_eq!(all.iter().map(|base| base.offset).collect::<Vec<_>>(), [0, 7, 10]);
+        assert!(archive.let_go_before(all[1]).await?);
+        // The base is in the middle of an hour, which stays whole.
+        check_offsets(&read(directory.path(), Table::Events).await?, 6..10);
+        assert_eq!(bases(directory.path()).await?, [(7, 7), (10, 10)]);
+        check_offsets(&read(directory.path(), Table::Fates).await?, 0..0);
+        assert!(!archive.let_go_before(all[1]).await?, "there is nothing left to let go of");
+        // And it goes on.
+        write(&mut archive, 10..14).await?;
+        archive.commit(&reached(14)).await?;
+        check_offsets(&read(directory.path(), Table::Events).await?, 6..14);
+        drop(archive);
+        let mut archive = begun(directory.path()).await?;
+        assert!(archive.let_go_before(all[2]).await?);
+        check_offsets(&read(directory.path(), Table::Events).await?, 8..14);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_let_go_of_leaves_the_disk_when_its_versions_are_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..10).await?;
+        archive.commit(&reached(10)).await?;
+        let at = reached_at(8, START_MS + 4 * HOUR_MS);
+        archive.close_base(&at).await?;
+        archive.forget_what_was_let_go().await?;
+        assert_eq!(archive.sweep().await?.events, 10);
+        archive.let_go_before(BaseAt { offset: 8, log_time_ms: at.log_time_ms }).await?;
+        let swept = archive.sweep().await?;
+        let files = || parquet_files(&directory.path().join("events"));
+        assert_eq!((swept.events, files()), (2, 10), "an older version may still be read");
+        archive.forget_what_was_let_go().await?;
+        archive.sweep().await?;
+        assert_eq!(files(), 2);
+        check_offsets(&read(directory.path(), Table::Events).await?, 8..10);
+        Ok(())
+    });
+}
+
+fn parquet_files(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let count = |path: std::path::PathBuf| match path.is_dir() {
+        true => parquet_files(&path),
+        false => usize::from(path.extension().is_some_and(|extension| extension == "parquet")),
+    };
+    entries.map(count).sum()
+}
+
+#[test]
+fn an_archive_that_begins_again_has_no_base_from_before_the_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..4).await?;
+        archive.commit(&reached(4)).await?;
+        archive.base(&reached(20), b"views:a", 20).await?;
+        archive.begin(&reached(20)).await?;
+        write(&mut archive, 20..22).await?;
+        archive.commit(&reached(22)).await?;
+        assert_eq!(bases(directory.path()).await?, [(20, 20)]);
+        assert_eq!(numbers(&read(directory.path(), Table::Events).await?, "offset"), [0, 1, 2, 3, 20, 21]);
+        Ok(())
+    });
+}
+
+fn fates_of(offset: u64) -> Commit {
+    let duplicate = NamedException { offset, counter: b"views".as_slice().into(), fate: BoxKind::Duplicate };
+    Commit { exceptions: vec![duplicate], ..commit_of(offset + 1) }
 }
 
 fn commit_of(offset: u64) -> Commit {
@@ -267,4 +389,40 @@ fn commit_of(offset: u64) -> Commit {
         digest: Digest(1),
         deltas: None,
     }
+}
+
+#[test]
+fn probes_are_found_by_their_ids_once_and_are_no_events() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let reader = crate::Reader::new(directory.path().to_owned());
+        let probe = |offset: u64| (Place { position: at(offset), log_time_ms: START_MS }, format!("p{offset}"));
+        let found = async |from| {
+            let mut ids: Vec<String> = reader.probes(from).await.unwrap().into_iter().collect();
+            ids.sort_unstable();
+            ids
+        };
+        let mut archive = begun(directory.path()).await?;
+        assert!(found(0).await.is_empty());
+        for offset in [3, 5] {
+            let (place, id) = probe(offset);
+            archive.probe(place, &id).await?;
+        }
+        assert_eq!(archive.pending(), 2, "they are a reason to commit");
+        assert!(found(0).await.is_empty(), "nothing can be read before it is committed");
+        archive.commit(&reached(6)).await?;
+        let mut archive = begun(directory.path()).await?;
+        // Its table may be ahead of the others: what it has comes again then.
+        for offset in [5, 8] {
+            let (place, id) = probe(offset);
+            archive.probe(place, &id).await?;
+        }
+        archive.commit(&reached(9)).await?;
+        assert_eq!(found(0).await, ["p3", "p5", "p8"]);
+        assert_eq!(found(4).await, ["p5", "p8"]);
+        assert_eq!(numbers(&read(directory.path(), Table::Probes).await?, "offset"), [3, 5, 8]);
+        assert_eq!(archive.sweep().await?.events, 0);
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..0);
+        Ok(())
+    });
 }

@@ -46,6 +46,11 @@ impl Available {
         self.from == 0 && self.coarser.iter().all(|(_, before)| *before == 0)
     }
 
+    /// Whether nothing is gone, as which unit it may be.
+    pub fn has_all(&self) -> bool {
+        self.from == 0
+    }
+
     /// The units as which there may be something at a minute, beside the roll-up's own.
     fn coarser_at(&self, minute: Minutes) -> impl Iterator<Item = Unit> {
         self.coarser.iter().filter(move |(_, before)| minute < *before).map(|(unit, _)| *unit)

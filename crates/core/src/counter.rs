@@ -11,7 +11,9 @@ pub(crate) mod declare;
 pub mod duration;
 mod error;
 mod meaning;
+mod pattern;
 pub(crate) mod plan;
+pub mod probes;
 mod resolve;
 pub mod rollup;
 pub(crate) mod schema;
@@ -32,11 +34,13 @@ pub use crate::measure::Measure;
 pub use change::{DeclaredChanges, listed};
 pub use error::{ConfigError, ConfigErrors};
 pub use meaning::Meaning;
+pub use pattern::{BadPattern, Pattern};
 pub use plan::Plan;
+pub use probes::Probes;
 pub use resolve::IdError;
 pub use rollup::{Retention, Rollup, Rollups, Unit, Zone};
 pub use schema::schema;
-pub use settings::{Clocks, Durability, Field, Idempotency, Lateness};
+pub use settings::{Anomalies, Archived, BackupSchedule, Clocks, Durability, Field, Idempotency, Jumps, Lateness};
 pub use stage::{Rejection, Staged, Stager};
 pub use target::{Declared, Forbidden, Intent, Reach, Target};
 
@@ -90,6 +94,8 @@ pub struct Counter {
     pub lateness: Option<Lateness>,
     /// `None`: as the node. Some contracts need one.
     pub durability: Option<Durability>,
+    /// Whether its events are kept in the archive.
+    pub is_archived: bool,
     /// Into which parts the values of its keys are split.
     pub rollups: Rollups,
 }
@@ -135,9 +141,15 @@ pub struct Listener {
 pub struct Declarations {
     version: u64,
     yaml: Box<str>,
+    /// In the order of the file; behind them what counts probes, if they are sent.
     counters: Vec<Counter>,
+    probes: Option<Probes>,
+    probe_counter: Option<u16>,
     idempotency: Idempotency,
     clocks: Clocks,
+    archived: Archived,
+    backups: Option<BackupSchedule>,
+    anomalies: Anomalies,
     /// Counters that were declared once and are not any more. Their numbers are behind those of the declared ones.
     removed: Vec<Counter>,
     by_name: HashMap<Box<[u8]>, u16>,
@@ -159,10 +171,18 @@ impl Declarations {
             yaml: yaml.into(),
             idempotency: configuration.idempotency,
             clocks: configuration.clocks,
+            archived: configuration.archived,
+            backups: configuration.backups,
+            probes: configuration.probes,
+            anomalies: configuration.anomalies,
             ..Declarations::default()
         };
         for counter in configuration.counters {
             declarations.add(counter);
+        }
+        if declarations.probes.is_some() {
+            declarations.probe_counter = Some(declarations.counters.len() as u16);
+            declarations.add(probes::counter());
         }
         Ok(declarations)
     }
@@ -179,8 +199,9 @@ impl Declarations {
     }
 
     fn name(&mut self, name: &str, index: u16) {
-        self.beginnings.add(name.as_bytes());
-        self.by_name.insert(name.as_bytes().into(), index);
+        let name = probes::id_name(name);
+        self.beginnings.add(name);
+        self.by_name.insert(name.into(), index);
     }
 
     /// The same declarations beside counters that were declared before and are not any more: their names stay theirs.
@@ -234,8 +255,13 @@ impl Declarations {
         self.yaml.lines().all(|line| says_nothing(line.trim()))
     }
 
-    /// In the order of the file.
+    /// Those that somebody has declared, in the order of the file.
     pub fn counters(&self) -> &[Counter] {
+        &self.counters[..self.probe_counter.map_or(self.counters.len(), usize::from)]
+    }
+
+    /// All that entries may be for, by their numbers: what counts probes is one of them.
+    pub(crate) fn all_counters(&self) -> &[Counter] {
         &self.counters
     }
 
@@ -245,6 +271,27 @@ impl Declarations {
 
     pub fn clocks(&self) -> Clocks {
         self.clocks
+    }
+
+    /// Whether events are kept in the archive: not without a declared counter, whatever else is said.
+    pub fn archived(&self) -> Archived {
+        if self.counters().is_empty() { Archived::No } else { self.archived }
+    }
+
+    /// When backups are taken by themselves, if they are.
+    pub fn backups(&self) -> Option<BackupSchedule> {
+        self.backups
+    }
+
+    /// Which rates of keys are anomalies.
+    pub fn anomalies(&self) -> Anomalies {
+        self.anomalies
+    }
+
+    /// Whether events of a type are kept in it: not if all counters that they feed can do without.
+    pub fn is_archived(&self, event_type: &str) -> bool {
+        let listeners = self.listeners(event_type);
+        listeners.is_empty() || listeners.iter().any(|listener| self.counter(listener.counter).is_archived)
     }
 
     /// Counter `index`, as operations and [`Declared::Now`] name it.
@@ -294,7 +341,7 @@ impl Declarations {
 
     /// The types of events that feed a counter, in the order of the file; one that feeds several comes again.
     pub fn event_types(&self) -> impl Iterator<Item = &str> {
-        self.counters.iter().flat_map(|counter| &counter.rules).map(|rule| &*rule.on)
+        self.counters().iter().flat_map(|counter| &counter.rules).map(|rule| &*rule.on)
     }
 
     /// The counters that events of a type feed, in the order of the file.

@@ -29,6 +29,8 @@ pub struct Space(u64);
 impl Space {
     /// Of database 0. It is never given up.
     pub const MAIN: Space = Space(0);
+    /// Of what the node counts for itself. No database stands on it, and it is never swept.
+    pub const PROBES: Space = Space(Self::NUMBER_MAX - 1);
     const NUMBER_MAX: u64 = (1 << (8 * NUMBER_BYTES)) - 1;
 
     pub fn from_number(number: u64) -> Option<Space> {
@@ -52,6 +54,18 @@ impl Space {
             return Cow::Borrowed(key);
         }
         Cow::Owned([&self.prefix()[..], key].concat())
+    }
+
+    /// The same for a key that is known when the program is made, in a space other than the first.
+    pub(crate) const fn id_of<const BYTES: usize>(self, key: &str) -> [u8; BYTES] {
+        assert!(self.0 != Space::MAIN.0 && BYTES == SPACE_BYTES + key.len());
+        let (mut id, prefix, key) = ([0; BYTES], self.prefix(), key.as_bytes());
+        let mut at = 0;
+        while at < BYTES {
+            id[at] = if at < SPACE_BYTES { prefix[at] } else { key[at - SPACE_BYTES] };
+            at += 1;
+        }
+        id
     }
 
     /// What the ids of all keys that begin with `start` begin with.
@@ -80,11 +94,9 @@ impl Space {
         Space(Self::NUMBER_MAX).prefix().to_vec()
     }
 
-    fn prefix(self) -> [u8; SPACE_BYTES] {
-        let mut prefix = [0; SPACE_BYTES];
-        prefix[..MARKER.len()].copy_from_slice(&MARKER);
-        prefix[MARKER.len()..].copy_from_slice(&self.0.to_be_bytes()[8 - NUMBER_BYTES..]);
-        prefix
+    const fn prefix(self) -> [u8; SPACE_BYTES] {
+        let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
+        [MARKER[0], MARKER[1], a, b, c, d, e, f]
     }
 }
 
@@ -94,7 +106,7 @@ pub struct Databases {
     spaces: [Space; DATABASES],
     /// The number of database 0 is not kept here: it has what the others leave.
     counters: [u64; DATABASES],
-    /// Spaces that were given up, and how many counters are still in them.
+    /// Spaces that were given up, and how many counters are still in them; and that of probes, which no database has either.
     flushed: BTreeMap<u64, u64>,
     next_space: u64,
     /// Changes whenever a counter comes or goes.
@@ -138,7 +150,7 @@ impl Databases {
 
     /// A space whose counters are nobody's any more.
     pub fn flushed(&self) -> Option<Space> {
-        self.flushed.keys().next().copied().map(Space)
+        self.flushed.keys().copied().map(Space).find(|space| *space != Space::PROBES)
     }
 
     /// Nothing is left in a space that was given up.
@@ -154,7 +166,7 @@ impl Databases {
     /// A space that nobody has had, for the next flush.
     pub fn draw_space(&mut self) -> Space {
         let space = Space(self.next_space);
-        assert!(space.0 < Space::NUMBER_MAX, "nobody flushes that often");
+        assert!(space < Space::PROBES, "nobody flushes that often");
         self.next_space += 1;
         space
     }
@@ -200,7 +212,7 @@ impl Databases {
         match self.spaces.iter().position(|&own| own == space) {
             Some(0) => {}
             Some(database) => self.counters[database] = self.counters[database].saturating_add_signed(change),
-            // Somebody had found the database before it was flushed, and wrote there after it was.
+            // Somebody had found the database before it was flushed, and wrote there after it was. Or it is a probe.
             None => {
                 let counters = self.flushed.entry(space.0).or_default();
                 *counters = counters.saturating_add_signed(change);
@@ -292,5 +304,15 @@ mod tests {
         assert_eq!(databases.flushed(), Some(one));
         databases.deleted(&one.id(b"b"));
         assert_eq!(databases.flushed(), None);
+    }
+
+    #[test]
+    fn what_probes_count_is_in_no_database_and_never_swept() {
+        let mut databases = Databases::default();
+        databases.created(b"a");
+        databases.created(&Space::PROBES.id(b"p"));
+        assert_eq!((databases.counters(0, 2), databases.only_main(), databases.flushed()), (1, true, None));
+        let kept = Databases::from_numbers(&databases.numbers()).unwrap();
+        assert_eq!((kept.counters(0, 2), kept.flushed()), (1, None));
     }
 }

@@ -508,5 +508,86 @@ pub const CHANGED_PER_BATCH_MAX: usize = 32;
 /// Ids that one page of a list by name looks at; `cursor` says where to go on.
 pub const LIST_NAMES_MAX: usize = 100_000;
 
+/// How long events are kept in the archive at least, if they are kept: whole hours go.
+pub const ARCHIVE_KEEP_MS_MIN: u64 = 3_600_000;
 /// Who may wait for the archive at the same time.
 pub const ARCHIVE_FLUSHES_MAX: usize = 64;
+/// Commits whose hashes the archive holds before it makes them visible, whatever else there is.
+pub const ARCHIVE_COMMITS_MAX: u64 = 36_000;
+
+/// Events that a proof shows at most: whoever needs more asks for a shorter time.
+pub const PROOF_EVENTS_MAX: usize = 10_000;
+/// Roots that the chain of a proof has at most: more than a year of hours.
+pub const PROOF_ROOTS_MAX: usize = 10_000;
+/// Proofs that are made at the same time; further ones are told to come again.
+pub const PROOFS_MAX: usize = 2;
+/// What is told of an archive that is not as it was.
+pub const VERIFY_DIFFERENCES_MAX: usize = 1000;
+
+/// How often a backup is taken by itself, in milliseconds, and how many are kept.
+pub const BACKUP_EVERY_MS_MIN: u64 = 60_000;
+pub const BACKUP_EVERY_MS_MAX: u64 = 90 * 86_400_000;
+pub const BACKUP_KEEP_MAX: u64 = 10_000;
+
+/// How often probes are sent: if nobody says otherwise, and within which bounds.
+pub const PROBE_EVERY_MS: u64 = 10_000;
+pub const PROBE_EVERY_MS_MIN: u64 = 1_000;
+pub const PROBE_EVERY_MS_MAX: u64 = 3_600_000;
+/// After how long a probe is missing that is not acknowledged, applied or told, or not archived, if nobody says otherwise, and within which
+/// bounds.
+pub const PROBE_WITHIN_MS: u64 = 10_000;
+pub const PROBE_ARCHIVED_MS: u64 = 15 * 60_000;
+pub const PROBE_WAIT_MS_MIN: u64 = 1_000;
+pub const PROBE_WAIT_MS_MAX: u64 = 3_600_000;
+/// Probes that are followed at the same time: those of an hour, if they come as often as they may and none arrives.
+pub const PROBES_UNDER_WAY_MAX: usize = (PROBE_WAIT_MS_MAX / PROBE_EVERY_MS_MIN) as usize + 1;
+/// Bytes of an answer that a probe reads.
+pub const PROBE_ANSWER_BYTES_MAX: u64 = 16 * 1024;
+
+/// Questions in SQL that are answered at the same time; further ones are told to come again.
+pub const SQL_QUESTIONS_MAX: usize = 4;
+/// What an answer in SQL may take in memory before it ends with what it has, in bytes.
+pub const SQL_ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Rows of an answer: if nobody says otherwise, and at most.
+pub const SQL_ROWS: usize = 10_000;
+pub const SQL_ROWS_MAX: usize = 1_000_000;
+/// How long a question may take: if nobody says otherwise, and at most.
+pub const SQL_TIME_MS: u64 = 60_000;
+pub const SQL_TIME_MS_MAX: u64 = 60 * 60_000;
+
+/// Who may wait for a recount at the same time, and reports of recounts that are kept: a week of hours.
+pub const RECONCILE_ASKS_MAX: usize = 16;
+pub const RECONCILE_REPORTS_MAX: usize = 168;
+/// Hours that a report tells of each counter: the last ones in any case, and with those that differ.
+pub const RECONCILE_HOURS: usize = 24;
+pub const RECONCILE_HOURS_MAX: usize = 100;
+
+/// Keys whose entries of the running minute are counted by themselves, and bytes of their ids; beyond it the small ones are let go of, and
+/// what they came to at most is known.
+pub const ANOMALY_KEYS_MAX: usize = 32 * 1024;
+pub const ANOMALY_ID_BYTES_MAX: usize = 4 << 20;
+/// Keys of which it is known what they used to come to in a minute; all others came to less.
+pub const ANOMALY_HISTORY_MAX: usize = 64 * 1024;
+/// Records of one commit that are looked at; of a larger one only every so many-th is, as a sample.
+pub const ANOMALY_RECORDS_MAX: u64 = 5_000;
+/// Anomalies of one minute that are kept and told, the largest; all are counted.
+pub const ANOMALIES_PER_MINUTE_MAX: usize = 100;
+/// Anomalies that are kept, the newest.
+pub const ANOMALIES_KEPT_MAX: usize = 1_000;
+/// `anomalies.factor` and `anomalies.least`.
+pub const ANOMALY_FACTOR_MIN: u64 = 2;
+pub const ANOMALY_FACTOR_MAX: u64 = 1_000_000;
+pub const ANOMALY_LEAST_MAX: u64 = 1_000_000_000_000;
+/// Trends that are told in advance, how long one may last (400 days), and who may wait to tell one.
+pub const EXPECTED_MAX: usize = 100;
+pub const EXPECTED_MS_MAX: u64 = 400 * 86_400_000;
+pub const EXPECTED_ASKS_MAX: usize = 16;
+
+/// Webhooks of a node, messages that wait for one of them, how often each is tried, and how long it is waited for.
+pub const WEBHOOKS_MAX: usize = 8;
+pub const WEBHOOK_MESSAGES_MAX: usize = 256;
+pub const WEBHOOK_ATTEMPTS_MAX: u32 = 8;
+pub const WEBHOOK_WAIT_MS_MAX: u64 = 5_000;
+
+/// What each check of `tally verify` names; the rest it counts.
+pub const VERIFY_FINDINGS_MAX: usize = 1_000;

@@ -18,8 +18,9 @@ mod replay;
 mod timeline;
 mod trial;
 
+use crate::counter::probes::PROBE;
 use crate::counter::{Declarations, Stager};
-use crate::fates::{Balance, Fates, Scene, Void};
+use crate::fates::{Balance, Fates, Parked, Scene, Void};
 use crate::id::CellHasher;
 use crate::ledger::Kind;
 use crate::limits::ENDINGS_AHEAD_MS;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use timeline::{MARK_EVERY_MS, Timeline};
 
 pub use apart::Slice;
-pub use checkpoint::balance_at;
+pub use checkpoint::{balance_at, read_from_of};
 pub use correct::{CorrectionRequest, RemedyOutcome, Unfit};
 pub use entrance::Improper;
 pub use need::{Need, Stored};
@@ -90,10 +91,15 @@ impl Machine {
         self.stager = Stager::new(Arc::new(declarations), self.hasher);
     }
 
-    /// The boxes and sums of every counter there ever was.
+    /// The boxes and sums of every counter there ever was, but for what counts probes.
     pub fn balances(&self) -> Vec<Balance> {
-        let kept = self.fates.contracts.kept();
+        let kept = self.fates.contracts.kept().filter(|(name, _)| *name != PROBE);
         kept.map(|(name, kept)| Balance::of(name, kept, self.values.sums.of(name))).collect()
+    }
+
+    /// Late entries that wait for their run.
+    pub fn parked(&self) -> &Parked {
+        &self.fates.contracts.parked
     }
 
     /// The boxes and sums of one counter.
@@ -136,7 +142,7 @@ impl Machine {
 
     fn note_changed(&mut self, batch: &Batch<'_>, answers: &[Answer]) {
         let Machine { fates, values, stager, .. } = self;
-        if !stager.declarations().counters().is_empty() {
+        if !stager.declarations().all_counters().is_empty() {
             let scene = Scene { batch, declarations: stager.declarations(), generation: values.generations.current };
             values.note_changed(&scene, answers, |counter| fates.contracts.moves(counter));
         }

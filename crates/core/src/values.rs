@@ -102,6 +102,8 @@ impl Counts for Values {
         if self.rolling.is_rolled(op.counter) {
             self.roll_event(op, scene);
         }
+        #[cfg(debug_assertions)]
+        self.count_again_if_planted(op, scene);
     }
 
     fn take_back(&mut self, op: &Op, _: &Scene<'_>, counted: &Entity) {
@@ -121,6 +123,17 @@ impl Counts for Values {
 }
 
 impl Values {
+    #[cfg(debug_assertions)]
+    fn count_again_if_planted(&mut self, op: &Op, scene: &Scene<'_>) {
+        let counter = scene.declarations.counter(op.counter);
+        if crate::planted::counts_twice(&counter.name, scene.batch.log_time_ms) {
+            self.sums.counted(op.counter, op.arg).count(self, op, scene);
+            if self.rolling.is_rolled(op.counter) {
+                self.roll_event(op, scene);
+            }
+        }
+    }
+
     pub fn new(hasher: CellHasher) -> Values {
         Values {
             table: Table::new(),

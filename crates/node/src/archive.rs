@@ -5,22 +5,25 @@
 //! nobody waits for it but who asks for a flush.
 
 mod follow;
+mod rejected;
 
 use crate::engine::{CommitsError, Engine, Refusal};
 use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
 use flume::{Receiver, Sender};
 use follow::Following;
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tally_archive::{Archive, ArchiveError, Reached, Writer};
-use tally_core::limits::ARCHIVE_FLUSHES_MAX;
+use tally_archive::{Archive, ArchiveError, Reached, Reader, Sign, Writer};
+use tally_core::counter::Archived;
+use tally_core::limits::{ARCHIVE_COMMITS_MAX, ARCHIVE_FLUSHES_MAX, PROOFS_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 use tally_storage::log::LogError;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How often what was taken in is made visible, if there is anything.
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -28,8 +31,9 @@ const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
 const COMMIT_ROWS: u64 = 8_000_000;
 /// Or when so much of the log would be free, whatever is in it.
 const COMMIT_LOG_BYTES: u64 = 256 << 20;
-/// How often files are looked for that no table names any more.
-const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked for what may go: events that are old enough, and files that no table names any more. By the node's time,
+/// as the age of events is.
+const TIDY_EVERY_MS: u64 = 60 * 60 * 1000;
 /// Commits of the log that are taken in at a time.
 const UNIT_COMMITS: usize = 16;
 const RETRY: Retry = Retry { first: Duration::from_secs(1), most: Duration::from_secs(60) };
@@ -50,12 +54,14 @@ enum Stop {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error(
-        "the archive stands at {archived}, and the log begins at {log}: what is between them is in neither, because Tally ran without \
-         the archive meanwhile. Move the archive's directory away, and a new one begins here"
+        "the archive stands at {archived} and has what this log has not: its end was given up, or lost in a power cut without \
+         durability sync. Move the archive's directory away, and a new one begins here"
     )]
-    Gap { archived: Position, log: Position },
+    Diverged { archived: Position },
     #[error("the log ends at record {at}, before the commit that ends at {commit}")]
     LogEnds { at: u64, commit: Position },
+    #[error("configuration {version} cannot be read any more: {error}")]
+    Declared { version: u64, error: String },
     #[error("correction {correction} is in a commit, and nowhere else")]
     Unknown { correction: u64 },
 }
@@ -79,15 +85,29 @@ pub struct ArchiveHandle {
     wake: Wake,
     engine: Engine,
     status: Arc<Mutex<ArchiveStatus>>,
+    reader: Arc<Reader>,
+    proofs: Arc<Semaphore>,
 }
 
 /// Somebody waits until everything before an offset can be read.
 struct Flush {
     to: u64,
+    /// And until a root has it.
+    anchored: bool,
     done: oneshot::Sender<Result<Reached, Refusal>>,
 }
 
 impl ArchiveHandle {
+    /// Who reads its tables.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Places for those who make proofs.
+    pub fn proofs(&self) -> &Arc<Semaphore> {
+        &self.proofs
+    }
+
     pub fn status(&self) -> ArchiveStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -100,9 +120,18 @@ impl ArchiveHandle {
 
     /// Waits until everything that is applied now can be read in the archive. Answers how far it is then.
     pub async fn flush(&self) -> Result<Reached, Refusal> {
+        self.bring_up_to_now(false).await
+    }
+
+    /// The same, and a root is closed there: everything that was acknowledged before is in it or in one before it.
+    pub async fn anchor(&self) -> Result<Reached, Refusal> {
+        self.bring_up_to_now(true).await
+    }
+
+    async fn bring_up_to_now(&self, anchored: bool) -> Result<Reached, Refusal> {
         let (done, flushed) = oneshot::channel();
         let to = self.engine.applied().offset;
-        self.flushes.try_send(Flush { to, done }).map_err(|_| Refusal::busy())?;
+        self.flushes.try_send(Flush { to, anchored, done }).map_err(|_| Refusal::busy())?;
         self.engine.commits().hurry();
         self.wake.wake();
         flushed.await.unwrap_or(Err(Refusal::ShuttingDown))
@@ -116,12 +145,14 @@ pub struct Archiver {
     log_id: u64,
     /// Another number each time.
     nonce: fn() -> io::Result<u64>,
+    /// Who signs roots, if somebody does.
+    signer: Option<Arc<dyn Sign>>,
     asked: Receiver<Flush>,
     flushes: Vec<Flush>,
     following: Option<Following>,
-    /// When it last made something visible and last swept, by [`crate::clock::Clock::passed`].
+    /// When it last made something visible, by [`crate::clock::Clock::passed`].
     committed: Duration,
-    swept: Duration,
+    tidied_ms: u64,
     status: Arc<Mutex<ArchiveStatus>>,
 }
 
@@ -138,23 +169,33 @@ impl Archiver {
         root: PathBuf,
         log_id: u64,
         nonce: fn() -> io::Result<u64>,
+        signer: Option<Arc<dyn Sign>>,
         spec: &Spec,
     ) -> (Archiver, ArchiveHandle) {
         engine.hold_for_archive(0);
-        let status = Arc::new(Mutex::new(ArchiveStatus { directory: root.clone(), ..ArchiveStatus::default() }));
+        let (directory, bytes) = (root.clone(), bytes_below(&root));
+        let status = Arc::new(Mutex::new(ArchiveStatus { directory, bytes, ..ArchiveStatus::default() }));
         let (flushes, asked) = flume::bounded(ARCHIVE_FLUSHES_MAX);
-        let handle = ArchiveHandle { flushes, wake: spec.wake.clone(), engine: engine.clone(), status: status.clone() };
+        let handle = ArchiveHandle {
+            flushes,
+            wake: spec.wake.clone(),
+            engine: engine.clone(),
+            status: status.clone(),
+            reader: Arc::new(Reader::new(root.clone())),
+            proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
+        };
         let now = engine.clock().passed();
         let archiver = Archiver {
             engine,
             root,
             log_id,
             nonce,
+            signer,
             asked,
             flushes: Vec::new(),
             following: None,
             committed: now,
-            swept: now,
+            tidied_ms: 0,
             status,
         };
         (archiver, handle)
@@ -164,10 +205,13 @@ impl Archiver {
         // Until it is known how far it is, nothing is freed.
         self.engine.hold_for_archive(0);
         let writer = Writer { log_id: self.log_id, nonce: (self.nonce)()? };
-        let archive = Archive::open(&self.root, writer).await?;
-        let following = Following::begin(&self.engine, archive).await?;
+        let mut archive = Archive::open(&self.root, writer).await?;
+        if let Some(signer) = &self.signer {
+            archive.sign_with(signer.clone());
+        }
+        let mut following = Following::begin(&self.engine, archive).await?;
         self.publish(following.reached);
-        self.sweep(&following).await?;
+        self.tidy(&mut following).await?;
         Ok(following)
     }
 
@@ -185,13 +229,24 @@ impl Archiver {
                 break;
             }
         }
+        if !has_more {
+            following.close_root_of_before(self.engine.clock().now_ms()).await?;
+        }
+        if self.flushes.iter().any(|flush| flush.anchored && flush.to <= following.reached.to.offset) {
+            following.archive.close_root().await?;
+        }
         if self.is_due(&following) {
             following.commit().await?;
             self.committed = self.engine.clock().passed();
             self.publish(following.reached);
-            if self.committed.saturating_sub(self.swept) >= SWEEP_EVERY {
-                self.sweep(&following).await?;
+        }
+        let since_ms = self.engine.clock().now_ms().saturating_sub(self.tidied_ms);
+        if following.archive.pending() == 0 && since_ms >= TIDY_EVERY_MS {
+            if !following.archive.is_at_rest() {
+                following.commit().await?;
+                self.publish(following.reached);
             }
+            self.tidy(&mut following).await?;
         }
         self.following = Some(following);
         Ok(has_more)
@@ -202,6 +257,8 @@ impl Archiver {
         let pending = following.archive.pending();
         pending >= COMMIT_ROWS
             || following.log_bytes >= COMMIT_LOG_BYTES
+            || following.archive.pending_commits() >= ARCHIVE_COMMITS_MAX
+            || following.archive.pending_roots() > 0
             || pending > 0 && since >= COMMIT_EVERY
             || self.flushes.iter().any(|flush| flush.to <= following.reached.to.offset)
     }
@@ -223,9 +280,15 @@ impl Archiver {
         }
     }
 
-    async fn sweep(&mut self, following: &Following) -> Result<(), Stop> {
+    /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
+    async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
+        let now_ms = self.engine.clock().now_ms();
+        following.archive.forget_what_was_let_go().await?;
+        if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
+            following.let_go(now_ms, keep_ms).await?;
+        }
         let tally = following.archive.sweep().await?;
-        self.swept = self.engine.clock().passed();
+        self.tidied_ms = now_ms;
         self.engine.metrics().archive.bytes.set(tally.bytes as i64);
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         (status.events, status.files, status.bytes) = (tally.events, tally.files, tally.bytes);
@@ -247,6 +310,10 @@ impl Work for Archiver {
             context.queue(behind as usize);
         }
         let flushing = !self.flushes.is_empty();
+        if flushing {
+            // Whoever asked did so when the last commit was not made yet, maybe.
+            self.engine.commits().hurry();
+        }
         Ok(if has_more {
             Next::Again
         } else if flushing {
@@ -261,6 +328,16 @@ impl Work for Archiver {
         self.engine.commits().wait_behind(reached).await;
         ControlFlow::Continue(())
     }
+}
+
+/// What a directory takes on disk, as far as it can be read.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+        metadata => metadata.map_or(0, |metadata| metadata.len()),
+    });
+    bytes.sum()
 }
 
 /// How often it looks whether something is due.

@@ -1,6 +1,8 @@
 //! Puts a node together: opens the seams, starts the threads, and takes it apart again.
 
+use crate::anomalies::{AnomaliesHandle, AnomalyWatcher};
 use crate::archive::{ArchiveHandle, Archiver};
+use crate::backup::{self, BackupError, BackupHandle, Backups, ManifestName, Progress};
 use crate::clock::Clock;
 use crate::counters::Host;
 use crate::data_dir::{DataDir, DataDirError};
@@ -9,17 +11,24 @@ use crate::engine::{
     self, CommitsOptions, Engine, EngineOptions, EngineThread, NodeDurability, Recovered, RecoveryError, Refusal,
     Trouble,
 };
+use crate::frontend::Password;
 use crate::frontend::budget::Budget;
 use crate::frontend::{http, resp};
 use crate::house::House;
 use crate::memory::{Reclaimer, Shares};
+use crate::probe::{Door, KnownFile, ProbeHandle, Prober};
+use crate::proof::Signer;
+use crate::reconcile::{ReconcileHandle, Reconciler};
+use crate::sql::{MakeSql, Sql, SqlParts};
+use crate::webhook::{WebhookOptions, Webhooks};
 use crate::worker::Spawner;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tally_core::counter::{ConfigErrors, Declarations};
+use tally_archive::Sign;
+use tally_core::counter::{Archived, ConfigErrors, Declarations};
 use tally_core::limits::{MEMORY_BYTES_MIN, SEND_BUFFER_BYTES, WATCH_CONNECTIONS_MAX};
 use tally_storage::log::LogError;
 use tally_storage::log::local::{self, LocalHandle, LocalLog};
@@ -62,8 +71,16 @@ pub struct Options {
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
     pub watch_access: http::Access,
-    /// Where every event is kept in tables that other engines read.
+    /// Where every event is kept in tables that other engines read, if declarations do not say otherwise.
     pub archive: Option<PathBuf>,
+    /// Signs the anchors of roots.
+    pub signer: Option<Arc<Signer>>,
+    /// Makes who answers questions in SQL.
+    pub sql: Option<MakeSql>,
+    /// Where backups are kept; when they are taken is declared, or asked for.
+    pub backup: Option<PathBuf>,
+    /// Who is told what somebody should look at.
+    pub webhooks: WebhookOptions,
     /// Makes the allocator of the process let go of what is free.
     pub give_back: fn(),
 }
@@ -92,6 +109,10 @@ impl Options {
             remove: Vec::new(),
             watch_access: http::Access::default(),
             archive: None,
+            signer: None,
+            sql: None,
+            backup: None,
+            webhooks: WebhookOptions::default(),
             give_back: || {},
         }
     }
@@ -125,6 +146,8 @@ pub struct Bounds {
 pub struct Node {
     engine: Engine,
     recovered: Recovered,
+    archive: Option<ArchiveHandle>,
+    reconcile: Option<ReconcileHandle>,
     http: Option<http::HttpServer>,
     watch: Option<http::HttpServer>,
     resp_addr: Option<SocketAddr>,
@@ -132,7 +155,7 @@ pub struct Node {
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
     /// Released last.
-    _data_dir: DataDir,
+    data_dir: DataDir,
 }
 
 impl Node {
@@ -151,20 +174,46 @@ impl Node {
         let engine = thread.engine();
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
-        let archive = options
-            .archive
-            .as_deref()
-            .map(|directory| start_archive(&engine, directory, data_dir.identity.id))
-            .transpose()?;
-        let host = Host { archive, ..engine.host() };
+        let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
+        let anomalies = Some(start_anomalies(&engine, &webhooks, &data_dir)?);
+        let archive = start_archive(&engine, &options, data_dir.identity.id)?;
+        let sql = options.sql.map(|make| {
+            let archive = archive.as_ref().map(|archive| archive.status().directory);
+            let (engine, spill, budget) = (engine.clone(), data_dir.spill(), budget.clone());
+            make(SqlParts { engine, archive, spill, budget })
+        });
+        let sql = sql.transpose()?;
+        let reconcile = match (&archive, &sql) {
+            (Some(archive), Some(sql)) => Some(start_reconciler(&engine, archive, sql, webhooks)?),
+            _ => None,
+        };
+        let backup = options.backup.clone();
+        let backups = backup.map(|backup| start_backups(&engine, backup, &data_dir)).transpose()?;
+        let probes = engine.declarations().probes().map(|_| ProbeHandle::new(archive.is_some()));
+        let probe_secret = probes.as_ref().map(|_| secret()).transpose()?;
+        let host = Host {
+            archive: archive.clone(),
+            sql,
+            reconcile: reconcile.clone(),
+            anomalies,
+            backups,
+            probes: probes.clone(),
+            ..engine.host()
+        };
         let (shutdown, stopping) = watch::channel(false);
         let serve = |address, threads, http_options| {
             let (counters, host, budget) = (Arc::new(engine.clone()), host.clone(), budget.clone());
             let listening = http::serve(address, threads, counters, host, http_options, budget, stopping.clone());
             listening.map_err(|error| StartError::Listen { address, error })
         };
-        let everything =
-            || http::HttpOptions { connections_max: bounds.connections.http, ..options.http_options.clone() };
+        let everything = || http::HttpOptions {
+            connections_max: bounds.connections.http,
+            access: http::Access {
+                probe: probe_secret.clone().and_then(Password::new),
+                ..options.http_options.access.clone()
+            },
+            ..options.http_options.clone()
+        };
         let http = options.http.map(|address| serve(address, options.http_threads, everything())).transpose()?;
         let only_watch = || http::HttpOptions {
             surface: http::Surface::Watch,
@@ -173,6 +222,12 @@ impl Node {
             ..everything()
         };
         let watch = options.watch.map(|address| serve(address, 1, only_watch())).transpose()?;
+        if let (Some(handle), Some(secret)) = (probes, probe_secret) {
+            let door = http.as_ref().map_or(Door::Straight, |http| Door::http(http.address(), secret));
+            let file = KnownFile::in_data_dir(&options.data_dir);
+            let prober = Prober::new(engine.clone(), handle, archive.clone(), door, file, stopping.clone());
+            engine.workers().apart(Prober::spec(), prober)?;
+        }
         engine.workers().apart(House::<LocalHandle>::spec(), House::new(log, engine.clone()))?;
         engine.workers().apart(Reclaimer::spec(), Reclaimer::new(options.memory_bytes, options.give_back))?;
         engine.start_tending()?;
@@ -180,7 +235,8 @@ impl Node {
         let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
         let run = move || run_writer(thread, resp_listener, resp_options, budget, stopping);
         let writer = Spawner::thread("tally-writer", run)?;
-        let node = Node { engine, recovered, http, watch, resp_addr, bounds, shutdown, writer, _data_dir: data_dir };
+        let node =
+            Node { engine, recovered, archive, reconcile, http, watch, resp_addr, bounds, shutdown, writer, data_dir };
         node.say_started(&options.data_dir);
         Ok(node)
     }
@@ -198,12 +254,31 @@ impl Node {
         );
     }
 
+    /// Takes a backup here and now, as fast as it can be done.
+    pub fn back_up(
+        &self,
+        directory: &Path,
+        tell: impl FnMut(&Progress),
+    ) -> Result<(ManifestName, Progress), BackupError> {
+        backup::take_at_once(&self.engine, self.data_dir.identity, directory, tell)
+    }
+
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
+    }
+
+    /// `None` if it keeps none.
+    pub fn archive(&self) -> Option<&ArchiveHandle> {
+        self.archive.as_ref()
+    }
+
+    /// `None` without an archive.
+    pub fn reconcile(&self) -> Option<&ReconcileHandle> {
+        self.reconcile.as_ref()
     }
 
     pub fn http_addr(&self) -> Option<SocketAddr> {
@@ -265,15 +340,50 @@ fn shares(options: &Options) -> Shares {
 }
 
 /// Begins before anything of the log is freed. Tables name their files, so the directory is named in full.
-fn start_archive(engine: &Engine, directory: &Path, log_id: u64) -> io::Result<ArchiveHandle> {
+fn start_archive(engine: &Engine, options: &Options, log_id: u64) -> io::Result<Option<ArchiveHandle>> {
+    let wanted = engine.declarations().archived() != Archived::No;
+    let Some(directory) = options.archive.as_deref().filter(|_| wanted) else { return Ok(None) };
     std::fs::create_dir_all(directory)?;
     let spec = Archiver::spec();
-    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, log_id, random, &spec);
+    let signer = options.signer.clone().map(|signer| signer as Arc<dyn Sign>);
+    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, log_id, random, signer, &spec);
     engine.workers().apart(spec, archiver)?;
+    Ok(Some(handle))
+}
+
+fn start_anomalies(engine: &Engine, webhooks: &Webhooks, data_dir: &DataDir) -> io::Result<AnomaliesHandle> {
+    let spec = AnomalyWatcher::spec();
+    let (watcher, handle) = AnomalyWatcher::new(engine.clone(), webhooks.clone(), data_dir.anomalies(), &spec)?;
+    engine.workers().apart(spec, watcher)?;
     Ok(handle)
 }
 
-fn random() -> io::Result<u64> {
+fn start_reconciler(
+    engine: &Engine,
+    archive: &ArchiveHandle,
+    sql: &Arc<dyn Sql>,
+    webhooks: Webhooks,
+) -> io::Result<ReconcileHandle> {
+    let spec = Reconciler::spec();
+    let (reconciler, handle) = Reconciler::new(engine.clone(), archive.clone(), sql.clone(), webhooks, &spec);
+    engine.workers().apart(spec, reconciler)?;
+    Ok(handle)
+}
+
+fn start_backups(engine: &Engine, directory: PathBuf, data_dir: &DataDir) -> io::Result<BackupHandle> {
+    let spec = Backups::spec();
+    let (backups, handle) = Backups::new(engine.clone(), data_dir.identity, directory, &spec);
+    engine.workers().apart(spec, backups)?;
+    Ok(handle)
+}
+
+/// What only this process knows.
+fn secret() -> io::Result<String> {
+    Ok(format!("{:016x}{:016x}", random()?, random()?))
+}
+
+/// Another number each time.
+pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     #[expect(clippy::disallowed_methods, reason = "this is where randomness comes in")]
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

@@ -8,8 +8,10 @@
 
 mod alarm;
 mod source;
+mod words;
 
 pub use source::{Hands, Stopwatch, wall_ms};
+pub use words::{rfc3339, rfc3339_signed};
 
 use arc_swap::ArcSwap;
 use source::TimeSource;

@@ -1,5 +1,6 @@
 //! The data directory: who may use it, the numbers it was born with, and that all its parts are of one directory.
 
+pub mod new;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +21,13 @@ const FORMAT_OLDEST: u64 = 2;
 const READ_BY: &str = "0.1.0";
 const IDENTITY: &str = "TALLY";
 const LOCK: &str = "LOCK";
+/// In a directory that is being filled from a backup: from which one, and how far.
+const RESTORING: &str = "RESTORING";
 const LOG: &str = "log";
 const COMMITS: &str = "commits";
+const SPILL: &str = "spill";
 const STORE: &str = "store";
+const ANOMALIES: &str = "ANOMALIES";
 
 /// An open data directory. No other process can open it until this is dropped.
 #[derive(Debug)]
@@ -85,6 +90,13 @@ pub enum DataDirError {
     LostIdentity { path: PathBuf },
     #[error("{path} has data of format {format}, which could not be carried over to format {FORMAT}: {error}")]
     NotCarried { path: PathBuf, format: u64, error: tally_storage::store::Error },
+    #[error(
+        "{path} is being filled from the backup {backup}, and that has not come to its end: run tally restore with the same backup again, or \
+         remove the directory"
+    )]
+    Unfinished { path: PathBuf, backup: String },
+    #[error("{path} has data already: a backup is restored to a directory of its own. Name another one with --data")]
+    NotNew { path: PathBuf },
     #[error("there is no data directory at {path}")]
     Missing { path: PathBuf },
     #[error("cannot use the data directory {path}: {error}")]
@@ -95,13 +107,10 @@ impl DataDir {
     /// Opens a data directory or makes one; `random` is asked for numbers only when it is made.
     pub fn open(path: &Path, random: impl FnMut() -> io::Result<u64>) -> Result<DataDir, DataDirError> {
         let failed = |error| DataDirError::Io { path: path.to_owned(), error };
-        create_durably(path, 0o700).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        let lock =
-            options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK)).map_err(failed)?;
-        locked(path, lock.try_lock())?;
+        let lock = take(path)?;
         let data_dir = |identity| DataDir { path: path.to_owned(), identity, _lock: Some(lock) };
         let Some((format, identity)) = read(path)? else {
+            new::refuse_unfinished(path)?;
             return Ok(data_dir(create(path, random).map_err(failed)?));
         };
         check_parts(path, identity)?;
@@ -113,15 +122,11 @@ impl DataDir {
 
     /// Looks at a data directory of any known format. Nothing in it is changed.
     pub fn view(path: &Path) -> Result<DataDir, DataDirError> {
-        let lock = match File::open(path.join(LOCK)) {
-            Ok(lock) => Some(lock),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(DataDirError::Io { path: path.to_owned(), error }),
+        let LookLock(lock) = LookLock::take(path)?;
+        let Some((_, identity)) = read(path)? else {
+            new::refuse_unfinished(path)?;
+            return Err(DataDirError::Missing { path: path.to_owned() });
         };
-        if let Some(lock) = &lock {
-            locked(path, lock.try_lock_shared())?;
-        }
-        let Some((_, identity)) = read(path)? else { return Err(DataDirError::Missing { path: path.to_owned() }) };
         check_parts(path, identity)?;
         Ok(DataDir { path: path.to_owned(), identity, _lock: lock })
     }
@@ -130,13 +135,55 @@ impl DataDir {
         self.path.join(LOG)
     }
 
+    /// What questions put aside that does not fit into memory.
+    pub fn spill(&self) -> PathBuf {
+        self.path.join(SPILL)
+    }
+
     pub fn commits(&self) -> PathBuf {
         self.path.join(COMMITS)
+    }
+
+    /// What is kept of anomalies; nothing depends on it.
+    pub fn anomalies(&self) -> PathBuf {
+        self.path.join(ANOMALIES)
     }
 
     pub fn store(&self) -> PathBuf {
         self.path.join(STORE)
     }
+}
+
+/// Keeps everybody from a data directory who would change it, and lets others look at it.
+#[derive(Debug)]
+pub struct LookLock(Option<File>);
+
+impl LookLock {
+    /// There need not be anything to lock in a directory that was never used.
+    pub fn take(path: &Path) -> Result<LookLock, DataDirError> {
+        if !path.is_dir() {
+            return Err(DataDirError::Missing { path: path.to_owned() });
+        }
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(DataDirError::Io { path: path.to_owned(), error }),
+        };
+        if let Some(lock) = &lock {
+            locked(path, lock.try_lock_shared())?;
+        }
+        Ok(LookLock(lock))
+    }
+}
+
+/// Makes the directory if it is not there, and locks it.
+fn take(path: &Path) -> Result<File, DataDirError> {
+    let failed = |error| DataDirError::Io { path: path.to_owned(), error };
+    create_durably(path, 0o700).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    let lock = options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK)).map_err(failed)?;
+    locked(path, lock.try_lock())?;
+    Ok(lock)
 }
 
 fn locked(path: &Path, result: Result<(), TryLockError>) -> Result<(), DataDirError> {
@@ -173,6 +220,7 @@ fn write(path: &Path, identity: DirIdentity) -> io::Result<()> {
 fn read(path: &Path) -> Result<Option<(u64, DirIdentity)>, DataDirError> {
     match fs::read(path.join(IDENTITY)) {
         Ok(bytes) => parse(path, &String::from_utf8_lossy(&bytes)).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.join(RESTORING).exists() => Ok(None),
         // Everything else comes later, so whoever has data has had an identity. A new one would not find the counters.
         Err(error) if error.kind() == ErrorKind::NotFound && (path.join(LOG).exists() || path.join(STORE).exists()) => {
             Err(DataDirError::LostIdentity { path: path.to_owned() })

@@ -41,6 +41,7 @@ mod trouble;
 mod turn;
 mod view;
 mod watch;
+mod whole;
 mod writer;
 
 pub use audit::{AuditPage, AuditQuestion, AuditedRepeat};
@@ -64,6 +65,7 @@ pub use thread::{EngineThread, Transacted};
 pub use together::{MatchedSum, Matching};
 pub use trouble::{Trouble, Troubles};
 pub use watch::{Terms, Watch, Watched};
+pub use whole::{LogHold, Whole};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -169,7 +171,7 @@ pub enum Refusal {
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refusal {
-    pub(crate) fn busy() -> Refusal {
+    pub fn busy() -> Refusal {
         Refusal::Busy { retry_after: RETRY_AFTER }
     }
 
@@ -233,10 +235,12 @@ impl Engine {
         self.shared.cells.cold()
     }
 
-    /// The first record of the log that a restart would replay, or that the archive does not have; what lies before it may be forgotten.
+    /// The first record of the log that a restart would replay, or that the archive or a backup does not have; what lies before it may be
+    /// forgotten.
     pub fn log_needed_from(&self) -> u64 {
-        let archived = self.shared.archived.load(Ordering::Acquire);
-        self.shared.log_needed_from.load(Ordering::Acquire).min(archived)
+        let Shared { log_needed_from, archived, backing_up, .. } = &*self.shared;
+        let holders = [log_needed_from, archived, backing_up].map(|from| from.load(Ordering::Acquire));
+        holders.into_iter().min().expect("there are three")
     }
 
     /// The archive has everything before an offset: what is behind is kept for it, of the log and of the commits.

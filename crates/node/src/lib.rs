@@ -1,7 +1,9 @@
 //! A running Tally node, in the order in which data flows through it.
 
+pub mod anomalies;
 pub mod archive;
 pub mod assemble;
+pub mod backup;
 pub mod clock;
 pub mod counters;
 pub mod data_dir;
@@ -11,5 +13,11 @@ pub mod frontend;
 mod house;
 pub mod memory;
 pub mod metrics;
+pub mod probe;
+pub mod proof;
+pub mod reconcile;
 mod seldom;
+pub mod sql;
+pub mod verify;
+pub mod webhook;
 pub mod worker;

@@ -4,23 +4,31 @@
 //! handles directly; nothing here is touched per event. Where entries ended is not counted here: a scrape takes it from the committed state
 //! ([`balance`]), so it is of one moment and survives a restart.
 
+mod anomalies;
 mod archive;
+mod backup;
 mod balance;
 mod cut;
 mod disk;
 mod lag;
 mod memory;
+mod probes;
 mod process;
+mod reconciliation;
 pub mod text;
 mod timings;
 mod unmatched;
 mod workers;
 
+pub use anomalies::{AnomalyMetrics, WebhookMetrics};
 pub use archive::ArchiveMetrics;
+pub use backup::BackupMetrics;
 pub use balance::{BalanceMetrics, BoxSum, BoxSums};
 pub use cut::{CutOff, Cuts};
 pub use lag::Lag;
 pub use memory::MemoryMetrics;
+pub use probes::{ProbeMetrics, WrongProbe};
+pub use reconciliation::ReconciliationMetrics;
 pub use timings::Timings;
 pub use unmatched::Unmatched;
 
@@ -109,6 +117,11 @@ pub struct Metrics {
     conflict_retries: Gauge,
     pub disk: DiskSpace,
     pub archive: ArchiveMetrics,
+    pub reconciliation: ReconciliationMetrics,
+    pub anomalies: AnomalyMetrics,
+    pub webhooks: WebhookMetrics,
+    pub backup: BackupMetrics,
+    pub probes: ProbeMetrics,
 }
 
 /// A route, by its pattern and method.
@@ -239,6 +252,11 @@ impl Metrics {
             memory: MemoryMetrics::register(r),
             disk: DiskSpace::new(r),
             archive: ArchiveMetrics::register(r),
+            reconciliation: ReconciliationMetrics::register(r),
+            anomalies: AnomalyMetrics::register(r),
+            webhooks: WebhookMetrics::register(r),
+            backup: BackupMetrics::register(r),
+            probes: ProbeMetrics::register(r),
             conflict_retries,
             lag,
             projection_lag_seconds,

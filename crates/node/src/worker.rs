@@ -102,13 +102,23 @@ pub struct Spec {
     pub retry: Retry,
     /// Writes depend on it: if it breaks in the middle of a unit, none are taken any more.
     pub is_vital: bool,
+    /// It talks to others over a network.
+    pub is_networked: bool,
     pub wake: Wake,
 }
 
 impl Spec {
     /// A worker that waits for time alone, and without which a node can do.
     pub fn new(name: impl Into<String>, does: &'static str, retry: Retry) -> Spec {
-        Spec { name: name.into(), does, waits_for: "the next round", retry, is_vital: false, wake: Wake::default() }
+        Spec {
+            name: name.into(),
+            does,
+            waits_for: "the next round",
+            retry,
+            is_vital: false,
+            is_networked: false,
+            wake: Wake::default(),
+        }
     }
 
     pub fn waits_for(self, waits_for: &'static str) -> Spec {
@@ -117,6 +127,10 @@ impl Spec {
 
     pub fn woken_by(self, wake: &Wake) -> Spec {
         Spec { wake: wake.clone(), ..self }
+    }
+
+    pub fn networked(self) -> Spec {
+        Spec { is_networked: true, ..self }
     }
 
     pub fn vital(self) -> Spec {
@@ -157,7 +171,8 @@ impl Context {
         self.status.update(|shown| shown.progress = Some(words));
     }
 
-    async fn stopped(&self) {
+    /// Ends when the node stops: for what nobody should wait for then.
+    pub async fn stopped(&self) {
         let _ = self.stop.clone().wait_for(|stop| *stop).await;
     }
 }

@@ -79,8 +79,8 @@ pub enum Error {
     Abandoned,
 }
 
-/// Sees the key and the value of a ledger row, and may end the visit.
-pub type VisitLedger<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+/// Sees the key and the value of a row, and may end the visit.
+pub type VisitRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// What can be asked of a store. Each call sees one completed commit, and never waits for another.
 pub trait Reads: Send + Sync {
@@ -97,10 +97,10 @@ pub trait Reads: Send + Sync {
     fn names(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
 
     /// Visits ledger rows in ascending order, those with `from` ≤ key < `to`; there are none if `to` ≤ `from`.
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error>;
 
     /// Visits the same rows in descending order: the newest first, where keys ascend with time.
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error>;
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error>;
 
     /// One cell.
     fn get(&self, key: CellKey) -> Result<Option<CellRow>, Error> {
@@ -145,11 +145,11 @@ impl<S: Store + ?Sized> Reads for Arc<S> {
         (**self).names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         (**self).ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         (**self).ledger_rows_back(from, to, visit)
     }
 }
@@ -184,6 +184,64 @@ pub fn cells(reads: &dyn Reads, keys: &[CellKey]) -> Result<Vec<Option<CellRow>>
     let keys: Vec<Key<'_>> = keys.iter().map(|key| Key::Cell(*key)).collect();
     let rows = reads.read(&keys)?.into_iter();
     rows.map(|row| row.map(|bytes| decode_row(&bytes)).transpose()).collect()
+}
+
+/// Ids that are read at a time on a walk.
+const WALK_NAMES: usize = 4096;
+
+/// Visits every row that a store has beside its checkpoint, from an encoded [`Key`] on, in ascending order: the bytes of its key and of its
+/// value. Whoever keeps them can make the same store of them.
+pub fn walk(reads: &dyn Reads, from: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
+    let from = if from.is_empty() { Key::Cell(CellKey::from_bytes([0; 16])).encode() } else { from.to_vec() };
+    let from = Key::decode(&from)?;
+    let mut ended = ControlFlow::Continue(());
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    if let Key::Cell(first) = from {
+        reads.rows(first, &mut |cell, row| {
+            Key::Cell(cell).write(&mut key);
+            value.clear();
+            row.encode(&mut value);
+            ended = visit(&key, &value);
+            ended
+        })?;
+    }
+    let first = match &from {
+        Key::Name(id) => Some(*id),
+        Key::Ledger(_) => None,
+        _ => Some(&b""[..]),
+    };
+    if let Some(first) = first.filter(|_| ended.is_continue()) {
+        ended = walk_names(reads, first, visit)?;
+    }
+    let first = if let Key::Ledger(first) = from { first } else { b"" };
+    if ended.is_continue() {
+        // Each kind of the ledger is a byte, and none is this.
+        reads.ledger_rows(first, &[u8::MAX], &mut |row, value| {
+            Key::Ledger(row).write(&mut key);
+            visit(&key, value)
+        })?;
+    }
+    Ok(())
+}
+
+/// Visits ids from `first` on.
+fn walk_names(reads: &dyn Reads, first: &[u8], visit: &mut VisitRow<'_>) -> Result<ControlFlow<()>, Error> {
+    let mut key = Vec::new();
+    let mut page = Vec::new();
+    // An id comes behind itself only if it is the first.
+    page.extend(reads.read(&[Key::Name(first)])?.pop().flatten().map(|_| first.to_vec()));
+    let mut last = first.to_vec();
+    loop {
+        page.extend(reads.names(b"", Some(&last), WALK_NAMES)?);
+        let Some(end) = page.last() else { return Ok(ControlFlow::Continue(())) };
+        last.clone_from(end);
+        for id in page.drain(..) {
+            Key::Name(&id).write(&mut key);
+            if visit(&key, b"").is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
 }
 
 fn decode_row(bytes: &[u8]) -> Result<CellRow, Error> {

@@ -43,7 +43,7 @@ impl AccessArgs {
     pub fn http(&self, address: SocketAddr) -> Result<Access> {
         let token = self.http_token_file.as_deref().map(token).transpose()?;
         Door::Http.check(address, token.is_some(), self.insecure)?;
-        Ok(Access { token, hosts: self.allow_host.clone(), origins: self.allow_origin.clone() })
+        Ok(Access { token, hosts: self.allow_host.clone(), origins: self.allow_origin.clone(), ..Access::default() })
     }
 }
 

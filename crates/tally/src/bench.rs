@@ -8,10 +8,11 @@ use crate::address;
 use crate::client::SecretArgs;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::progress;
 use crate::signals::Signals;
 use clap::{Args, ValueEnum};
 use events::EventsArgs;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -317,9 +318,6 @@ fn check_bounds(args: &BenchArgs, key: &KeyPattern) -> Result<()> {
     }
 }
 
-/// On a terminal; elsewhere nothing is drawn.
 fn progress_bar(limit: &Limit) -> ProgressBar {
-    let length = if limit.operations < u64::MAX { limit.operations } else { limit.time.as_millis() as u64 };
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}").expect("the template is constant");
-    ProgressBar::new(length).with_style(style)
+    progress::bar(if limit.operations < u64::MAX { limit.operations } else { limit.time.as_millis() as u64 })
 }

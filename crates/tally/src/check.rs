@@ -171,6 +171,9 @@ fn settings(counter: &Counter) -> Vec<(&'static str, String)> {
     let floor = if counter.floor_at_zero { "true: reads show 0 for a sum below it" } else { "false" };
     settings.push(("floorAtZero", floor.into()));
     settings.push(("durability", counter.durability.map_or("as the node", |durability| durability.name()).into()));
+    if !counter.is_archived {
+        settings.push(("archive", "none: its events are not kept for its sake".into()));
+    }
     if !counter.rollups.is_empty() {
         settings.push(("rollups", rollups(&counter.rollups)));
     }

@@ -104,13 +104,35 @@ impl RespClient {
     }
 
     fn send(&mut self, command: &[impl AsRef<[u8]>]) -> io::Result<()> {
-        let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+        let mut one = Pipeline::default();
+        one.add(command);
+        self.stream.get_mut().write_all(&one.bytes)
+    }
+
+    /// Sends many commands and reads the answer to each; an error answer is one of them.
+    pub fn exchange(&mut self, pipeline: &Pipeline) -> Result<Vec<std::result::Result<ServerAnswer, String>>> {
+        let sent = self.stream.get_mut().write_all(&pipeline.bytes);
+        let answers = sent.and_then(|()| (0..pipeline.commands).map(|_| read_answer(&mut self.stream)).collect());
+        answers.map_err(|error| Failure::new(format!("the connection to {} was lost", self.server)).why(error))
+    }
+}
+
+/// Commands that are sent at once. Servers read all of them before anybody reads what they answer, so they are few enough for that.
+#[derive(Default)]
+pub struct Pipeline {
+    bytes: Vec<u8>,
+    commands: usize,
+}
+
+impl Pipeline {
+    pub fn add(&mut self, command: &[impl AsRef<[u8]>]) {
+        self.bytes.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
         for word in command.iter().map(AsRef::as_ref) {
-            write!(bytes, "${}\r\n", word.len())?;
-            bytes.extend_from_slice(word);
-            bytes.extend_from_slice(b"\r\n");
+            self.bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.bytes.extend_from_slice(word);
+            self.bytes.extend_from_slice(b"\r\n");
         }
-        self.stream.get_mut().write_all(&bytes)
+        self.commands += 1;
     }
 }
 

@@ -54,15 +54,24 @@ impl HttpArgs {
         let given = parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped((*value)?))));
         let query = given.collect::<Vec<_>>().join("&");
         let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        self.ask("GET", &target, None)
+        self.ask("GET", &target, None, ANSWER_MAX)
     }
 
     pub fn post(&self, path: &str, content_type: &str, body: &str) -> Result<HttpAnswer> {
-        self.ask("POST", path, Some((content_type, body)))
+        self.post_within(ANSWER_MAX, path, content_type, body)
+    }
+
+    /// The same for what may take longer.
+    pub fn post_within(&self, time: Duration, path: &str, content_type: &str, body: &str) -> Result<HttpAnswer> {
+        self.ask("POST", path, Some((content_type, body)), time)
+    }
+
+    pub fn delete(&self, path: &str) -> Result<HttpAnswer> {
+        self.ask("DELETE", path, None, ANSWER_MAX)
     }
 
     /// Asks once; a body comes with the type of its content.
-    fn ask(&self, method: &str, target: &str, body: Option<(&str, &str)>) -> Result<HttpAnswer> {
+    fn ask(&self, method: &str, target: &str, body: Option<(&str, &str)>, time: Duration) -> Result<HttpAnswer> {
         let token = self.http_token_file.as_deref().map(first_line).transpose()?;
         let server = self.server.trim_start_matches("http://").trim_end_matches('/');
         let mut request = format!("{method} {target} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n");
@@ -74,7 +83,7 @@ impl HttpArgs {
         }
         request += "\r\n";
         request += body.map_or("", |(_, body)| body);
-        let answer = ask(&self.server, &request).map_err(|error| {
+        let answer = ask(&self.server, &request, time).map_err(|error| {
             Failure::new(format!("no server answers at {}", self.server))
                 .why(error)
                 .remedy("Start one with: tally serve, or name the address of its HTTP with --server.")
@@ -95,7 +104,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-fn ask(server: &str, request: &str) -> io::Result<Vec<u8>> {
+fn ask(server: &str, request: &str, time: Duration) -> io::Result<Vec<u8>> {
     let mut stream = Err(ErrorKind::AddrNotAvailable.into());
     for address in address::resolve(server).map_err(io::Error::other)? {
         stream = TcpStream::connect_timeout(&address, CONNECT_MAX);
@@ -104,7 +113,7 @@ fn ask(server: &str, request: &str) -> io::Result<Vec<u8>> {
         }
     }
     let mut stream = stream?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.set_read_timeout(Some(time))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;

@@ -4,7 +4,9 @@ mod access;
 mod add;
 mod address;
 mod allocator;
+mod anomalies;
 mod archive;
+mod backup;
 mod bench;
 mod check;
 mod client;
@@ -12,18 +14,27 @@ mod completions;
 mod container;
 mod demo;
 mod encode;
+mod export;
 mod failure;
 mod get;
 mod http;
+mod import;
 mod inspect;
 mod list;
 mod logging;
 mod output;
+mod progress;
+mod query;
+mod reconcile;
+mod restate;
+mod restore;
 mod series;
 mod serve;
 mod signals;
 mod top;
 mod total;
+mod verify;
+mod verify_proof;
 
 use clap::{Parser, Subcommand};
 use logging::LogFormat;
@@ -58,6 +69,17 @@ enum CliCommand {
     Top(top::TopArgs),
     Total(total::TotalArgs),
     Archive(archive::ArchiveArgs),
+    Query(query::QueryArgs),
+    Reconcile(reconcile::ReconcileArgs),
+    Restate(restate::RestateArgs),
+    VerifyProof(verify_proof::VerifyProofArgs),
+    Keygen(verify_proof::KeygenArgs),
+    Anomalies(anomalies::AnomaliesArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Export(export::ExportArgs),
+    Verify(verify::VerifyArgs),
+    Import(import::ImportArgs),
     Encode(encode::EncodeArgs),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
@@ -91,6 +113,8 @@ fn log_format(command: &CliCommand) -> LogFormat {
 fn log_level(command: &CliCommand) -> &'static str {
     match command {
         CliCommand::Demo(_) => "warn",
+        // What is wrong is its answer.
+        CliCommand::Verify(_) => "error",
         _ => "info",
     }
 }
@@ -107,6 +131,17 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Top(args) => top::run(args, out),
         CliCommand::Total(args) => total::run(args, out),
         CliCommand::Archive(args) => archive::run(args, out),
+        CliCommand::Query(args) => query::run(args, out),
+        CliCommand::Reconcile(args) => reconcile::run(args, out),
+        CliCommand::Restate(args) => restate::run(args, out),
+        CliCommand::VerifyProof(args) => verify_proof::run(args, out),
+        CliCommand::Keygen(args) => verify_proof::keygen(args, out),
+        CliCommand::Anomalies(args) => anomalies::run(args, out),
+        CliCommand::Backup(args) => backup::run(args, out),
+        CliCommand::Restore(args) => restore::run(args, out),
+        CliCommand::Export(args) => export::run(args, out),
+        CliCommand::Verify(args) => verify::run(args, out),
+        CliCommand::Import(args) => import::run(args, out),
         CliCommand::Encode(args) => encode::run(args, out),
         CliCommand::Bench(args) => bench::run(args, out),
         CliCommand::Inspect(args) => inspect::run(args, out),

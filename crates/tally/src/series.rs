@@ -21,8 +21,8 @@ Examples:
   tally series 'views:v4*'                         all keys that match, added up
   tally series views:v1 views:v2 likes             several, one behind the other
 
-The counter needs a roll-up that can answer; if there is none, the error names
-the one to declare.")]
+A roll-up of the counter answers, or the archive if there is none that can. If
+the archive cannot either, the error names the roll-up to declare.")]
 pub struct SeriesArgs {
     /// Counters such as views:v42, names of declared ones (over all their keys), or patterns such as views:v*
     #[arg(required = true, value_name = "ID")]
@@ -106,6 +106,9 @@ fn print(series: &Value, out: &mut Output) -> Result<()> {
     }
     if let Some(since) = series["since"].as_str() {
         remark(format_args!("this roll-up was added at {since} and knows of nothing before"));
+    }
+    if let Some(as_of) = series["asOf"].as_str() {
+        remark(format_args!("no roll-up has this: it was counted again from the archive, which goes up to {as_of}"));
     }
     if let Some(parked @ 1..) = series["provisional"]["parked"].as_u64() {
         remark(format_args!("{parked} late entries wait for their run, and will change it"));

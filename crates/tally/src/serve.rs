@@ -14,17 +14,24 @@ use rustix::fs::Mode;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX, MEMORY_BYTES_MIN};
+use tally_core::counter::{Archived, duration};
+use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX, MEMORY_BYTES_MIN, WEBHOOKS_MAX};
+use tally_node::archive::ArchiveStatus;
 use tally_node::assemble::{Node, Options, StartError};
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::{CommitsOptions, NodeDurability, RecoveryError};
 use tally_node::frontend::http;
 use tally_node::frontend::resp::RespOptions;
+use tally_node::proof::Signer;
+use tally_node::webhook::{WebhookOptions, WebhookUrl, WebhookUrlError};
 
 pub const HTTP: &str = "127.0.0.1:7070";
 pub const RESP: &str = "127.0.0.1:7379";
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Instead of a directory.
+const NONE: &str = "none";
 
 /// Run a server
 #[derive(Args)]
@@ -43,9 +50,21 @@ pub struct ServeArgs {
     /// Where everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// Keep every event in tables that other engines read (Apache Iceberg), in this directory
+    /// Where events of declared counters are kept in tables that other engines read, or none [default: archive, in --data]
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    /// Sign the roots of the archive with this key; make one with tally keygen
+    #[arg(long, value_name = "FILE")]
+    sign_key: Option<PathBuf>,
+    /// Keep backups in this directory, or none; tally backup has one taken, and backup: {every: 1d} in the configuration
+    #[arg(long, value_name = "DIR")]
+    backup: Option<PathBuf>,
+    /// Post anomalies and lasting drift to this http:// address; may be given again
+    #[arg(long, value_name = "URL", value_parser = parse_webhook)]
+    webhook: Vec<WebhookUrl>,
+    /// The first line of this file is what messages to webhooks are signed with
+    #[arg(long, value_name = "FILE", requires = "webhook")]
+    webhook_secret_file: Option<PathBuf>,
     /// Counters that the configuration no longer declares, on purpose; their names stay theirs
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "config")]
     remove: Vec<String>,
@@ -96,6 +115,8 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: ServeArgs) -> Result<()> {
+    #[cfg(debug_assertions)]
+    plant();
     let config = args.config.as_deref().map(check::read).transpose()?;
     if let (Some(file), Some(yaml)) = (&args.config, &config) {
         check::refuse_blank(file, &check::parse(file, yaml)?)?;
@@ -104,10 +125,22 @@ pub fn run(args: ServeArgs) -> Result<()> {
     say_what_is_chosen(&args, &options);
     let guards = Guards::of(&options);
     let node = start(options, args.config.as_deref())?;
+    refuse_backups_without_a_place(&node, &args)?;
     let signals = Signals::catch()?;
     say_what_is_there(&node, guards);
     signals.wait();
     stop(node)
+}
+
+/// Plants a bug for a test: `views 1763400000000 1763400060000` makes views count twice at these log times. No release looks for it.
+#[cfg(debug_assertions)]
+fn plant() {
+    let Ok(planted) = std::env::var("TALLY_PLANTED_DOUBLE_COUNT") else { return };
+    if let [counter, from_ms, to_ms] = planted.split(' ').collect::<Vec<_>>()[..]
+        && let (Ok(from_ms), Ok(to_ms)) = (from_ms.parse(), to_ms.parse())
+    {
+        tally_core::planted::count_twice(counter, from_ms..to_ms);
+    }
 }
 
 /// Starts a node, or says to a person why not.
@@ -115,7 +148,7 @@ pub fn start(options: Options, config: Option<&Path>) -> Result<Node> {
     // What is counted is nobody else's business, whoever makes the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let data = options.data_dir.display().to_string();
-    let options = Options { give_back: allocator::give_back, ..options };
+    let options = Options { give_back: allocator::give_back, sql: Some(tally_sql::make), ..options };
     Node::start(options).map_err(|error| explain(error, &data, config.unwrap_or(Path::new("the configuration"))))
 }
 
@@ -152,13 +185,48 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         commits: CommitsOptions { keep: args.commits_keep, bytes_max: commits_bytes(args) },
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
-        archive: args.archive.clone(),
+        archive: archive_directory(args.archive.as_deref(), &args.data),
+        backup: args.backup.clone().filter(|directory| directory != Path::new(NONE)),
+        signer: args.sign_key.as_deref().map(signer).transpose()?,
+        webhooks: webhooks(args)?,
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
         http_options: http::HttpOptions { access: args.access.http(args.http)?, ..http::HttpOptions::default() },
         watch_access: args.metrics.map(access::watch).unwrap_or_default(),
         log: tally_storage::log::local::LogOptions { discard_from: args.discard_from, ..defaults.log.clone() },
         ..defaults
     })
+}
+
+fn webhooks(args: &ServeArgs) -> Result<WebhookOptions> {
+    if args.webhook.len() > WEBHOOKS_MAX {
+        return Err(Failure::new(format!("--webhook is given {} times", args.webhook.len()))
+            .remedy(format!("Give it {WEBHOOKS_MAX} times at most, or let one receiver tell others.")));
+    }
+    let secret = args.webhook_secret_file.as_deref().map(access::first_line).transpose()?;
+    Ok(WebhookOptions { urls: args.webhook.clone(), secret: secret.map(|secret| secret.into_bytes().into()) })
+}
+
+fn parse_webhook(text: &str) -> std::result::Result<WebhookUrl, String> {
+    text.parse().map_err(|error: WebhookUrlError| error.to_string())
+}
+
+fn signer(file: &Path) -> Result<Arc<Signer>> {
+    Signer::read(file).map(Arc::new).map_err(|error| Failure::new("roots cannot be signed").why(error))
+}
+
+/// Where the archive is: without a word beside everything else.
+pub fn archive_directory(given: Option<&Path>, data: &Path) -> Option<PathBuf> {
+    let directory = given.map_or_else(|| data.join("archive"), Path::to_owned);
+    (directory != Path::new(NONE)).then_some(directory)
+}
+
+/// What is asked for is done, or refused.
+fn refuse_backups_without_a_place(node: &Node, args: &ServeArgs) -> Result<()> {
+    if args.backup.is_some() || node.engine().declarations().backups().is_none() {
+        return Ok(());
+    }
+    let what = "the configuration asks for backups, and nobody says where they are to be kept";
+    Err(Failure::new(what).remedy("Name a directory with --backup, or go without: --backup none."))
 }
 
 /// What was asked for, or a part of the disk that nobody misses.
@@ -244,6 +312,9 @@ fn say_what_is_there(node: &Node, guards: Guards) {
     if let Some(changes) = &found.changes {
         say(&format!("  declared    {changes}"));
     }
+    if let Some(archive) = node.archive() {
+        say(&format!("  archive     {}", describe_archive(&archive.status(), node.engine().declarations().archived())));
+    }
     if let Some(address) = node.http_addr() {
         let guard = Door::Http.guard(has_token);
         say(&format!("  HTTP        http://{address}  {guard} (what it offers: http://{address}/docs)"));
@@ -269,6 +340,14 @@ fn say_what_is_there(node: &Node, guards: Guards) {
         ByteSize::b(bounds.client_bytes).display().iec()
     ));
     say("ready");
+}
+
+fn describe_archive(status: &ArchiveStatus, archived: Archived) -> String {
+    let keeps = match archived {
+        Archived::For { keep_ms: Some(keep_ms) } => duration::shown_long(keep_ms),
+        _ => "everything".to_owned(),
+    };
+    format!("{}, keeps {keeps}, {} now", status.directory.display(), ByteSize::b(status.bytes).display().iec())
 }
 
 fn warn_if_public(address: SocketAddr, what: &str) {

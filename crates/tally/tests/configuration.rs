@@ -56,6 +56,22 @@ fn a_start_says_what_its_configuration_changes_and_refuses_what_it_would_lose() 
 }
 
 #[test]
+fn a_start_says_where_the_archive_is_and_how_long_it_keeps_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |banner: String| banner.lines().find_map(|line| line.strip_prefix("  archive     ").map(str::to_owned));
+    let data = dir.path().join("data").canonicalize().unwrap_or_else(|_| dir.path().join("data"));
+    let here = format!("{}/archive, keeps 90d, 0 B now", data.display());
+    assert_eq!(line(starts(dir.path(), VIEWS, &["--archive", "none"])), None);
+    assert!(!data.join("archive").exists());
+    assert_eq!(line(starts(dir.path(), VIEWS, &[])), Some(here));
+    let other = dir.path().join("other");
+    let kept =
+        line(starts(dir.path(), &format!("archive: {{keep: 2y}}\n{VIEWS}"), &["--archive", other.to_str().unwrap()]));
+    assert!(kept.is_some_and(|kept| kept.contains("/other, keeps 2y, ")), "it is somewhere else");
+    assert_eq!(line(starts(dir.path(), &format!("archive: none\n{VIEWS}"), &[])), None);
+}
+
+#[test]
 fn an_empty_configuration_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for blank in ["", "# nothing yet\n", "---\n\n"] {

@@ -21,6 +21,8 @@ pub struct LogOptions {
     /// Lets the log end where it is damaged, if that is at this record or behind it: the last remedy. Segments behind the
     /// damage are set aside. Does nothing to a log that is whole.
     pub discard_from: Option<u64>,
+    /// A log that is begun has higher epochs than this: it goes on from one that others may go on with as well.
+    pub epoch_above: u32,
     /// Only the last two segments are verified: whoever reads others finds out then.
     pub tail_only: bool,
     /// Batches are written past the page cache: cheaper for the processor, and dearer for whoever reads them soon.
@@ -36,6 +38,7 @@ impl Default for LogOptions {
             log_id: 0,
             from_offset: 0,
             discard_from: None,
+            epoch_above: 0,
             tail_only: false,
             bypass_cache: false,
         }

@@ -70,7 +70,7 @@ fn create<D: Disk>(disk: D, options: LogOptions, files: &Files) -> Result<(WalWr
         log_id: options.log_id,
         sequence: before.iter().map(|header| header.sequence).max().unwrap_or(0) + 1,
         base_offset: options.from_offset,
-        epoch: before.iter().map(|header| header.epoch).max().unwrap_or(0) + 1,
+        epoch: before.iter().map(|header| header.epoch).max().unwrap_or(0).max(options.epoch_above) + 1,
         segment_bytes: options.segment_bytes,
         log_time_ms: before.iter().map(|header| header.log_time_ms).max().unwrap_or(0),
     };

@@ -7,7 +7,7 @@ use tally_core::id::CellKey;
 use tally_core::memory::cell::CellRow;
 use tally_storage::store::key::Key;
 use tally_storage::store::memory::MemoryStore;
-use tally_storage::store::{Checkpoint, Cut, Error, Reads, Store, VisitLedger};
+use tally_storage::store::{Checkpoint, Cut, Error, Reads, Store, VisitRow};
 
 #[derive(Default)]
 pub struct FaultyStore {
@@ -48,11 +48,11 @@ impl Reads for FaultyStore {
         self.inner.names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.inner.ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.inner.ledger_rows_back(from, to, visit)
     }
 }

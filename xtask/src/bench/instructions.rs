@@ -33,7 +33,9 @@ pub struct InstructionsArgs {
     write: bool,
 }
 
+/// What looks at events behind the hot path, as far as it is on by itself, is not counted.
 const CONFIG: &str = "\
+anomalies: none
 counters:
   - counterName: views
     mode: display
@@ -53,7 +55,7 @@ counters:
 ";
 
 /// What would otherwise follow from the machine.
-const OPTIONS: [&str; 4] = ["--memory", "512MiB", "--http-threads", "1"];
+const OPTIONS: [&str; 6] = ["--memory", "512MiB", "--http-threads", "1", "--archive", "none"];
 
 /// What is sent, and how it is called.
 struct Load {

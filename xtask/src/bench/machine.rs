@@ -35,6 +35,19 @@ pub fn family_cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Processor time of the threads of a process that are called so.
+pub fn thread_cpu_seconds(pid: u32, name: &str) -> Result<f64> {
+    let mut ticks = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        let path = thread.path();
+        if fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name) {
+            let stat = fs::read_to_string(path.join("stat"))?;
+            ticks += CpuTicks::parse(&stat).context("a thread has its times")?.own;
+        }
+    }
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 struct CpuTicks {
     parent: u32,
     own: u64,

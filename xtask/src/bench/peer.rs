@@ -105,6 +105,17 @@ impl Peers {
         self.launch(data, config, more)
     }
 
+    /// Starts Tally with these counters and its archive; answers where that is, too.
+    pub fn start_archived(&self, config: &str, more: &[&str]) -> Result<(Server, PathBuf)> {
+        let data = self.new_data()?;
+        let archive = data.join("archive");
+        let path = self.directory.join("counters.yaml");
+        fs::write(&path, config)?;
+        let path = path.to_str().context("the scratch directory is UTF-8")?;
+        let options = [&["--config", path], more].concat();
+        Ok((server::start_tally(&self.tally, &data, &self.log(), &options)?.wait_for_tally()?, archive))
+    }
+
     /// Starts Tally on a directory that may have been used before.
     pub fn start_tally(&self, data: &Path, more: &[&str]) -> Result<Server> {
         self.launch(data, CONFIG, more)
@@ -114,7 +125,8 @@ impl Peers {
         let path = self.directory.join("counters.yaml");
         fs::write(&path, config)?;
         let path = path.to_str().context("the scratch directory is UTF-8")?;
-        let options = [&["--config", path], more].concat();
+        // What is measured is the node; what the archive takes is a row of its own.
+        let options = [&["--config", path, "--archive", "none"], more].concat();
         server::start_tally(&self.tally, data, &self.log(), &options)?.wait_for_tally()
     }
 

@@ -3,7 +3,7 @@
 use super::load::{Figure, Generator};
 use super::peer::{Peer, Peers};
 use super::requirement::Requirement;
-use super::{Row, beside, contracts, hourly, http, instructions, memory, resp, rollups};
+use super::{Row, beside, contracts, hourly, http, instructions, kept, memory, resp, rollups, sql};
 use anyhow::Result;
 
 /// Everything that was measured.
@@ -77,6 +77,9 @@ impl Row {
             Row::Registry => "100 M event ids in 1 GiB",
             Row::Top => "10 M keys of a counter",
             Row::Parts => "50 M hourly parts in 512 MiB",
+            Row::Archiving => "impressions with random ids, 1,000 × 250 bytes",
+            Row::Backup => "a backup of 10 M counters",
+            Row::Sql => "100 M archived impressions in SQL, 2 GiB",
         }
     }
 }
@@ -107,6 +110,9 @@ pub fn measure(rows: &[Row], peers: &Peers, generator: &Generator, results: &mut
             Row::Reads => beside::measure_reads(peers, generator, results)?,
             Row::Instructions => instructions::measure(peers.tally(), results)?,
             Row::Registry => contracts::measure_registry(peers, generator, results)?,
+            Row::Archiving => kept::measure_archiving(peers, generator, results)?,
+            Row::Backup => kept::measure_backup(peers, generator, results)?,
+            Row::Sql => sql::measure(peers, generator, results)?,
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ pub enum Suite {
     Core,
     Wal(&'static str),
     Storage,
+    Archive,
     Node,
     /// A schedule by name.
     Sim(&'static str),
@@ -18,6 +19,7 @@ impl Suite {
             Suite::Wal("lib") => vec!["--package", "tally-wal", "--lib"],
             Suite::Wal(test) => vec!["--package", "tally-wal", "--test", test],
             Suite::Storage => vec!["--package", "tally-storage", "--lib"],
+            Suite::Archive => vec!["--package", "tally-archive", "--lib"],
             Suite::Node => vec!["--package", "tally-node", "--lib"],
             Suite::Sim(test) => vec!["--manifest-path", "sim/Cargo.toml", "--test", test],
         }
@@ -171,6 +173,24 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "a change that followers are not told" in "crates/core/src/memory/cell/table.rs":
             "        self.note(key, Some(value), Some(sum));\n" => "";
     }
+    Suite::Archive, "whole_hours_before_a_base_are_let_go_of_and_everything_else_stays" => {
+        "an hour that goes although the base is in the middle of it" in "crates/archive/src/archive.rs":
+            "is_some_and(|its| its < hour)" => "is_some_and(|its| its <= hour)";
+        "a base that stays although what is behind it goes" in "crates/archive/src/archive.rs":
+            "let mut any = self.base.remove(&self.catalog, is_older).await?;" => "let mut any = false;";
+    }
+    Suite::Archive, "an_archive_that_begins_again_has_no_base_from_before_the_gap" => {
+        "a base from before a gap that stays" in "crates/archive/src/archive.rs":
+            "        self.base.remove(&self.catalog, |_| true).await?;\n" => "";
+    }
+    Suite::Archive, "what_was_let_go_of_leaves_the_disk_when_its_versions_are_forgotten" => {
+        "files that were let go of and never leave the disk" in "crates/archive/src/sweep.rs":
+            ".filter(|entry| entry.is_alive())" => "";
+    }
+    Suite::Node, "the_newest_base_before_what_is_kept_stays_and_what_is_older_goes" => {
+        "what is kept going with the rest" in "crates/node/src/archive/follow.rs":
+            "base.log_time_ms <= now_ms.saturating_sub(keep_ms)" => "base.log_time_ms <= now_ms";
+    }
     Suite::Node, "only_what_is_durable_is_a_commit" => {
         "a commit of what is not durable" in "crates/node/src/engine/commits/make.rs":
             ".filter(|pending| pending.to.offset <= synced)" => ".filter(|_| synced < u64::MAX)";
@@ -261,6 +281,22 @@ pub const MUTANTS: &[Mutant] = mutants! {
     Suite::Core, "nobody_who_is_not_looked_at_came_to_more_than_is_said" => {
         "a key that pushes another out and is taken for all there was" in "crates/core/src/ledger/boards/board.rs":
             "delta > 0 && self.come(pair, delta, room)" => "delta > 1 && self.come(pair, delta, room)";
+    }
+    Suite::Node, "a_chunk_is_read_as_it_was_written_and_no_flipped_bit_goes_unnoticed" => {
+        "an object of a backup whose digest nobody compares" in "crates/node/src/backup/chunk.rs":
+            "match digest(&content) == expected {" => "match digest(&content) == expected || true {";
+    }
+    Suite::Node, "a_changed_row_changes_its_own_chunk_and_no_other" => {
+        "a backup that is cut by the number of rows" in "crates/node/src/backup/chunk.rs":
+            "xxh3_64(key) < (u64::MAX / MEAN_BYTES).saturating_mul(bytes)" => "self.entries * bytes > MEAN_BYTES + 0 * xxh3_64(key) % 2";
+    }
+    Suite::Storage, "a_store_that_is_loaded_with_what_a_walk_tells_is_the_same" => {
+        "a walk that goes on behind the id that it was told" in "crates/storage/src/store.rs":
+            "    page.extend(reads.read(&[Key::Name(first)])?.pop().flatten().map(|_| first.to_vec()));\n" => "";
+    }
+    Suite::Storage, "a_log_that_goes_on_from_another_begins_where_it_is_told_in_a_higher_epoch" => {
+        "a restored log in the epochs of the old one" in "crates/wal/src/recovery.rs":
+            ".max(options.epoch_above) + 1" => " + 1";
     }
     Suite::Sim("schedules"), "clears::a_slot_judged_before_the_clear_arrives_behind_it_and_counts_there" => {
         "a clear that does not know what it stands behind" in "crates/cluster/src/values.rs":

@@ -1,6 +1,6 @@
 //! Rows of events: what a client said, and where that stands in the log.
 
-use super::{Place, Places, taken, texts, times, us};
+use super::{Place, Places, kept_ms, taken, texts, times, us};
 use crate::schema::{arrow, arrow_error, dimension_columns};
 use arrow_array::builder::{
     ArrayBuilder, Int32Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder, TimestampMicrosecondBuilder,
@@ -12,6 +12,7 @@ use iceberg::Result;
 use iceberg::spec::Schema;
 use tally_core::event::Event;
 use tally_core::op::Stream;
+use tally_core::proof::{EventLeaf, Hash};
 
 /// What holds for all events of a batch of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,30 @@ pub struct Under {
     pub rules: u32,
     pub config_version: u64,
     pub generation: u64,
+}
+
+/// A row as it is in a tree: the same whether it is made from the log or read in the table.
+pub fn event_leaf<'a>(place: Place, under: Under, event: &'a Event<'_>) -> EventLeaf<'a> {
+    let mut dimensions: Vec<(&str, &str)> =
+        event.dimensions.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+    dimensions.sort_unstable();
+    EventLeaf {
+        position: place.position,
+        log_time_ms: kept_ms(place.log_time_ms as i64),
+        received_at_ms: kept_ms(event.received_at_ms as i64),
+        occurred_at_ms: event.occurred_at_ms.map(kept_ms),
+        event_type: &event.event_type,
+        event_id: event.event_id.as_deref(),
+        session: event.session.as_deref(),
+        seq: event.seq.map(|seq| seq as i64),
+        delta: event.delta,
+        group: under.group.into(),
+        rules: (under.rules as i32).into(),
+        config_version: under.config_version as i64,
+        generation: under.generation as i64,
+        payload: event.payload.map(|payload| Hash::of(payload.as_bytes())),
+        dimensions,
+    }
 }
 
 /// Events of one stream and one hour.

@@ -1,15 +1,18 @@
 //! Rows of the smaller tables: fates, corrections, and what was there before the archive.
 
-use super::{Place, Places, taken, text, texts, times, us};
+use super::{Place, Places, kept_ms, taken, text, texts, times, us};
 use crate::schema::{Table, arrow, arrow_error};
-use arrow_array::RecordBatch;
 use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMicrosecondBuilder};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::SchemaRef;
 use hashbrown::HashMap;
 use iceberg::Result;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tally_core::commit::{AuditRow, Commit};
 use tally_core::ledger::{Cause, Correction, Purpose};
 use tally_core::position::Position;
+use tally_core::proof::{CorrectionLeaf, FateLeaf};
 
 /// Entries that were not simply counted.
 pub struct FateRows {
@@ -19,7 +22,11 @@ pub struct FateRows {
     fate: StringBuilder,
     event_id: StringBuilder,
     first_seen: TimestampMicrosecondBuilder,
+    reason: StringBuilder,
 }
+
+/// Why entries were not counted, by the offset of their record and the counter that they were for; as far as it is known.
+pub type Reasons = BTreeMap<u64, Vec<(Box<str>, String)>>;
 
 impl FateRows {
     pub fn new() -> Result<FateRows> {
@@ -30,6 +37,7 @@ impl FateRows {
             fate: texts(),
             event_id: texts(),
             first_seen: times(),
+            reason: texts(),
         })
     }
 
@@ -37,18 +45,13 @@ impl FateRows {
         self.places.len()
     }
 
-    /// All that a commit tells.
-    pub fn push(&mut self, commit: &Commit) {
-        let again: HashMap<u64, &AuditRow> = commit.audit.rows().iter().map(|row| (row.offset, row)).collect();
-        for exception in &commit.exceptions {
-            let position = Position { offset: exception.offset, ..commit.to };
-            self.places.push(Place { position, log_time_ms: commit.log_time_ms });
-            self.counter.append_value(text(&exception.counter));
-            self.fate.append_value(exception.fate.name());
-            let again = again.get(&exception.offset);
-            self.event_id.append_option(again.map(|row| text(&row.event_id)));
-            self.first_seen.append_option(again.map(|row| us(row.first_seen_ms as i64)));
-        }
+    pub fn push(&mut self, row: &FateLeaf<'_>) {
+        self.places.push(Place { position: row.position, log_time_ms: row.log_time_ms as u64 });
+        self.counter.append_value(row.counter);
+        self.fate.append_value(row.fate);
+        self.event_id.append_option(row.event_id);
+        self.first_seen.append_option(row.first_seen_ms.map(us));
+        self.reason.append_option(row.reason);
     }
 
     pub fn take(&mut self) -> Result<RecordBatch> {
@@ -57,8 +60,28 @@ impl FateRows {
             taken(&mut self.fate),
             taken(&mut self.event_id),
             taken(&mut self.first_seen),
+            taken(&mut self.reason),
         ];
         RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
+    }
+}
+
+/// All that a commit tells of entries.
+pub fn each_fate(commit: &Commit, reasons: &Reasons, mut push: impl FnMut(FateLeaf<'_>)) {
+    let again: HashMap<u64, &AuditRow> = commit.audit.rows().iter().map(|row| (row.offset, row)).collect();
+    for exception in &commit.exceptions {
+        let again = again.get(&exception.offset);
+        let its = |(counter, _): &&(Box<str>, String)| counter.as_bytes() == &*exception.counter;
+        let reason = reasons.get(&exception.offset).and_then(|all| all.iter().find(its));
+        push(FateLeaf {
+            position: Position { offset: exception.offset, ..commit.to },
+            log_time_ms: kept_ms(commit.log_time_ms as i64),
+            counter: &text(&exception.counter),
+            fate: exception.fate.name(),
+            event_id: again.map(|row| text(&row.event_id)).as_deref(),
+            first_seen_ms: again.map(|row| kept_ms(row.first_seen_ms as i64)),
+            reason: reason.map(|(_, reason)| reason.as_str()),
+        });
     }
 }
 
@@ -102,32 +125,19 @@ impl CorrectionRows {
         self.places.len()
     }
 
-    pub fn push(&mut self, place: Place, correction: &Correction) {
-        let (cause, of) = match correction.cause {
-            Cause::Proposal(number) => ("proposal", Some(number)),
-            Cause::Late { run } => ("late", Some(run)),
-            Cause::Clear => ("clear", None),
-            Cause::Revert(number) => ("revert", Some(number)),
-        };
-        let purpose = match correction.purpose {
-            Purpose::Adjust => "adjust",
-            Purpose::Restore => "restore",
-            Purpose::Count => "count",
-        };
-        for delta in &correction.deltas {
-            self.places.push(place);
-            self.number.append_value(correction.number as i64);
-            self.generation.append_value(correction.generation as i64);
-            self.cause.append_value(cause);
-            self.of.append_option(of.map(|number| number as i64));
-            self.purpose.append_value(purpose);
-            self.reason.append_value(&correction.reason);
-            self.author.append_value(&correction.author);
-            self.applied_by.append_value(&correction.applied_by);
-            self.counter.append_value(text(&delta.id));
-            self.bucket.append_option(delta.bucket_ms.map(|ms| us(ms as i64)));
-            self.delta.append_value(delta.delta);
-        }
+    pub fn push(&mut self, row: &CorrectionLeaf<'_>) {
+        self.places.push(Place { position: row.position, log_time_ms: row.log_time_ms as u64 });
+        self.number.append_value(row.number);
+        self.generation.append_value(row.generation);
+        self.cause.append_value(row.cause);
+        self.of.append_option(row.of);
+        self.purpose.append_value(row.purpose);
+        self.reason.append_value(row.reason);
+        self.author.append_value(row.author);
+        self.applied_by.append_value(row.applied_by);
+        self.counter.append_value(row.counter);
+        self.bucket.append_option(row.bucket_ms.map(us));
+        self.delta.append_value(row.delta);
     }
 
     pub fn take(&mut self) -> Result<RecordBatch> {
@@ -148,7 +158,39 @@ impl CorrectionRows {
     }
 }
 
-/// What counters were worth where the archive begins.
+/// All that a correction changed.
+pub fn each_correction(place: Place, correction: &Correction, mut push: impl FnMut(CorrectionLeaf<'_>)) {
+    let (cause, of) = match correction.cause {
+        Cause::Proposal(number) => ("proposal", Some(number)),
+        Cause::Late { run } => ("late", Some(run)),
+        Cause::Clear => ("clear", None),
+        Cause::Revert(number) => ("revert", Some(number)),
+    };
+    let purpose = match correction.purpose {
+        Purpose::Adjust => "adjust",
+        Purpose::Restore => "restore",
+        Purpose::Count => "count",
+    };
+    for delta in &correction.deltas {
+        push(CorrectionLeaf {
+            position: place.position,
+            log_time_ms: kept_ms(place.log_time_ms as i64),
+            number: correction.number as i64,
+            generation: correction.generation as i64,
+            cause,
+            of: of.map(|number| number as i64),
+            purpose,
+            reason: &correction.reason,
+            author: &correction.author,
+            applied_by: &correction.applied_by,
+            counter: &text(&delta.id),
+            bucket_ms: delta.bucket_ms.map(|ms| kept_ms(ms as i64)),
+            delta: delta.delta,
+        });
+    }
+}
+
+/// What counters were worth at a position.
 pub struct BaseRows {
     schema: SchemaRef,
     places: Places,
@@ -176,4 +218,37 @@ impl BaseRows {
         let own = vec![taken(&mut self.counter), taken(&mut self.value)];
         RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
     }
+}
+
+/// Probes of one hour.
+pub struct ProbeRows {
+    schema: SchemaRef,
+    places: Places,
+    event_id: StringBuilder,
+}
+
+impl ProbeRows {
+    pub fn new() -> Result<ProbeRows> {
+        Ok(ProbeRows { schema: arrow(&Table::Probes.schema()?)?, places: Places::new(), event_id: texts() })
+    }
+
+    pub fn push(&mut self, place: Place, event_id: &str) {
+        self.places.push(place);
+        self.event_id.append_value(event_id);
+    }
+
+    pub fn take(&mut self) -> Result<RecordBatch> {
+        let own = vec![taken(&mut self.event_id)];
+        RecordBatch::try_new(self.schema.clone(), [self.places.take(), own].concat()).map_err(arrow_error)
+    }
+}
+
+/// One version of what was declared, as a batch.
+pub fn configuration(place: Place, version: u64, yaml: &str) -> Result<RecordBatch> {
+    let mut places = Places::new();
+    places.push(place);
+    let own: [ArrayRef; 2] =
+        [Arc::new(Int64Array::from_iter_values([version as i64])), Arc::new(StringArray::from_iter_values([yaml]))];
+    let schema = arrow(&Table::Configurations.schema()?)?;
+    RecordBatch::try_new(schema, [places.take(), own.to_vec()].concat()).map_err(arrow_error)
 }

@@ -53,6 +53,13 @@ pub struct Commit {
     pub deltas: Option<Deltas>,
 }
 
+impl Commit {
+    /// Whether nothing counts of the batch whose first record this is.
+    pub fn is_void(&self, batch_offset: u64) -> bool {
+        self.voids.iter().any(|void| void.offset == batch_offset)
+    }
+}
+
 /// An [`Exception`] that needs no declarations to be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedException {
@@ -224,8 +231,8 @@ impl Commit {
         if bytes.is_empty() && head.is_empty() { Ok(commit) } else { Err(DecodeError::Truncated) }
     }
 
-    /// Everything but the deltas.
-    fn head(&self) -> Vec<u8> {
+    /// Everything but the deltas, and the digest that is made of it.
+    pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_position(&mut out, self.from);
         put_position(&mut out, self.to);
@@ -263,6 +270,16 @@ impl Commit {
     /// Whether its digest is that of itself behind a commit with this one.
     pub fn is_chained_to(&self, before: Digest) -> bool {
         self.digest == digest(before, &self.head())
+    }
+
+    /// Why it cannot stand behind another, if so.
+    pub fn unchained(&self, before: &Commit) -> Option<String> {
+        let (from, to) = (self.from, self.to);
+        if from != before.to {
+            return Some(format!("the next commit begins at {from} and not at {}, where this one ends", before.to));
+        }
+        let chained = self.is_chained_to(before.digest);
+        (!chained).then(|| format!("the digest of the commit {from} to {to} is another than it came to"))
     }
 
     /// What is told of the heads of its batches.

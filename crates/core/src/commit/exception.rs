@@ -48,11 +48,15 @@ impl Answer {
 }
 
 /// Adds the exceptions of a batch that was applied, and its rows of the audit, to its commit. `count` is how many records it has.
+/// What becomes of probes is told nobody.
 pub fn exceptions(batch: &Batch<'_>, count: u32, answers: &[Answer], commit: &mut Slot) {
     let mut ordinals = Ordinals::new(batch, count);
     let is_audited = batch.head.is_some_and(|head| head.rules >= RULES_WITH_AUDIT);
+    let probe = commit.declarations.probe_counter();
     for (index, (op, answer)) in batch.ops.iter().zip(answers).enumerate() {
-        if let Some(fate) = answer.exception(op) {
+        if probe.is_some() && is_of(probe, index, batch.ops) {
+            ordinals.pass(op);
+        } else if let Some(fate) = answer.exception(op) {
             let offset = batch.offset + ordinals.of(op);
             commit.exceptions.push(Exception { offset, counter: subject(op, batch.records), fate });
         } else if let (true, Answer::Claimed { at_ms, .. }) = (is_audited, *answer) {
@@ -65,6 +69,13 @@ pub fn exceptions(batch: &Batch<'_>, count: u32, answers: &[Answer], commit: &mu
             ordinals.pass(op);
         }
     }
+}
+
+/// Whether an operation is an entry of a counter, or the claim before entries of it.
+fn is_of(counter: Option<u16>, index: usize, ops: &[Op]) -> bool {
+    let op = ops[index];
+    let entry = if op.kind == OpKind::Claim { ops[index + 1] } else { op };
+    entry.is_entry() && Some(entry.counter) == counter
 }
 
 fn event_id(batch: &Batch<'_>, op: &Op) -> Box<[u8]> {

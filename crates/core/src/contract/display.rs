@@ -6,14 +6,12 @@ use crate::counter::declare::Fields;
 use crate::counter::plan::Told;
 use crate::counter::schema::{Setting, SettingGroup, Value, optional, word};
 use crate::counter::stage::StagingDesk;
-use crate::counter::yaml::{Item, YamlNode};
 use crate::counter::{ConfigError, Counter, Field, Rejection, duration};
 use crate::fact;
 use crate::fates::{Counts, Fates, Scene};
 use crate::id::CellKey;
 use crate::ledger::BoxKind;
 use crate::limits::{DEDUP_WINDOW_MS_MAX, DEDUP_WINDOW_MS_MIN, IDENTITY_FIELDS_MAX};
-use crate::nearest::nearest;
 use crate::op::{Answer, Op, Stamp};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,20 +151,11 @@ impl Promise for Display {
 /// When an event is a duplicate, for which there is a rule even if nothing is said. `None` if that is wrong.
 fn dedup(counter: &Fields<'_>) -> Option<Option<DedupSettings>> {
     let source = counter.source;
-    match counter.get("dedup") {
+    let fields = match source.keep(counter.word_or_group("dedup"))? {
         None => return Some(Some(DedupSettings::undeclared())),
-        Some(Item { value: YamlNode::Text(word), .. }) if word == "none" => return Some(None),
-        Some(item) if !matches!(item.value, YamlNode::Map(_)) => {
-            let given = source.written(item);
-            let message = format!("dedup must be none or {{by: [session, seq], window: 60s}}, not {given}");
-            let is_off = matches!(&item.value, YamlNode::Flag(false) | YamlNode::Nothing)
-                || matches!(&item.value, YamlNode::Text(word) if word == "off" || nearest(word, ["none"]).is_some());
-            let fix = if is_off { "write dedup: none" } else { "write one of them" };
-            return source.keep(Err(source.error(item, message, fix)));
-        }
-        Some(_) => {}
-    }
-    let fields = source.keep(counter.group("dedup"))??;
+        Some(None) => return Some(None),
+        Some(Some(fields)) => fields,
+    };
     let window_ms = source.keep(fields.duration("window"));
     let declared = source.keep(declared(&fields));
     Some(Some(DedupSettings { window_ms: window_ms?, required: true, ..declared? }))

@@ -174,7 +174,10 @@ impl Fates {
             return Answer::Yes;
         };
         self.verdict = if known.content == stamp.number { Verdict::Duplicate } else { Verdict::Conflict };
-        self.audit(index, known, stamp, scene);
+        // All entries of an event are probes, or none is.
+        if !scene.declarations.is_probe(batch.ops[index + 1].counter) {
+            self.audit(index, known, stamp, scene);
+        }
         Answer::Claimed { content: known.content, at_ms: known.at_ms }
     }
 

@@ -7,9 +7,13 @@ mod fields;
 mod rollups;
 mod settings;
 
+use super::probes::PROBE;
 use super::schema::{CONFIGURATION, COUNTER};
 use super::yaml::{Item, YamlNode, YamlText};
-use super::{Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Measure, Mode, Rule};
+use super::{
+    Anomalies, Archived, BackupSchedule, Clocks, ConfigError, ConfigErrors, Counter, Direction, Idempotency, Measure,
+    Mode, Probes, Rule,
+};
 use crate::limits::{COUNTERS_MAX, ENTRIES_PER_EVENT_MAX};
 use fields::short_text;
 use hashbrown::{HashMap, HashSet};
@@ -22,6 +26,10 @@ pub(super) struct Configuration {
     pub counters: Vec<Counter>,
     pub idempotency: Idempotency,
     pub clocks: Clocks,
+    pub archived: Archived,
+    pub backups: Option<BackupSchedule>,
+    pub probes: Option<Probes>,
+    pub anomalies: Anomalies,
 }
 
 pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
@@ -32,6 +40,8 @@ pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
     }
     let read = source.keep(Fields::of(&source, &CONFIGURATION, &root)).and_then(|fields| {
         let (idempotency, clocks) = (settings::keys(&fields), settings::clocks(&fields));
+        let (archived, backups) = (settings::archived(&fields), settings::backups(&fields));
+        let (probes, anomalies) = (settings::probes(&fields), settings::anomalies(&fields));
         let items = source.keep(declared(&source, &fields)).unwrap_or_default();
         if let Some(one_more) = items.get(COUNTERS_MAX) {
             let message = format!("more than {COUNTERS_MAX} counters in one configuration");
@@ -40,7 +50,9 @@ pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
         let mut seen = SeenNames::default();
         let items = items.iter().take(COUNTERS_MAX);
         let counters = items.filter_map(|item| declaration(&source, item, &mut seen)).collect();
-        Some(Configuration { counters, idempotency: idempotency?, clocks: clocks? })
+        let (idempotency, clocks, archived) = (idempotency?, clocks?, archived?);
+        let (backups, probes, anomalies) = (backups?, probes?, anomalies?);
+        Some(Configuration { counters, idempotency, clocks, archived, backups, probes, anomalies })
     });
     source.finish()?;
     Ok(read.expect("whatever is missing is an error that was kept"))
@@ -51,7 +63,7 @@ pub(super) fn configuration(yaml: &str) -> Result<Configuration, ConfigErrors> {
 pub(super) fn error_at(yaml: &str, index: usize, place: FieldPlace<'_>, message: String, fix: String) -> ConfigError {
     let source = YamlText::new(yaml);
     let found = source.root().and_then(|root| {
-        let item = &declared(&source, &Fields::of(&source, &CONFIGURATION, &root)?)?[index];
+        let item = declared(&source, &Fields::of(&source, &CONFIGURATION, &root)?)?.get(index).unwrap_or(&root);
         let fields = Fields::of(&source, &COUNTER, item)?;
         let at = match place {
             FieldPlace::Field(field) => fields.get(field),
@@ -106,6 +118,7 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
     // A field that the mode has no use for is wrong whatever it says.
     let lateness = if mode.takes_lateness() { settings::lateness(&fields, rules.as_deref()) } else { Some(None) };
     let durability = source.keep(settings::durability(&fields, mode));
+    let is_archived = source.keep(fields.word("archive")).map(|word| word.is_none());
     let rollups = rollups::rollups(&fields, dimensions.as_deref().unwrap_or_default());
     Some(Counter {
         name: name?.into(),
@@ -116,6 +129,7 @@ fn declaration(source: &YamlText<'_>, item: &Item, seen: &mut SeenNames) -> Opti
         floor_at_zero: floor_at_zero?,
         lateness: lateness?,
         durability: durability?,
+        is_archived: is_archived?,
         rollups: rollups?,
         rules: rules?,
     })
@@ -143,6 +157,10 @@ fn name<'n>(source: &YamlText<'_>, item: &'n Item, seen: &mut SeenNames) -> Resu
         );
         let cleaned: String = name.chars().map(|c| if is_bad(&c) { '_' } else { c }).collect();
         return Err(source.error(item, message, format!("call it {cleaned}, for example")));
+    }
+    if name == PROBE {
+        let message = format!("{PROBE:?} cannot be the name of a counter: it is what the server counts its probes by");
+        return Err(source.error(item, message, "choose another name"));
     }
     match seen.names.insert(name.to_owned(), item.referenced.line()) {
         None => Ok(name),
@@ -182,6 +200,15 @@ fn rules(counter: &Fields<'_>, seen: &mut SeenNames) -> Option<Vec<Rule>> {
 fn on<'n>(rule: &Fields<'n>, types: &mut HashSet<&'n str>, seen: &mut SeenNames) -> Result<&'n str, ConfigError> {
     let (source, item) = (rule.source, rule.required("on")?);
     let on = short_text(source, "\"on\"", item)?;
+    if on == PROBE {
+        let message =
+            format!("no counter can listen to {PROBE:?}: events of this type are sent by the server alone, as probes");
+        return Err(source.error(
+            item,
+            message,
+            "choose another type, or declare probes: {every: 10s} to have them sent",
+        ));
+    }
     if !types.insert(on) {
         let message = format!("this counter already has a rule on {on:?}; an event counts once per counter");
         return Err(source.error(item, message, "remove one of the two"));

@@ -85,6 +85,7 @@ impl Meaning {
             floor_at_zero: self.floor_at_zero,
             lateness: None,
             durability: None,
+            is_archived: true,
             rollups: Rollups::default(),
         }
     }
@@ -158,13 +159,13 @@ impl Counter {
 impl Declarations {
     /// What each declared counter means, by name, in the order of the file.
     pub fn meanings(&self) -> impl Iterator<Item = (&str, Meaning)> {
-        self.counters().iter().map(|counter| (&*counter.name, counter.meaning()))
+        self.all_counters().iter().map(|counter| (&*counter.name, counter.meaning()))
     }
 
     /// Refuses declarations under which the numbers of a known counter would mean something else, at the places where
     /// they say so. A known counter that is not declared any more is no trouble.
     pub fn check_change(&self, known: &BTreeMap<Box<str>, Meaning>) -> Result<(), ConfigErrors> {
-        let fresh = self.counters().iter().filter(|counter| !known.contains_key(&counter.name)).count();
+        let fresh = self.all_counters().iter().filter(|counter| !known.contains_key(&counter.name)).count();
         if known.len() + fresh > NAMES_EVER_MAX {
             let message =
                 format!("more than {NAMES_EVER_MAX} counters would have been declared in this data directory");

@@ -3,6 +3,7 @@
 //! An [`Event`] is asked by the names of its dimensions and fields. Of a [`Line`] a plan says where they stand, which is
 //! found out once for all events that look alike; what no counter asks for is never looked at.
 
+use super::probes::PROBE;
 use super::{Counter, Declarations, Field, Listener};
 use crate::event::{Event, Line, Shape};
 use crate::id::CellKey;
@@ -14,7 +15,7 @@ pub(crate) trait Told {
     /// All its texts have no more than so many bytes.
     fn text_bytes(&self) -> usize;
 
-    /// The name of the counter.
+    /// The name of the counter, as its ids begin.
     fn name<'a>(&'a self, counter: &'a Counter) -> Part<'a>;
 
     /// The value of the dimension of this name, the `n`-th of the counter's key.
@@ -52,7 +53,7 @@ impl Told for &Event<'_> {
     }
 
     fn name<'a>(&'a self, counter: &'a Counter) -> Part<'a> {
-        Part::exactly(counter.name.as_bytes())
+        Part::exactly(counter.id_name())
     }
 
     #[inline]
@@ -101,6 +102,7 @@ impl Told for &Event<'_> {
 #[derive(Debug)]
 pub struct Plan {
     entries: Vec<PlannedEntry>,
+    is_probe: bool,
 }
 
 #[derive(Debug)]
@@ -131,13 +133,20 @@ impl Plan {
             let identity = counter.contract.identity().unwrap_or_default();
             PlannedEntry {
                 listener: *listener,
-                name: Stamped::new(counter.name.as_bytes().to_vec()),
+                name: Stamped::new(counter.id_name().to_vec()),
                 key: counter.dimensions.iter().map(|name| shape.dimension(name)).collect(),
                 identity: identity.iter().map(|field| field.part_of(shape)).collect(),
                 last: RefCell::new(LastIdentity { text: Vec::new(), key: CellKey::NONE }),
             }
         };
-        Plan { entries: declarations.listeners(event_type).iter().map(entry).collect() }
+        let entries = declarations.listeners(event_type).iter().map(entry).collect();
+        Plan { entries, is_probe: event_type == PROBE }
+    }
+
+    /// Whether such events are probes, which not everybody may send.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.is_probe
     }
 
     /// The event for each of the counters that it feeds.

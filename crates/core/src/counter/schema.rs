@@ -5,7 +5,7 @@
 
 mod json;
 
-use super::{Clocks, Idempotency, Lateness};
+use super::{BackupSchedule, Clocks, Idempotency, Jumps, Lateness, Probes};
 use crate::contract::{self, MODES};
 use crate::limits::*;
 use crate::measure::MEASURE_WORDS;
@@ -59,7 +59,9 @@ pub(crate) enum Value {
         default_ms: u64,
     },
     /// A duration that may be long, or `forever`.
-    Keep,
+    Keep {
+        least_ms: u64,
+    },
     /// A list of names, none twice.
     Names {
         least: usize,
@@ -114,6 +116,22 @@ pub(crate) static CONFIGURATION: SettingGroup = SettingGroup {
         optional("counters", Value::Groups(&COUNTER), "The declared counters."),
         optional("idempotency", Value::Group(&KEYS), "How long the keys of idempotent direct writes are known."),
         optional("clocks", Value::Group(&CLOCKS), "What is believed of senders' clocks."),
+        optional(
+            "archive",
+            Value::WordOrGroup(word("none", "No event is kept."), &ARCHIVE),
+            "How long events are kept in the archive. Without it: 90d.",
+        ),
+        optional("backup", Value::Group(&BACKUP), "When a backup is taken by itself. Without it none is."),
+        optional(
+            "probes",
+            Value::Group(&PROBES),
+            "Sends the server events of known outcome, to see whether it counts. Without it: none.",
+        ),
+        optional(
+            "anomalies",
+            Value::WordOrGroup(word("none", "Nobody looks for them."), &ANOMALIES),
+            "Which rates of keys are told as anomalies. Without it: from 1000 in a minute on, ten times what it used to be.",
+        ),
     ]],
     future: &[],
 };
@@ -172,7 +190,14 @@ const HOW: &[Setting] = &[
         Value::Word { words: DURABILITIES, future: &[] },
         "What an answer means for the disk. Without it: as the node, and sync for a persistent counter.",
     ),
+    optional(
+        "archive",
+        Value::Word { words: NOT_ARCHIVED, future: &[] },
+        "Whether its events are kept in the archive. Those that feed another counter, which does not say none, are.",
+    ),
 ];
+
+const NOT_ARCHIVED: &[Word] = &[word("none", "They are not.")];
 
 const PARTS: &[Setting] = &[
     optional(
@@ -200,15 +225,17 @@ const PARTS: &[Setting] = &[
 
 const KEPT: &str = "A duration such as 48h, 90d or 2y, or forever. Behind the last one buckets are deleted.";
 
+const BUCKETS_KEPT: Value = Value::Keep { least_ms: RETENTION_MS_MIN };
+
 pub(crate) static RETENTION: SettingGroup = SettingGroup {
     what: "retention",
     example: "retention: {hour: 90d, day: 2y, month: forever}",
     fields: &[&[
-        optional("minute", Value::Keep, KEPT),
-        optional("hour", Value::Keep, KEPT),
-        optional("day", Value::Keep, KEPT),
-        optional("week", Value::Keep, KEPT),
-        optional("month", Value::Keep, KEPT),
+        optional("minute", BUCKETS_KEPT, KEPT),
+        optional("hour", BUCKETS_KEPT, KEPT),
+        optional("day", BUCKETS_KEPT, KEPT),
+        optional("week", BUCKETS_KEPT, KEPT),
+        optional("month", BUCKETS_KEPT, KEPT),
     ]],
     future: &[],
 };
@@ -269,6 +296,75 @@ pub(crate) static LATENESS: SettingGroup = SettingGroup {
     ]],
     future: &[],
 };
+
+pub(crate) static ARCHIVE: SettingGroup = SettingGroup {
+    what: "archive",
+    example: "archive: {keep: 90d}",
+    fields: &[&[optional(
+        "keep",
+        Value::Keep { least_ms: ARCHIVE_KEEP_MS_MIN },
+        "A duration such as 48h, 90d or 2y, or forever. Events are kept for so long at least, and an eighth of it longer at most.",
+    )]],
+    future: &[],
+};
+
+pub(crate) static BACKUP: SettingGroup = SettingGroup {
+    what: "backup",
+    example: "backup: {every: 1d, keep: 7}",
+    fields: &[&[
+        optional(
+            "every",
+            duration((BACKUP_EVERY_MS_MIN, BACKUP_EVERY_MS_MAX), BackupSchedule::DEFAULT.every_ms),
+            "How long after the newest one the next is taken.",
+        ),
+        optional(
+            "keep",
+            Value::Number { least: 1, most: BACKUP_KEEP_MAX, default: BackupSchedule::DEFAULT.keep },
+            "How many stay. Older ones are removed, and what only they have.",
+        ),
+    ]],
+    future: &[],
+};
+
+pub(crate) static ANOMALIES: SettingGroup = SettingGroup {
+    what: "anomalies",
+    example: "anomalies: {factor: 10, least: 1000}",
+    fields: &[&[
+        optional(
+            "factor",
+            Value::Number { least: ANOMALY_FACTOR_MIN, most: ANOMALY_FACTOR_MAX, default: Jumps::DEFAULT.factor },
+            "How many times what a key used to come to in a minute is a jump.",
+        ),
+        optional(
+            "least",
+            Value::Number { least: 1, most: ANOMALY_LEAST_MAX, default: Jumps::DEFAULT.least },
+            "What a key has to come to in a minute before anything about it is a jump.",
+        ),
+    ]],
+    future: &[],
+};
+
+pub(crate) static PROBES: SettingGroup = SettingGroup {
+    what: "probes",
+    example: "probes: {every: 10s}",
+    fields: &[&[
+        required("every", duration(PROBE_EVERY, Probes::DEFAULT.every_ms), "How often one is sent."),
+        optional(
+            "within",
+            duration(PROBE_WAIT, Probes::DEFAULT.within_ms),
+            "One is missing that is not acknowledged, applied and told by then.",
+        ),
+        optional(
+            "archivedWithin",
+            duration(PROBE_WAIT, Probes::DEFAULT.archived_ms),
+            "One is missing that the archive does not have by then. Rows of it can be read every five minutes.",
+        ),
+    ]],
+    future: &[],
+};
+
+const PROBE_EVERY: (u64, u64) = (PROBE_EVERY_MS_MIN, PROBE_EVERY_MS_MAX);
+const PROBE_WAIT: (u64, u64) = (PROBE_WAIT_MS_MIN, PROBE_WAIT_MS_MAX);
 
 pub(crate) static CLOCKS: SettingGroup = SettingGroup {
     what: "clocks",

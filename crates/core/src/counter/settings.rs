@@ -83,6 +83,64 @@ impl Clocks {
     pub const DEFAULT_AHEAD_MS: u64 = 5 * 60 * 1000;
 }
 
+/// Whether events are kept in the archive, and for how long: a node has one such setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Archived {
+    /// They are not.
+    No,
+    /// For so long at least; `None` for ever.
+    For { keep_ms: Option<u64> },
+}
+
+impl Default for Archived {
+    fn default() -> Archived {
+        Archived::For { keep_ms: Some(Archived::DEFAULT_KEEP_MS) }
+    }
+}
+
+impl Archived {
+    pub const DEFAULT_KEEP_MS: u64 = 90 * 86_400_000;
+}
+
+/// When backups are taken by themselves, and how many stay: a node has one such setting. Where they are kept is the machine's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupSchedule {
+    pub every_ms: u64,
+    pub keep: u64,
+}
+
+impl BackupSchedule {
+    /// What holds for the parts that a declaration leaves out. Without any declaration none is taken.
+    pub const DEFAULT: BackupSchedule = BackupSchedule { every_ms: 86_400_000, keep: 7 };
+}
+
+/// Whether rates that jump are looked for: a node has one such setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anomalies {
+    /// They are not.
+    No,
+    Told(Jumps),
+}
+
+/// What a jump is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jumps {
+    /// At least so many times what a key used to come to in a minute.
+    pub factor: u64,
+    /// And at least so much.
+    pub least: u64,
+}
+
+impl Jumps {
+    pub const DEFAULT: Jumps = Jumps { factor: 10, least: 1_000 };
+}
+
+impl Default for Anomalies {
+    fn default() -> Anomalies {
+        Anomalies::Told(Jumps::DEFAULT)
+    }
+}
+
 /// What an answer means for the disk, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {

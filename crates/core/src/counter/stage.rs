@@ -292,7 +292,7 @@ impl Counter {
         out: &mut Vec<u8>,
     ) -> Result<(), Rejection<'_>> {
         out.clear();
-        self.write_id(Part::exactly(self.name.as_bytes()), |n, name| key_part(n, name).map(Part::exactly), out)
+        self.write_id(Part::exactly(self.id_name()), |n, name| key_part(n, name).map(Part::exactly), out)
     }
 
     /// Writes the canonical id of the cell that an event with these dimensions counts for.

@@ -143,7 +143,10 @@ impl Declarations {
     pub fn resolve<'i>(&self, hasher: &CellHasher, id: &'i [u8]) -> Result<Target<'i>, IdError> {
         check_length(id)?;
         let declared = self.declared(id);
-        let Some(index) = declared.counter() else { return Ok(Target::of_key(hasher, Space::MAIN, id)) };
+        // What looks like an id of another space is none in database 0, whoever has such ids.
+        let Some(index) = declared.counter().filter(|_| Space::is_own_id(id)) else {
+            return Ok(Target::of_key(hasher, Space::MAIN, id));
+        };
         let counter = self.counter(index);
         let id = counter.canonical_id(id)?;
         let Counter { floor_at_zero, durability, .. } = *counter;

@@ -17,7 +17,7 @@ pub struct EventError {
 }
 
 impl EventError {
-    pub(super) fn value(field: impl Into<String>, value: &str, reason: impl Into<String>) -> EventError {
+    pub(crate) fn value(field: impl Into<String>, value: &str, reason: impl Into<String>) -> EventError {
         EventError { field: Some(field.into()), value: Some(excerpt(value)), reason: reason.into() }
     }
 

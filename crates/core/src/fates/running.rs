@@ -80,7 +80,7 @@ impl Contracts {
             self.resting.rest(contract.memory);
             self.retired.insert(contract.name, contract.kept);
         }
-        for counter in declarations.counters() {
+        for counter in declarations.all_counters() {
             let mut kept = self.retired.remove(&counter.name).unwrap_or_else(|| Kept {
                 meaning: counter.meaning(),
                 received: 0,

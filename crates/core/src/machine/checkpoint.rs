@@ -164,6 +164,11 @@ pub fn balance_at(checkpoint: &[u8], name: &str) -> Result<Option<Balance>, Deco
     Ok(of_name.map(|(name, kept, sums)| Balance::of(name, kept, *sums)))
 }
 
+/// From which record on a start from a checkpoint reads the log.
+pub fn read_from_of(checkpoint: &[u8]) -> Result<u64, DecodeError> {
+    Ok(CheckpointHead::take(&mut &checkpoint[..])?.read_from)
+}
+
 /// What the bytes begin with.
 struct CheckpointHead {
     version: u8,

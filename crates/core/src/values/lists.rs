@@ -76,10 +76,11 @@ impl Lists {
     /// counters at all: some may have been counted under its name before it was declared.
     pub fn declare(&mut self, declarations: &Declarations, there_are_none: bool) {
         self.retired.extend(self.active.drain(..).map(|listed| (listed.name.clone(), listed)));
-        for counter in declarations.counters() {
+        for counter in declarations.all_counters() {
             let new = || Listed {
                 name: counter.name.clone(),
-                leaders: if there_are_none { Leaders::of_none() } else { Leaders::unknown() },
+                // Nobody counts under the name of what counts probes.
+                leaders: if there_are_none || counter.is_probe() { Leaders::of_none() } else { Leaders::unknown() },
                 recent: Recent::default(),
             };
             self.active.push(self.retired.remove(&counter.name).unwrap_or_else(new));

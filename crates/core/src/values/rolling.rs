@@ -97,13 +97,13 @@ impl Rolling {
         is_new: impl Fn(&str) -> bool,
     ) -> Vec<(BoardLine, Minutes)> {
         let mut lines = Vec::new();
-        let is_there = |name: &str| declarations.counters().iter().any(|counter| *counter.name == *name);
+        let is_there = |name: &str| declarations.all_counters().iter().any(|counter| *counter.name == *name);
         for (_, kept) in self.kept.iter_mut().filter(|(name, _)| !is_there(name)) {
             // Nothing adds to them while it is not declared.
             kept.kept.clear();
         }
         self.active.clear();
-        for counter in declarations.counters() {
+        for counter in declarations.all_counters() {
             let roll = (!counter.rollups.is_empty() || self.kept.contains_key(&counter.name)).then(|| {
                 let kept = self.kept.entry(counter.name.clone()).or_default();
                 let first_new = kept.next;
@@ -410,15 +410,17 @@ impl Counter {
 }
 
 impl CountedAs {
-    /// When it happened, if that is remembered.
-    fn time_ms(&self) -> Option<i64> {
+    /// When it happened, as exactly as buckets need it, if that is remembered.
+    pub fn time_ms(&self) -> Option<i64> {
         take_signed(&mut self.parts().next()?).ok()
     }
 
+    /// The dimensions that are remembered, with their values.
+    pub fn dimensions(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.parts().skip(1).filter_map(|mut part| Some((take_bytes(&mut part).ok()?, part)))
+    }
+
     fn value(&self, name: &str) -> Option<&[u8]> {
-        self.parts().skip(1).find_map(|mut part| {
-            let known = take_bytes(&mut part).ok()?;
-            (known == name.as_bytes()).then_some(part)
-        })
+        self.dimensions().find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 }

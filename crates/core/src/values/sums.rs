@@ -51,7 +51,7 @@ impl AllSums {
     /// Goes over to new declarations. A counter keeps what it has by its name.
     pub fn declare(&mut self, declarations: &Declarations) {
         self.retired.extend(self.active.drain(..).map(|active| (active.name, active.sums)));
-        for counter in declarations.counters() {
+        for counter in declarations.all_counters() {
             let sums = self.retired.remove(&counter.name).unwrap_or(Some(Sums::default()));
             self.active.push(ActiveSums { name: counter.name.clone(), measure: counter.measure, sums });
         }

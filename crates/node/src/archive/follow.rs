@@ -1,16 +1,19 @@
 //! From the log and its commits to rows of the archive, commit by commit.
 
 use super::Stop;
+use super::rejected::Rejected;
 use crate::engine::{CommitReader, Engine, FoundCorrection};
 use std::sync::Arc;
-use tally_archive::{Archive, Place, Reached, Under};
+use tally_archive::{Archive, BaseAt, Place, Reached, Told, Under};
 use tally_core::commit::{Commit, Digest};
-use tally_core::counter::Declarations;
+use tally_core::counter::probes::PROBE;
+use tally_core::counter::{Counter, Declarations};
 use tally_core::event::Event;
-use tally_core::head::Head;
+use tally_core::head::{Group, Head};
 use tally_core::ledger::Correction;
 use tally_core::op::Stream;
 use tally_core::position::Position;
+use tally_core::proof::{Counts, Hash};
 use tally_core::record::Record;
 use tally_storage::log::LogReader;
 
@@ -26,44 +29,105 @@ pub struct Following {
     commits: Option<CommitReader>,
     /// What was handed to the archive, visible or not.
     pub reached: Reached,
+    /// In force where the archive is: what is in it follows from the log alone.
     declarations: Arc<Declarations>,
+    /// Entries of the commit on its way, by counter.
+    received: Vec<u64>,
     /// Of the log, since the last commit of the archive.
     pub log_bytes: u64,
+    /// The base before which everything was let go of since it was opened.
+    let_go: Option<BaseAt>,
 }
 
 impl Following {
     /// Goes on where the archive is, or begins one here.
     pub async fn begin(engine: &Engine, mut archive: Archive) -> Result<Following, Stop> {
-        let reached = match archive.reached()? {
-            Some(reached) => reached,
-            None => {
+        let (before, kept_from) = (archive.reached()?, kept_from(engine)?);
+        if let Some(before) = before {
+            check_same_log(engine, &before)?;
+        }
+        let reached = match before {
+            Some(reached) if kept_from <= reached.to.offset => reached,
+            _ => {
                 let at = begin_archive(engine, &mut archive).await?;
                 archive.begin(&at).await?;
                 at
             }
         };
-        let start = engine.log().start();
-        if start.offset > reached.to.offset {
-            return Err(Stop::Gap { archived: reached.to, log: start });
+        if let Some(before) = before.filter(|before| before.to != reached.to) {
+            let (from, to) = (before.to, reached.to);
+            tracing::warn!(%from, %to, "the archive goes on behind a gap: Tally ran without it, and freed what is between");
         }
-        let declarations = engine.declarations();
+        let declarations = in_force(engine, &archive, reached.config_version).await?;
         archive.declare(&declarations).await?;
+        if archive.configured()? == 0 && reached.config_version == declarations.version() && reached.config_version > 0
+        {
+            // It begins behind the record that has it.
+            archive.configure(&reached, declarations.yaml()).await?;
+        }
         let log = engine.log().reader(reached.to)?;
-        Ok(Following { engine: engine.clone(), archive, log, commits: None, reached, declarations, log_bytes: 0 })
+        Ok(Following {
+            engine: engine.clone(),
+            archive,
+            log,
+            commits: None,
+            reached,
+            declarations,
+            received: Vec::new(),
+            log_bytes: 0,
+            let_go: None,
+        })
     }
 
     /// Takes in the next commit of the log; answers whether there was one.
     pub async fn advance(&mut self) -> Result<bool, Stop> {
-        let Some(commit) = self.next_commit()? else { return Ok(false) };
+        let Some(mut commit) = self.next_commit()? else { return Ok(false) };
         // The first that is found may have begun before the archive did.
         if commit.to.offset > self.reached.to.offset {
-            self.take_batches(&commit).await?;
+            let (head, mut rejected) = (Hash::of(&commit.head()), Rejected::of(&commit));
+            self.take_batches(&commit, &mut rejected).await?;
             let corrections = self.corrections(&commit).await?;
-            self.archive.told(&commit, &corrections).await?;
+            let declarations = self.declarations.clone();
+            let counted = self.counted(&declarations, &commit);
+            commit.exceptions.retain(|exception| self.is_told(&exception.counter));
+            let reasons = &rejected.reasons;
+            let told = Told { commit: &commit, head, corrections: &corrections, reasons, counted: &counted };
+            self.archive.told(told).await?;
             let Commit { to, log_time_ms, digest, .. } = commit;
             self.reached = Reached { to, log_time_ms, digest, ..self.reached };
         }
         Ok(true)
+    }
+
+    /// What became of the entries of a commit, by their counters.
+    fn counted<'d>(&mut self, declarations: &'d Declarations, commit: &Commit) -> Vec<(&'d str, Counts)> {
+        let mut received = std::mem::take(&mut self.received);
+        received.resize(declarations.counters().len(), 0);
+        let of = |(counter, received): (&'d Counter, u64)| (&*counter.name, Counts { received, ..Counts::default() });
+        let mut counted: Vec<_> = declarations.counters().iter().zip(received).map(of).collect();
+        for exception in &commit.exceptions {
+            // Of counters that are not declared there is nothing to be told.
+            let index = declarations.find(&exception.counter).map(usize::from);
+            if let Some((_, counts)) = index.and_then(|index| counted.get_mut(index)) {
+                counts.add_to_box(exception.fate);
+            }
+        }
+        counted
+    }
+
+    /// Closes the root of an hour that is over by the node's time, if everything of it is here: nobody waits for the next commit.
+    pub async fn close_root_of_before(&mut self, now_ms: u64) -> Result<(), Stop> {
+        let hour = (now_ms / HOUR_MS) as i64;
+        let is_over = self.archive.open_hour().is_some_and(|open| open < hour);
+        if is_over && self.reached.to.offset == self.engine.applied().offset {
+            self.archive.close_root().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether what became of entries of a counter is of interest: not if its events need not be there.
+    fn is_told(&self, counter: &[u8]) -> bool {
+        self.declarations.find(counter).is_none_or(|index| self.declarations.counter(index).is_archived)
     }
 
     fn next_commit(&mut self) -> Result<Option<Commit>, Stop> {
@@ -73,7 +137,7 @@ impl Following {
         self.commits.as_mut().map_or(Ok(None), |commits| Ok(commits.read()?))
     }
 
-    async fn take_batches(&mut self, commit: &Commit) -> Result<(), Stop> {
+    async fn take_batches(&mut self, commit: &Commit, rejected: &mut Rejected) -> Result<(), Stop> {
         let (had, mut at) = (self.archive.has_events_to()?, self.reached.to.offset);
         while at < commit.to.offset {
             let Some(batch) = self.log.next()? else { return Err(Stop::LogEnds { at, commit: commit.to }) };
@@ -85,32 +149,45 @@ impl Following {
             self.log_bytes += batch.records.len() as u64;
             at = end;
             // A batch that stood before counts for nothing, here as everywhere.
-            let is_void = commit.voids.iter().any(|void| void.offset == batch.position.offset);
-            if is_void || end <= had {
+            if commit.is_void(batch.position.offset) || end <= had {
                 continue;
             }
             let mut bytes = batch.records;
             let head = Head::take(&mut bytes)?;
+            let group = head.map_or(Group::ALL, |head| head.group);
             let mut under = Under {
-                group: head.map_or(0, |head| head.group.0),
+                group: group.0,
                 rules: head.map_or(0, |head| head.rules),
                 config_version: self.reached.config_version,
                 generation: commit.generation,
             };
+            let mut declared = None;
             for index in 0..u64::from(batch.count) {
                 let offset = batch.position.offset + index;
                 let place = Place { position: Position { offset, ..batch.position }, log_time_ms: batch.log_time_ms };
-                match Record::decode(&mut bytes)? {
-                    Record::Event(event) => {
-                        let stream = stream_of(&self.declarations, &event);
-                        self.archive.event(stream, place, under, &event).await?;
+                let record = Record::decode(&mut bytes)?;
+                match record {
+                    // Nobody else's business, in no count and in no tree.
+                    Record::Event(event) if event.event_type == PROBE => {
+                        self.archive.probe(place, event.event_id.as_deref().unwrap_or_default()).await?;
                     }
-                    Record::Config { version, .. } => under.config_version = version,
+                    Record::Event(event) => {
+                        count(&mut self.received, &self.declarations, group, &event);
+                        rejected.look_at(offset, &event, &self.declarations, self.engine.hasher());
+                        if self.declarations.is_archived(&event.event_type) {
+                            let stream = stream_of(&self.declarations, &event);
+                            self.archive.event(stream, place, under, &event).await?;
+                        }
+                    }
+                    Record::Config { version, yaml } => {
+                        under.config_version = version;
+                        declared = Some(String::from_utf8_lossy(yaml).into_owned());
+                    }
                     _ => {}
                 }
             }
-            if under.config_version != self.reached.config_version {
-                self.declare(under.config_version).await?;
+            if let Some(yaml) = declared {
+                self.declare(under.config_version, &yaml).await?;
             }
         }
         Ok(())
@@ -118,10 +195,15 @@ impl Following {
 
     /// Other declarations are in force from here on, which is where a commit begins: a configuration is alone in its batch. So
     /// everything on its way is from before, and what follows finds a column for each dimension.
-    async fn declare(&mut self, version: u64) -> Result<(), Stop> {
+    async fn declare(&mut self, version: u64, yaml: &str) -> Result<(), Stop> {
         self.commit().await?;
         self.reached.config_version = version;
-        self.declarations = self.engine.declarations();
+        if self.archive.configured()? < version {
+            self.archive.configure(&self.reached, yaml).await?;
+        }
+        // The newest know counters that were removed as well.
+        let newest = self.engine.declarations();
+        self.declarations = if newest.version() == version { newest } else { Arc::new(parsed(version, yaml)?) };
         Ok(self.archive.declare(&self.declarations).await?)
     }
 
@@ -142,6 +224,31 @@ impl Following {
         }
     }
 
+    /// Takes a base if it is time for one, and lets go of what is older than `keep_ms` and before one. Nothing is on its way.
+    pub async fn let_go(&mut self, now_ms: u64, keep_ms: u64) -> Result<(), Stop> {
+        let bases = self.archive.bases().await?;
+        if is_base_due(bases.last(), now_ms, keep_ms) {
+            self.take_base(bases.last().map_or(0, |newest| newest.offset)).await?;
+        }
+        let Some(base) = base_to_keep(&bases, now_ms, keep_ms).filter(|base| self.let_go != Some(*base)) else {
+            return Ok(());
+        };
+        if self.archive.let_go_before(base).await? {
+            tracing::info!(base = base.offset, "the archive has let go of whole hours before a base");
+        }
+        self.let_go = Some(base);
+        Ok(())
+    }
+
+    /// What the counters are worth now, if anything came since the last time.
+    async fn take_base(&mut self, last_offset: u64) -> Result<(), Stop> {
+        if self.engine.applied().offset <= last_offset {
+            return Ok(());
+        }
+        let at = tell_base(&self.engine, &mut self.archive, Some(self.reached)).await?;
+        Ok(self.archive.close_base(&at).await?)
+    }
+
     /// Makes everything visible that was taken in.
     pub async fn commit(&mut self) -> Result<(), Stop> {
         self.archive.commit(&self.reached).await?;
@@ -150,21 +257,94 @@ impl Following {
     }
 }
 
+const HOUR_MS: u64 = 3_600_000;
+
+/// Notes for which counters an event is.
+fn count(received: &mut Vec<u64>, declarations: &Declarations, group: Group, event: &Event<'_>) {
+    received.resize(declarations.counters().len(), 0);
+    for listener in declarations.listeners(&event.event_type) {
+        if group == Group::ALL || group == declarations.group_of(listener.counter) {
+            received[usize::from(listener.counter)] += 1;
+        }
+    }
+}
+
+/// The declarations of a version: the newest, or as the archive wrote them down.
+async fn in_force(engine: &Engine, archive: &Archive, version: u64) -> Result<Arc<Declarations>, Stop> {
+    let newest = engine.declarations();
+    if version == newest.version() {
+        return Ok(newest);
+    }
+    match archive.configuration(version).await? {
+        Some(yaml) => Ok(Arc::new(parsed(version, &yaml)?)),
+        // Before the first one nothing is declared.
+        None if version == 0 => Ok(Arc::default()),
+        // An archive of an earlier version may have begun behind the record that has it.
+        None => Ok(newest),
+    }
+}
+
+/// What was in force once can be read, whatever came since.
+fn parsed(version: u64, yaml: &str) -> Result<Declarations, Stop> {
+    let declarations =
+        Declarations::parse(yaml).map_err(|error| Stop::Declared { version, error: error.to_string() })?;
+    Ok(declarations.with_version(version))
+}
+
+/// A base is taken this often while events are kept: so much longer than asked for do they stay at most.
+const BASES_WHILE_KEPT: u64 = 8;
+/// Whole hours go, so more bases than that are of no use.
+const BASE_EVERY_MS_MIN: u64 = 3_600_000;
+
+fn is_base_due(newest: Option<&BaseAt>, now_ms: u64, keep_ms: u64) -> bool {
+    let every_ms = (keep_ms / BASES_WHILE_KEPT).max(BASE_EVERY_MS_MIN);
+    newest.is_none_or(|newest| now_ms.saturating_sub(newest.log_time_ms) >= every_ms)
+}
+
+/// The newest base that is older than what is kept; `None` if nothing is before it.
+fn base_to_keep(bases: &[BaseAt], now_ms: u64, keep_ms: u64) -> Option<BaseAt> {
+    let is_old = |base: &&BaseAt| base.log_time_ms <= now_ms.saturating_sub(keep_ms);
+    bases.iter().rev().find(is_old).copied().filter(|base| base.offset > 0)
+}
+
+/// Refuses to go on from what the log does not have, as far as its commits can tell: what came instead would be passed over.
+fn check_same_log(engine: &Engine, reached: &Reached) -> Result<(), Stop> {
+    let commit = engine.commits().holding(reached.to.offset)?.filter(|commit| commit.to.offset == reached.to.offset);
+    let is_other = commit.is_some_and(|commit| commit.digest != reached.digest);
+    // What is archived was in a commit that was on disk.
+    if is_other || reached.to.offset > engine.commits().end().offset {
+        return Err(Stop::Diverged { archived: reached.to });
+    }
+    Ok(())
+}
+
+/// The first record that both the log and the commits are still there of.
+fn kept_from(engine: &Engine) -> Result<u64, Stop> {
+    let commits = engine.commits();
+    let commits_from = commits.oldest()?.map_or(commits.end(), |oldest| oldest.from);
+    Ok(engine.log().start().offset.max(commits_from.offset))
+}
+
 /// Where the log begins, if all of it is still there. Otherwise here: what the counters are worth now is what everything behind is
 /// added to.
 async fn begin_archive(engine: &Engine, archive: &mut Archive) -> Result<Reached, Stop> {
-    let (log_from, commits_from) = (engine.log().start(), engine.commits().oldest()?.map(|oldest| oldest.from));
-    if log_from.offset == 0 && commits_from.unwrap_or(engine.commits().end()).offset == 0 {
-        return Ok(Reached { to: log_from, log_time_ms: 0, digest: Digest::default(), config_version: 0 });
+    if kept_from(engine)? > 0 {
+        return tell_base(engine, archive, None).await;
     }
+    let to = engine.log().start();
+    let mut log = engine.log().reader(to)?;
+    let log_time_ms = log.next()?.map_or(engine.clock().now_ms(), |batch| batch.log_time_ms);
+    Ok(Reached { to, log_time_ms, digest: Digest::default(), config_version: 0 })
+}
+
+/// What every declared counter is worth, and where that is. `known` is a place whose log time is known although its commit may be gone.
+async fn tell_base(engine: &Engine, archive: &mut Archive, known: Option<Reached>) -> Result<Reached, Stop> {
     let (base, declarations) = (engine.base().await?, engine.declarations());
-    let holding = engine.commits().holding(base.position().offset)?;
-    let reached = Reached {
-        to: base.position(),
-        log_time_ms: holding.as_ref().map_or(0, |commit| commit.log_time_ms),
-        digest: holding.map_or(Digest::default(), |commit| commit.digest),
-        config_version: declarations.version(),
-    };
+    let (to, config_version) = (base.position(), declarations.version());
+    let commit = engine.commits().holding(to.offset)?.map(|commit| (commit.log_time_ms, commit.digest));
+    let known = known.filter(|known| known.to == to).map(|known| (known.log_time_ms, known.digest));
+    let (log_time_ms, digest) = commit.or(known).unwrap_or_default();
+    let reached = Reached { to, log_time_ms, digest, config_version };
     let mut after = None;
     loop {
         let page = base.page(after.as_deref(), BASE_COUNTERS)?;
@@ -184,4 +364,35 @@ fn stream_of(declarations: &Declarations, event: &Event<'_>) -> Stream {
     let listeners = declarations.listeners(&event.event_type);
     let streams = listeners.iter().map(|listener| declarations.counter(listener.counter).contract.stream());
     streams.max_by_key(|stream| *stream as usize).unwrap_or(Stream::Simple)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: u64 = 86_400_000;
+
+    fn base(offset: u64, day: u64) -> BaseAt {
+        BaseAt { offset, log_time_ms: day * DAY_MS }
+    }
+
+    #[test]
+    fn the_newest_base_before_what_is_kept_stays_and_what_is_older_goes() {
+        let bases = [base(0, 100), base(10, 111), base(20, 122), base(30, 133)];
+        let kept = |today: u64| base_to_keep(&bases, today * DAY_MS, 90 * DAY_MS);
+        assert_eq!(kept(189), None, "nothing is that old");
+        assert_eq!(kept(200), None, "nothing is before the first base");
+        assert_eq!(kept(201), Some(base(10, 111)));
+        assert_eq!(kept(211), Some(base(10, 111)));
+        assert_eq!(kept(500), Some(base(30, 133)));
+    }
+
+    #[test]
+    fn a_base_is_taken_eight_times_while_events_are_kept_and_once_an_hour_at_most() {
+        let due = |passed_ms: u64, keep_ms| is_base_due(Some(&base(1, 100)), 100 * DAY_MS + passed_ms, keep_ms);
+        assert!(!due(DAY_MS - 1, 8 * DAY_MS));
+        assert!(due(DAY_MS, 8 * DAY_MS));
+        assert!(!due(BASE_EVERY_MS_MIN - 1, BASE_EVERY_MS_MIN));
+        assert!(due(BASE_EVERY_MS_MIN, BASE_EVERY_MS_MIN));
+    }
 }

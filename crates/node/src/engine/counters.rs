@@ -29,6 +29,11 @@ impl Engine {
             troubles: shared.troubles.clone(),
             spawner: shared.workers.spawner(),
             archive: None,
+            sql: None,
+            reconcile: None,
+            anomalies: None,
+            backups: None,
+            probes: None,
         }
     }
 }

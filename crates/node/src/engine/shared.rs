@@ -81,6 +81,8 @@ pub(super) struct Shared {
     pub log_needed_from: AtomicU64,
     /// The first record that the archive does not have; `u64::MAX` if there is none to have it.
     pub archived: AtomicU64,
+    /// The first record that a backup under way has still to read; `u64::MAX` if there is none.
+    pub backing_up: AtomicU64,
     /// Where the last checkpoint stands.
     pub checkpointed: AtomicU64,
     /// The last attempt at a checkpoint failed.
@@ -139,6 +141,7 @@ impl Shared {
             cuts: AtomicU64::new(0),
             log_needed_from: AtomicU64::new(0),
             archived: AtomicU64::new(u64::MAX),
+            backing_up: AtomicU64::new(u64::MAX),
             checkpointed: AtomicU64::new(0),
             checkpoint_failing: AtomicBool::new(false),
             applied: watch::Sender::new(parts.applied),

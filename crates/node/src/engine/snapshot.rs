@@ -2,22 +2,31 @@
 
 use super::shared::Shared;
 use super::{Engine, Page, Reading, Refusal, Wanted};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tally_core::counter::rollup::{Minutes, Unit};
 use tally_core::database::Space;
 use tally_core::id::CellHasher;
+use tally_core::ledger::parts::block::BlockParts;
+use tally_core::ledger::{Band, LedgerKey};
 use tally_core::limits::{SNAPSHOT_KEPT_MS, SNAPSHOT_KEPT_TOLD_MS, SNAPSHOTS_MAX};
+use tally_core::machine::Machine;
 use tally_core::position::Position;
+use tally_core::record::DecodeError;
+use tally_core::values::KeptRollup;
 use tally_storage::store::{self, Checkpoint};
 
 /// How often a checkpoint is taken for a snapshot: a flush in the middle of one leaves nothing.
-const ATTEMPTS_MAX: usize = 10;
+pub(super) const ATTEMPTS_MAX: usize = 10;
 
 pub struct Snapshot {
     view: Box<dyn store::Reads>,
     position: Position,
     counters: u64,
     hasher: CellHasher,
+    /// What the core knows beside rows.
+    state: Vec<u8>,
 }
 
 impl Engine {
@@ -145,7 +154,9 @@ impl Snapshot {
     fn take(shared: &Arc<Shared>) -> Result<Option<Snapshot>, Refusal> {
         let failed = |error: store::Error| Refusal::store(&error);
         let view = shared.store.snapshot().map_err(failed)?;
-        let Some(Checkpoint { position, counters, .. }) = view.checkpoint().map_err(failed)? else { return Ok(None) };
+        let Some(Checkpoint { position, counters, state }) = view.checkpoint().map_err(failed)? else {
+            return Ok(None);
+        };
         let outside = view.names(&Space::marker(), None, usize::MAX).map_err(failed)?;
         let outside = outside.iter().filter(|id| Space::split(id).0 != Space::MAIN).count() as u64;
         // As the commits say it: a checkpoint that another epoch takes at the same place is none of theirs.
@@ -153,7 +164,7 @@ impl Snapshot {
         let holding = holding.map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
         let position = holding.map_or(position, |commit| commit.to);
         let counters = counters.saturating_sub(outside);
-        Ok(Some(Snapshot { view, position, counters, hasher: shared.hasher }))
+        Ok(Some(Snapshot { view, position, counters, hasher: shared.hasher, state }))
     }
 
     /// Everything before it is in the snapshot, nothing behind it is.
@@ -166,11 +177,23 @@ impl Snapshot {
         self.counters
     }
 
+    /// What is known there beside counters and their parts: boxes, and what is parked.
+    pub fn state(&self) -> Result<Machine, Refusal> {
+        let mut state = Machine::new(self.hasher);
+        state.resume(&self.state).map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
+        Ok(state)
+    }
+
     /// Up to `limit` counters of database 0 behind an id, and the id to go on behind. One whose time has come since is among them:
     /// the commit that ends it says so.
     pub fn page(&self, after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
+        self.page_of(b"", after, limit)
+    }
+
+    /// The same of those whose ids begin so.
+    pub fn page_of(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Page, Refusal> {
         let failed = |error: store::Error| Refusal::store(&error);
-        let mut ids = self.view.names(b"", after, limit).map_err(failed)?;
+        let mut ids = self.view.names(prefix, after, limit).map_err(failed)?;
         let next = if ids.len() == limit { ids.last().cloned() } else { None };
         ids.retain(|id| Space::split(id).0 == Space::MAIN);
         let mut counters = Vec::with_capacity(ids.len());
@@ -183,4 +206,33 @@ impl Snapshot {
         }
         Ok(Page { counters, next })
     }
+
+    /// Tells the parts of a key in one roll-up: the unit and the beginning of each bucket, the values, and what they come to.
+    pub fn parts(&self, id: &[u8], kept: &KeptRollup, tell: &mut TellPart<'_>) -> Result<(), Refusal> {
+        let cell = self.hasher.key(&Space::MAIN.id(id));
+        let own = std::iter::once((None, kept.rollup.unit));
+        for (coarser, unit) in own.chain(kept.bands.coarser().map(|unit| (Some(unit), Some(unit)))) {
+            let range = LedgerKey::parts_within(cell, Band::new(kept.number, coarser).number(), &(0..Minutes::MAX));
+            let mut told = Ok(());
+            let visit = &mut |key: &[u8], row: &[u8]| {
+                told = tell_row(unit, key, row, tell);
+                if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            self.view.ledger_rows(&range.start, &range.end, visit).map_err(|error| Refusal::store(&error))?;
+            told.map_err(|error| Refusal::StoreFailed(format!("a row of parts: {error}").into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Is told a part: unit and beginning of its bucket, values, sum.
+pub type TellPart<'a> = dyn FnMut(Option<Unit>, Minutes, &[u8], i64) + 'a;
+
+fn tell_row(unit: Option<Unit>, key: &[u8], row: &[u8], tell: &mut TellPart<'_>) -> Result<(), DecodeError> {
+    let LedgerKey::Part(_, _, bucket) = LedgerKey::decode(key)? else { return Ok(()) };
+    let mut parts = BlockParts::of(row)?;
+    while let Some((values, sum)) = parts.take()? {
+        tell(unit, bucket, values, sum);
+    }
+    Ok(())
 }

@@ -50,7 +50,10 @@ pub(super) fn turn(state: &mut Machine, recorder: &mut Recorder, turn: Turn<'_>,
         Some(declarations) => configure(state, &batch, declarations, to, answers),
         None => state.apply(&batch, answers),
     };
-    let outcomes = Outcomes::of(batch.ops, answers);
+    let mut outcomes = Outcomes::of(batch.ops, answers);
+    if let Some(probe) = state.declarations().probe_counter() {
+        outcomes.leave_out(probe, batch.ops, answers);
+    }
     if count == 0 {
         return Effects { void, outcomes, closed: None, changes: None };
     }
@@ -105,5 +108,13 @@ impl Outcomes {
             }
         }
         outcomes
+    }
+
+    /// What counts probes is no update of anybody's counter.
+    fn leave_out(&mut self, probe: u16, ops: &[Op], answers: &[Answer]) {
+        for (_, answer) in ops.iter().zip(answers).filter(|(op, _)| op.counter == probe && op.is_entry()) {
+            self.updates -= u64::from(*answer == Answer::Counted);
+            self.duplicate_events -= u64::from(*answer == Answer::Duplicate);
+        }
     }
 }

@@ -85,7 +85,12 @@ impl Workers {
             self.beside(spec, work);
             return Ok(());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time();
+        if spec.is_networked {
+            runtime.enable_io();
+        }
+        let runtime = runtime.build()?;
         let name = format!("tally-{}", spec.name);
         let (context, troubles) = (self.context(spec), self.troubles.clone());
         let thread = Spawner::thread(name, move || runtime.block_on(run(work, context, &troubles)))?;

@@ -1,10 +1,14 @@
-//! The archive, as those see it who ask the server. What is in it others read (`cargo xtask archive`).
+//! The archive, as those see it who ask the server. What is in it others read as well (`cargo xtask archive`).
+
+mod tables;
 
 use crate::support::TestNode;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use tables::Tables;
 use tally_node::assemble::Options;
-use tally_node::clock::Stopwatch;
+use tally_node::clock::{Clock, Stopwatch};
 
 fn with_archive(options: &mut Options) {
     options.archive = Some(options.data_dir.join("archive"));
@@ -62,7 +66,7 @@ fn an_archive_goes_on_where_it_was_after_a_restart_and_after_a_crash() {
 #[test]
 fn without_an_archive_both_say_how_to_get_one() {
     let node = TestNode::start();
-    assert!(node.get("/v1/archive").problem(404, "no-archive").contains("--archive"));
+    assert!(node.get("/v1/archive").problem(404, "no-archive").contains("--archive none"));
     node.post("/v1/archive/flush", "").problem(404, "no-archive");
 }
 
@@ -89,14 +93,26 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn last_error(node: &TestNode) -> String {
-    let workers = node.get("/v1/workers").ok()["workers"].as_array().unwrap().clone();
-    let archive = workers.into_iter().find(|worker| worker["name"] == "archive").unwrap();
-    archive["lastError"]["text"].as_str().unwrap_or_default().to_owned()
+#[test]
+fn what_the_archive_does_not_have_is_not_freed() {
+    let node = TestNode::start_with(|options| {
+        simple(options);
+        with_archive(options);
+    });
+    let had = offset(&node.post("/v1/archive/flush", "").ok()["position"]);
+    hit(&node);
+    // The checkpoint of a stop has everything, and the archive only what it was asked for.
+    let node = node.restart(|options| {
+        simple(options);
+        with_archive(options);
+    });
+    assert!(node.node().engine().log_needed_from() <= had);
+    let flushed = offset(&node.post("/v1/archive/flush", "").ok()["position"]);
+    wait_until("what is there to be free", || node.node().engine().log_needed_from() > had && flushed > had);
 }
 
 #[test]
-fn what_the_archive_does_not_have_is_not_freed_and_a_gap_is_named() {
+fn an_archive_that_was_switched_off_for_a_while_goes_on_behind_a_base_of_its_own() {
     let node = TestNode::start_with(|options| {
         simple(options);
         with_archive(options);
@@ -112,11 +128,138 @@ fn what_the_archive_does_not_have_is_not_freed_and_a_gap_is_named() {
         simple(options);
         with_archive(options);
     });
-    wait_until("word of the gap", || last_error(&node).contains("is in neither"));
-    let start = node.node().engine().log().start();
     hit(&node);
-    assert!(node.post("/v1/archive/flush", "").problem(503, "store-failed").contains("is in neither"));
-    // Until somebody has decided, nothing more is freed.
-    assert_eq!(node.node().engine().log_needed_from(), 0);
-    assert_eq!(node.node().engine().log().start().offset, start.offset);
+    node.post("/v1/archive/flush", "").ok();
+    let tables = Tables::read(&node);
+    let bases = tables.bases();
+    assert!(bases.len() == 1 && bases[0] > had, "what is before the gap has no base any more: {bases:?}, had {had}");
+    assert_eq!(tables.worth("hits"), BTreeMap::from([("hits".to_owned(), node.value("hits"))]));
+    assert_eq!(tables.events.len(), 10_000, "what was there stays, and what was not is not");
+}
+
+#[test]
+fn nobody_who_needs_no_archive_has_one() {
+    let none = |more: &str| {
+        let yaml =
+            format!("{more}\ncounters: [{{counterName: hits, mode: simple, rules: [{{on: hit, op: increment}}]}}]");
+        TestNode::start_with(move |options| {
+            with_archive(options);
+            options.config = Some(yaml);
+        })
+    };
+    none("archive: none").get("/v1/archive").problem(404, "no-archive");
+    none("archive: {keep: 2h}").get("/v1/archive").ok();
+    let undeclared = TestNode::start_with(|options| {
+        with_archive(options);
+        options.config = None;
+    });
+    undeclared.get("/v1/archive").problem(404, "no-archive");
+    assert!(!undeclared.path().join("archive").exists());
+}
+
+#[test]
+fn events_of_counters_that_can_do_without_are_not_archived() {
+    let yaml = "counters:
+  - {counterName: pings, mode: simple, archive: none, rules: [{on: ping, op: increment}, {on: both, op: increment}]}
+  - {counterName: hits, mode: simple, rules: [{on: hit, op: increment}, {on: both, op: increment}]}";
+    let node = TestNode::start_with(|options| {
+        with_archive(options);
+        options.config = Some(yaml.to_owned());
+    });
+    for kind in ["ping", "both", "hit", "unknown"] {
+        node.post("/v1/events", json!({"type": kind}).to_string());
+    }
+    node.post("/v1/archive/flush", "").ok();
+    let kinds: Vec<String> = Tables::read(&node).events.into_iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["both", "hit", "unknown"], "what nobody listens to is an event all the same");
+}
+
+const KEPT: &str = "\
+archive: {keep: 2h}
+counters:
+  - {counterName: views, mode: display, dimensions: [video], rules: [{on: viewed, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video],
+     rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: impressions, mode: persistent, dimensions: [video], rules: [{on: shown, op: increment}]}";
+const HOUR_MS: u64 = 3_600_000;
+
+/// What is kept is what came in the last two hours; what is let go of has its worth in a base, and `fates` tell what a repeat is whose
+/// first is gone.
+#[test]
+fn a_base_and_what_came_behind_it_are_what_counters_are_worth_after_old_hours_are_gone() {
+    let (clock, hands) = Clock::settable(1_700_000_000_000 / HOUR_MS * HOUR_MS);
+    let node = TestNode::start_with(|options| {
+        with_archive(options);
+        (options.clock, options.config) = (clock, Some(KEPT.to_owned()));
+    });
+    // A commit of the log is over when the clock has passed it.
+    let flush = || {
+        hands.pass(1_000);
+        offset(&node.post("/v1/archive/flush", "").ok()["position"])
+    };
+    flush();
+    let view = |seq: u64| json!({"type": "viewed", "session": "s", "seq": seq, "dimensions": {"video": "a"}});
+    let like = |kind: &str, user: u64| json!({"type": kind, "dimensions": {"video": "a", "user": user.to_string()}});
+    let shown = |id: u64| json!({"type": "shown", "eventId": id.to_string(), "dimensions": {"video": "a"}});
+    for hour in 0..6 {
+        hands.pass(HOUR_MS - 31_000);
+        node.post("/v1/events", json!([view(hour), like("liked", hour), shown(hour)]).to_string()).ok();
+        let flushed = flush();
+        if hour > 0 {
+            wait_until("a base", || Tables::read(&node).bases().last().is_some_and(|base| *base >= flushed));
+        }
+        // A repeat of what is before the base, by which it is known.
+        hands.pass(30_000);
+        node.post("/v1/events", json!([view(hour), shown(hour)]).to_string()).ok();
+    }
+    // And of what is gone: an id that counts forever, a state that is undone, and one that is as it was.
+    node.post("/v1/events", json!([shown(0), like("unliked", 0), like("liked", 1)]).to_string()).ok();
+    flush();
+    let tables = Tables::read(&node);
+    let bases = tables.bases();
+    assert_eq!(bases.len(), 3, "{bases:?}");
+    let first = tables.events[0].offset;
+    assert!(0 < first && first < bases[0], "whole hours are gone, and one that is begun is not: {first}, {bases:?}");
+    for (counter, worth) in [("views", 6), ("likes", 5), ("impressions", 6)] {
+        let id = format!("{counter}:a");
+        assert_eq!(node.value(&id), worth, "{id}");
+        assert_eq!(tables.worth(counter), BTreeMap::from([(id, worth)]));
+    }
+}
+
+#[test]
+fn fates_say_why_an_entry_was_rejected() {
+    let node = start();
+    let lacking = json!({"type": "video.viewed", "session": "s", "seq": 1, "dimensions": {"country": "DE"}});
+    node.post("/v1/events", lacking.to_string());
+    view(&node, 2);
+    view(&node, 2);
+    node.post("/v1/archive/flush", "").ok();
+    let fates = Tables::read(&node).fates;
+    let of_views = fates.iter().filter(|((_, counter), _)| counter == "views").map(|(_, reason)| reason.as_deref());
+    let reasons: Vec<Option<&str>> = of_views.collect();
+    assert!(reasons.len() == 2 && reasons[1].is_none(), "a duplicate needs none: {reasons:?}");
+    assert!(reasons[0].unwrap().contains("dimension \"video\", which the event does not have"), "{reasons:?}");
+}
+
+#[test]
+fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
+    let node = start();
+    view(&node, 1);
+    node.post("/v1/archive/flush", "").ok();
+    let older = node.after_a_crash(|_| {});
+    view(&node, 2);
+    node.post("/v1/archive/flush", "").ok();
+    let newer = node.path().join("archive");
+    let refused = |older: &TestNode| {
+        let why = older.post("/v1/archive/flush", "").problem(503, "store-failed");
+        assert!(why.contains("has what this log has not"), "{why}");
+    };
+    let older = older.restart(|options| options.archive = Some(newer.clone()));
+    refused(&older);
+    // Not either when something else is in its place.
+    let older = older.restart(|_| {});
+    view(&older, 3);
+    let older = older.restart(|options| options.archive = Some(newer));
+    refused(&older);
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod access;
+mod anomalies;
 mod archive;
+mod backups;
 mod bands;
 mod batch;
 mod batch_stream;
@@ -23,6 +25,7 @@ mod hostile;
 mod lists;
 mod metrics;
 mod page;
+mod probes;
 mod protocol;
 mod scenarios;
 mod series;

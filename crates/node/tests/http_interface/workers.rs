@@ -4,7 +4,8 @@ use super::support::TestNode;
 use std::collections::BTreeMap;
 
 /// Every worker of a node; all have begun when it has started and was written to.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
+    "anomalies",
     "bands",
     "checkpoint",
     "commits",

@@ -170,4 +170,16 @@ mod tests {
             move || LocalLog::open(directory.path(), options()).unwrap().0
         });
     }
+
+    #[test]
+    fn a_log_that_goes_on_from_another_begins_where_it_is_told_in_a_higher_epoch() {
+        let disk = FaultDisk::new(0);
+        let begun = LogOptions { from_offset: 70, epoch_above: 40, discard_from: Some(0), ..options() };
+        let (mut log, _) = LocalLog::open_on(disk.clone(), begun).unwrap();
+        assert_eq!(log.append(5, 2, b"ab").unwrap().position, Position { epoch: 41, log: 0, offset: 70 });
+        log.sync().unwrap();
+        drop(log);
+        let (log, _) = LocalLog::open_on(disk, LogOptions { from_offset: 70, ..options() }).unwrap();
+        assert_eq!(log.end(), Position { epoch: 42, log: 0, offset: 72 });
+    }
 }

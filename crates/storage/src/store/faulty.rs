@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::owned::OwnedCut;
-use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger};
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitRow};
 use crate::chance::{Chance, Fault};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,11 +58,11 @@ impl<S: Store> Reads for FaultyStore<S> {
         self.read_well()?.names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.read_well()?.ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.read_well()?.ledger_rows_back(from, to, visit)
     }
 }

@@ -8,7 +8,9 @@
 
 mod carry;
 mod current;
+mod examine;
 mod generation;
+mod load;
 #[cfg(test)]
 mod measure;
 mod pace;
@@ -18,7 +20,7 @@ mod verify;
 mod view;
 
 use super::key::Key;
-use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, decode_row, settle};
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitRow, decode_row, settle};
 use current::CurrentName;
 use fjall::{Keyspace, Readable};
 use generation::{Before, Opening, StoreGeneration};
@@ -31,6 +33,9 @@ use tally_core::memory::cell::CellRow;
 use tempfile::TempDir;
 
 pub use carry::carry_over;
+pub use examine::{Examined, examine};
+pub use load::StoredRow;
+pub use pace::give_way;
 
 /// How long a database that has to be opened anew waits for those who read it.
 const RENEW_WAIT: Duration = Duration::from_secs(2);
@@ -240,11 +245,11 @@ impl Reads for LocalStore {
         self.now()?.names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.now()?.ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.now()?.ledger_rows_back(from, to, visit)
     }
 }
@@ -326,11 +331,11 @@ impl Reads for LocalSnapshot {
         visit_names(self.range(from, Key::Ledger(b"")), prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         visit_ledger(self.ledger_range(from, to), visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         visit_ledger(self.ledger_range(from, to).rev(), visit)
     }
 }
@@ -355,11 +360,17 @@ fn visit_names(
     Ok(names)
 }
 
+/// What makes of rows the store as of a checkpoint: they come before all others.
+fn finals(identity: &StoreIdentity, checkpoint: &Checkpoint) -> [(Vec<u8>, Vec<u8>); 2] {
+    [(Key::Checkpoint.encode(), checkpoint.encode()), (Key::Identity.encode(), identity.encode().to_vec())]
+}
+
 fn write_cut(generation: &StoreGeneration, identity: &StoreIdentity, cut: Cut<'_>) -> Result<(), Error> {
     let (keyspace, mut pace) = (&generation.keyspace, generation.pace());
     let mut ingestion = keyspace.start_ingestion()?;
-    ingestion.write(Key::Checkpoint.encode(), cut.to.encode())?;
-    ingestion.write(Key::Identity.encode(), identity.encode())?;
+    for (key, value) in finals(identity, cut.to) {
+        ingestion.write(key, value)?;
+    }
     let (mut key, mut value) = (Vec::new(), Vec::new());
     while let Some(chunk) = (cut.rows)().map_err(|_| Error::Abandoned)? {
         for change in chunk.sorted() {
@@ -393,7 +404,7 @@ fn write_cut(generation: &StoreGeneration, identity: &StoreIdentity, cut: Cut<'_
     Ok(ingestion.finish()?)
 }
 
-fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+fn visit_ledger(entries: impl Iterator<Item = fjall::Guard>, visit: &mut VisitRow<'_>) -> Result<(), Error> {
     for entry in entries {
         let (key, value) = entry.into_inner()?;
         let Key::Ledger(key) = Key::decode(&key)? else {

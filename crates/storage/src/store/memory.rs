@@ -1,7 +1,7 @@
 //! A store in memory, for tests: the contract and nothing else.
 
 use super::key::Key;
-use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, settle};
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitRow, settle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{PoisonError, RwLock};
@@ -80,12 +80,12 @@ impl Reads for MemoryStore {
         Ok(behind.take(limit).cloned().collect())
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         let _ = self.read_state().ledger_range(from, to).try_for_each(|(key, value)| visit(key, value));
         Ok(())
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         let _ = self.read_state().ledger_range(from, to).rev().try_for_each(|(key, value)| visit(key, value));
         Ok(())
     }

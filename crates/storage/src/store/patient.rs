@@ -4,7 +4,7 @@
 
 use super::key::Key;
 use super::owned::OwnedCut;
-use super::{Checkpoint, Cut, Error, Reads, Store, VisitLedger, certain};
+use super::{Checkpoint, Cut, Error, Reads, Store, VisitRow, certain};
 use std::ops::ControlFlow;
 use tally_core::id::CellKey;
 use tally_core::memory::cell::CellRow;
@@ -78,7 +78,7 @@ impl<S: Store> Reads for Patient<S> {
         self.again(|| self.store.names(prefix, after, limit))
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.visit(from.to_vec(), |store, from, reached| {
             store.ledger_rows(from, to, &mut |key, value| {
                 *reached = Some(behind(key));
@@ -87,7 +87,7 @@ impl<S: Store> Reads for Patient<S> {
         })
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.visit(to.to_vec(), |store, to, reached| {
             store.ledger_rows_back(from, to, &mut |key, value| {
                 *reached = Some(key.to_vec());

@@ -84,7 +84,7 @@ impl Showing {
     }
 
     fn commit(&mut self, commit: Commit, out: &mut Output) -> Result<()> {
-        if let Some(damage) = self.last.as_ref().and_then(|last| unchained(last, &commit)) {
+        if let Some(damage) = self.last.as_ref().and_then(|last| commit.unchained(last)) {
             self.damaged(&damage, out)?;
         }
         if self.left > 0 {
@@ -117,15 +117,6 @@ impl Showing {
                 .remedy("Restore the data directory from a copy; or remove its directory commits/ while no server runs, and whoever follows begins anew from a snapshot.")),
         }
     }
-}
-
-/// Why a commit cannot stand behind another.
-fn unchained(last: &Commit, commit: &Commit) -> Option<String> {
-    if commit.from != last.to {
-        return Some(format!("the next commit begins at {} and not at {}, where this one ends", commit.from, last.to));
-    }
-    let chained = commit.is_chained_to(last.digest);
-    (!chained).then(|| format!("the digest of the commit {} to {} is another than it came to", commit.from, commit.to))
 }
 
 fn describe(commit: &Commit) -> String {
@@ -175,10 +166,10 @@ mod tests {
         let first = commit(&mut slots, 3, Digest::default());
         let second = commit(&mut slots, 5, first.digest);
         let third = commit(&mut slots, 6, second.digest);
-        assert_eq!((unchained(&first, &second), unchained(&second, &third)), (None, None));
-        assert!(unchained(&first, &third).is_some_and(|what| what.contains("begins at 1-0-5 and not at 1-0-3")));
+        assert_eq!((second.unchained(&first), third.unchained(&second)), (None, None));
+        assert!(third.unchained(&first).is_some_and(|what| what.contains("begins at 1-0-5 and not at 1-0-3")));
         let changed = Commit { generation: 9, ..second };
-        assert!(unchained(&first, &changed).is_some_and(|what| what.contains("the commit 1-0-3 to 1-0-5 is another")));
+        assert!(changed.unchained(&first).is_some_and(|what| what.contains("the commit 1-0-3 to 1-0-5 is another")));
         let digest = first.digest;
         let text =
             format!("1-0-0 to 1-0-3  1970-01-01T00:00:00.005Z  generation 0, rules 0, nobody followed  {digest}");

@@ -2,11 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod anomalies;
+mod backups;
 mod bench;
 mod demo;
 mod encode;
+mod import;
 mod lists;
 mod logs;
 mod manners;
+mod probes;
+mod proofs;
+mod query;
+mod reconcile;
 mod server;
 mod support;
+mod verify;

@@ -53,8 +53,13 @@ impl Served {
     }
 
     pub fn start_with(command: &[&str], stderr: Stdio) -> Served {
+        Served::start_with_env(command, &[], stderr)
+    }
+
+    pub fn start_with_env(command: &[&str], env: &[(&str, &str)], stderr: Stdio) -> Served {
         let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
-        Served::run(Command::new(env!("CARGO_BIN_EXE_tally")).args(command).args(ports), stderr)
+        let mut tally = Command::new(env!("CARGO_BIN_EXE_tally"));
+        Served::run(tally.args(command).args(ports).envs(env.iter().copied()), stderr)
     }
 
     /// Whatever command ends in a server.

@@ -17,15 +17,21 @@ fn flags(help: &str) -> BTreeSet<String> {
     flags.filter(|flag| !["--help", "--version"].contains(flag)).map(str::to_owned).collect()
 }
 
-/// The flags of each command.
-fn commands() -> BTreeMap<String, BTreeSet<String>> {
-    let listed = help(&[]);
-    let listed = listed.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<&str> {
+    let listed = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next().unwrap_or_default();
     let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names
-        .map(|line| line.split_whitespace().next().unwrap())
-        .map(|name| (name.to_owned(), flags(&help(&[name]))))
-        .collect()
+    names.filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+/// The flags of each command, those of its own commands included.
+fn commands() -> BTreeMap<String, BTreeSet<String>> {
+    let of = |name: &str| {
+        let text = help(&[name]);
+        let below = listed(&text).into_iter().flat_map(|below| flags(&help(&[name, below])));
+        flags(&text).into_iter().chain(below).collect()
+    };
+    listed(&help(&[])).into_iter().map(|name| (name.to_owned(), of(name))).collect()
 }
 
 #[test]

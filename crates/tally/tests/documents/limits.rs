@@ -197,6 +197,41 @@ fn the_bounds_of_corrections_are_those_of_the_code() {
 }
 
 #[test]
+fn the_bounds_of_anomalies_and_webhooks_are_those_of_the_code() {
+    const PAGE: &str = "docs/guide/anomalies.md";
+    let rule = format!(
+        "`factor` is from {ANOMALY_FACTOR_MIN} to {}, `least` from 1 to {}",
+        number(ANOMALY_FACTOR_MAX),
+        number(ANOMALY_LEAST_MAX)
+    );
+    assert_said(PAGE, "## What is a jump", &[rule]);
+    let cost = [
+        format!(
+            "{} keys of the running minute (and {} of their ids)",
+            n(ANOMALY_KEYS_MAX),
+            bytes(ANOMALY_ID_BYTES_MAX)
+        ),
+        format!("what {} used to come to", n(ANOMALY_HISTORY_MAX)),
+        format!("Up to {} records", number(ANOMALY_RECORDS_MAX)),
+    ];
+    assert_said(PAGE, "## What it costs", &cost);
+    let expected = format!("There are {EXPECTED_MAX} at most, of up to {} days", EXPECTED_MS_MAX / 86_400_000);
+    assert_said(PAGE, "## Told in advance", &[expected]);
+    let told = format!(
+        "the last {}, through restarts. Of one minute the {ANOMALIES_PER_MINUTE_MAX} steepest",
+        n(ANOMALIES_KEPT_MAX)
+    );
+    assert_said(PAGE, "## Where it is told", &[told]);
+    let webhooks = [
+        format!("(up to {WEBHOOKS_MAX} times)"),
+        format!("within {} s means", WEBHOOK_WAIT_MS_MAX / 1000),
+        format!("{WEBHOOK_ATTEMPTS_MAX} times in all"),
+        format!("{WEBHOOK_MESSAGES_MAX} messages may wait"),
+    ];
+    assert_said(PAGE, "## Webhooks", &webhooks);
+}
+
+#[test]
 fn the_bounds_of_a_configuration_are_those_of_the_code() {
     let said = [
         format!("list of counters, up to {}", n(COUNTERS_MAX)),

@@ -12,6 +12,7 @@ fn busy() -> Asked {
     node.resp("INCR a\r\nGET a");
     node.post("/v1/events", r#"{"type":"order.paid","eventId":"1"}"#);
     node.get("/v1/counters/a", "");
+    node.post("/v1/reconciliation", "");
     node
 }
 

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 const YAML: &str = "
 counters:
   - {counterName: views, mode: display, dimensions: [video], lateness: {allowed: 10s}, rules: [{on: video.viewed, op: increment}]}
-  - {counterName: paid, mode: persistent, rules: [{on: order.paid, op: increment}]}
+  - {counterName: paid, mode: persistent, rollups: [[hour]], rules: [{on: order.paid, op: increment}]}
+probes: {every: 10s}
 ";
 
 pub struct Asked {
@@ -23,6 +24,10 @@ impl Asked {
         let mut options = Options { http: any_port, resp: any_port, http_threads: 1, ..Options::new(dir.path()) };
         options.config = Some(YAML.to_owned());
         options.archive = Some(dir.path().join("archive"));
+        options.sql = Some(tally_sql::make);
+        options.backup = Some(dir.path().join("backups"));
+        let urls = vec!["http://127.0.0.1:9/".parse().unwrap()];
+        options.webhooks = tally_node::webhook::WebhookOptions { urls, secret: None };
         options.log.segment_bytes = 16 << 20;
         Asked { node: Some(Node::start(options).unwrap()), _dir: dir }
     }

@@ -5,7 +5,7 @@ use crate::counter::duration;
 use crate::counter::rollup::FOREVER;
 use crate::counter::schema::{SettingGroup, Value, Word};
 use crate::counter::yaml::{Item, YamlKey, YamlNode, YamlText};
-use crate::limits::{NAME_BYTES_MAX, RETENTION_MS_MAX, RETENTION_MS_MIN};
+use crate::limits::{NAME_BYTES_MAX, RETENTION_MS_MAX};
 use crate::nearest::nearest;
 use std::ops::RangeInclusive;
 
@@ -48,6 +48,25 @@ impl<'n> Fields<'n> {
     pub fn group(&self, name: &str) -> Result<Option<Fields<'n>>, ConfigError> {
         let (Value::Group(group) | Value::WordOrGroup(_, group)) = self.value(name) else { mismatch(name) };
         self.get(name).map(|item| Fields::of(self.source, group, item)).transpose()
+    }
+
+    /// What a field says that takes a word or a group: nothing if it is not there, and no group for the word.
+    pub fn word_or_group(&self, name: &str) -> Result<Option<Option<Fields<'n>>>, ConfigError> {
+        let Value::WordOrGroup(word, group) = self.value(name) else { mismatch(name) };
+        let Some(item) = self.get(name) else { return Ok(None) };
+        match &item.value {
+            YamlNode::Text(text) if text == word.name => Ok(Some(None)),
+            YamlNode::Map(_) => Ok(Some(self.group(name)?)),
+            other => {
+                let (given, example) = (self.source.written(item), group.example);
+                let example = example.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(example);
+                let message = format!("{name} must be {} or {example}, not {given}", word.name);
+                let is_off = matches!(other, YamlNode::Flag(false) | YamlNode::Nothing)
+                    || matches!(other, YamlNode::Text(text) if text == "off" || nearest(text, [word.name]).is_some());
+                let fix = if is_off { format!("write {name}: {}", word.name) } else { "write one of them".to_owned() };
+                Err(self.source.error(item, message, fix))
+            }
+        }
     }
 
     /// A list of groups inside this one.
@@ -157,7 +176,7 @@ impl<'n> Fields<'n> {
 
     /// In milliseconds, or `None` for ever; nothing if the field is not there.
     pub fn keep(&self, name: &str) -> Result<Option<Option<u64>>, ConfigError> {
-        let Value::Keep = self.value(name) else { mismatch(name) };
+        let Value::Keep { least_ms } = *self.value(name) else { mismatch(name) };
         let Some(item) = self.get(name) else { return Ok(None) };
         let text = match &item.value {
             YamlNode::Text(text) if text == FOREVER => return Ok(Some(None)),
@@ -168,8 +187,8 @@ impl<'n> Fields<'n> {
             let message = format!("{name} must be a duration or forever, not {}", self.source.written(item));
             return Err(self.source.error(item, message, format!("write {}", duration::LONG_SHAPE)));
         };
-        if !(RETENTION_MS_MIN..=RETENTION_MS_MAX).contains(&ms) {
-            let (least, most) = (duration::shown(RETENTION_MS_MIN), duration::shown_long(RETENTION_MS_MAX));
+        if !(least_ms..=RETENTION_MS_MAX).contains(&ms) {
+            let (least, most) = (duration::shown(least_ms), duration::shown_long(RETENTION_MS_MAX));
             let message = format!("{name} is {text}; it must be from {least} to {most}");
             return Err(self.source.error(item, message, "write a duration between them, or forever"));
         }

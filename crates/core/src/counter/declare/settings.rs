@@ -1,7 +1,10 @@
 //! The settings that any counter may have, each refused where its mode has no use for it. Those of one contract are in its file.
 
 use super::fields::Fields;
-use crate::counter::{Clocks, ConfigError, Durability, Idempotency, Lateness, Mode, Rule, duration};
+use crate::counter::{
+    Anomalies, Archived, BackupSchedule, Clocks, ConfigError, Durability, Idempotency, Jumps, Lateness, Mode, Probes,
+    Rule, duration,
+};
 
 /// Refuses what the mode has no use for.
 pub(super) fn check_mode(fields: &Fields<'_>, mode: Mode) {
@@ -59,6 +62,48 @@ pub(super) fn clocks(configuration: &Fields<'_>) -> Option<Clocks> {
     let source = configuration.source;
     let Some(fields) = source.keep(configuration.group("clocks"))? else { return Some(Clocks::default()) };
     Some(Clocks { ahead_ms: source.keep(fields.duration("ahead"))? })
+}
+
+/// The archive, for the whole node. `None` if it is wrong.
+pub(super) fn archived(configuration: &Fields<'_>) -> Option<Archived> {
+    let source = configuration.source;
+    let fields = match source.keep(configuration.word_or_group("archive"))? {
+        None => return Some(Archived::default()),
+        Some(None) => return Some(Archived::No),
+        Some(Some(fields)) => fields,
+    };
+    let keep = source.keep(fields.keep("keep"))?;
+    Some(keep.map_or(Archived::default(), |keep_ms| Archived::For { keep_ms }))
+}
+
+/// When backups are taken, for the whole node. `None` if it is wrong.
+pub(super) fn backups(configuration: &Fields<'_>) -> Option<Option<BackupSchedule>> {
+    let source = configuration.source;
+    let Some(fields) = source.keep(configuration.group("backup"))? else { return Some(None) };
+    let (every_ms, keep) = (source.keep(fields.duration("every")), source.keep(fields.number("keep")));
+    Some(Some(BackupSchedule { every_ms: every_ms?, keep: keep? }))
+}
+
+/// Whether probes are sent, for the whole node. `None` if it is wrong.
+pub(super) fn probes(configuration: &Fields<'_>) -> Option<Option<Probes>> {
+    let source = configuration.source;
+    let Some(fields) = source.keep(configuration.group("probes"))? else { return Some(None) };
+    source.keep(fields.required("every"))?;
+    let [every_ms, within_ms, archived_ms] =
+        ["every", "within", "archivedWithin"].map(|name| source.keep(fields.duration(name)));
+    Some(Some(Probes { every_ms: every_ms?, within_ms: within_ms?, archived_ms: archived_ms? }))
+}
+
+/// Rates that jump, for the whole node. `None` if it is wrong.
+pub(super) fn anomalies(configuration: &Fields<'_>) -> Option<Anomalies> {
+    let source = configuration.source;
+    let fields = match source.keep(configuration.word_or_group("anomalies"))? {
+        None => return Some(Anomalies::default()),
+        Some(None) => return Some(Anomalies::No),
+        Some(Some(fields)) => fields,
+    };
+    let (factor, least) = (source.keep(fields.number("factor")), source.keep(fields.number("least")));
+    Some(Anomalies::Told(Jumps { factor: factor?, least: least? }))
 }
 
 /// The keys of idempotent direct writes, for the whole node. `None` if they are wrong.

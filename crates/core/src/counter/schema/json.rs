@@ -102,7 +102,7 @@ fn value(value: &Value) -> JsonObject {
             ("pattern", Json::from(duration::PATTERN)),
             ("default", Json::Text(duration::shown(*default_ms))),
         ],
-        Value::Keep => vec![kind("string", false), ("pattern", Json::from(duration::LONG_PATTERN))],
+        Value::Keep { .. } => vec![kind("string", false), ("pattern", Json::from(duration::LONG_PATTERN))],
         Value::Names { least, most } => vec![
             kind("array", *least == 0),
             ("items", Json::Object(name())),

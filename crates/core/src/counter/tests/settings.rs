@@ -67,6 +67,7 @@ fn persistent_counters_are_declared_as_they_were_specified() {
         floor_at_zero: true,
         lateness: None,
         durability: Some(Durability::Sync),
+        is_archived: true,
         rollups: Rollups::default(),
     };
     let total = Counter {
@@ -141,6 +142,54 @@ fn the_keys_of_direct_writes_are_a_setting_of_the_node() {
     }
     refused("idempotency: 24h", (1, 14), "idempotency must have named fields, not be text");
     refused("idempotency: {key: 24h}", (1, 15), "\"key\" is not a field of idempotency; did you mean \"keep\"?");
+}
+
+#[test]
+fn how_long_events_are_archived_is_a_setting_of_the_node_and_whether_one_of_a_counter() {
+    let counters = "counters: [{counterName: a, mode: simple, archive: none, rules: [{on: a, op: increment}, {on: both, op: increment}]},
+        {counterName: b, mode: simple, rules: [{on: both, op: increment}]}]";
+    let archived = |setting: &str| Declarations::parse(&format!("{counters}\n{setting}")).unwrap().archived();
+    let days = |days: u64| Archived::For { keep_ms: Some(days * 86_400_000) };
+    assert_eq!(archived(""), days(90));
+    assert_eq!(archived("archive: {keep: 2y}"), days(730));
+    assert_eq!(archived("archive: {}"), days(90));
+    assert_eq!(archived("archive: {keep: forever}"), Archived::For { keep_ms: None });
+    assert_eq!(archived("archive: none"), Archived::No);
+    assert_eq!(Declarations::parse("archive: {keep: 1d}").unwrap().archived(), Archived::No, "there is no counter");
+    refused("archive: {keep: 59m}", (1, 17), "keep is 59m; it must be from 1h to 100y");
+    refused("archive: off", (1, 10), "archive must be none or {keep: 90d}, not \"off\"; write archive: none");
+    refused("archive: 90d", (1, 10), "archive must be none or {keep: 90d}, not \"90d\"; write one of them");
+    refused(&one("simple", "archive: 90d"), (5, 14), "\"90d\" is not an archive; use \"none\"");
+    let declared = Declarations::parse(counters).unwrap();
+    assert!(!declared.is_archived("a") && declared.is_archived("both") && declared.is_archived("nobody's"));
+}
+
+#[test]
+fn when_backups_are_taken_is_a_setting_of_the_node() {
+    let backups = |yaml: &str| Declarations::parse(yaml).unwrap().backups();
+    let day_ms = 86_400_000;
+    assert_eq!(backups(""), None);
+    assert_eq!(backups("backup: {}"), Some(BackupSchedule { every_ms: day_ms, keep: 7 }));
+    assert_eq!(backups("backup: {every: 6h, keep: 30}"), Some(BackupSchedule { every_ms: day_ms / 4, keep: 30 }));
+    refused("backup: {every: 59s}", (1, 17), "every is 59s; it must be from 1m to 90d");
+    refused("backup: {keep: 0}", (1, 16), "keep must be a whole number from 1 to 10000, not 0");
+    refused("backup: 1d", (1, 9), "backup must have named fields, not be text");
+    refused("backup: {often: 1d}", (1, 10), "\"often\" is not a field of backup");
+}
+
+#[test]
+fn what_is_an_anomaly_is_a_setting_of_the_node() {
+    let told = |setting: &str| Declarations::parse(setting).unwrap().anomalies();
+    let jumps = |factor, least| Anomalies::Told(Jumps { factor, least });
+    assert_eq!(told(""), jumps(10, 1_000));
+    assert_eq!(told("anomalies: {}"), jumps(10, 1_000));
+    assert_eq!(told("anomalies: {factor: 3}"), jumps(3, 1_000));
+    assert_eq!(told("anomalies: {factor: 100, least: 5}"), jumps(100, 5));
+    assert_eq!(told("anomalies: none"), Anomalies::No);
+    refused("anomalies: {factor: 1}", (1, 21), "factor must be a whole number from 2 to 1000000, not 1");
+    refused("anomalies: {least: 0}", (1, 20), "least must be a whole number from 1 to 1000000000000, not 0");
+    let message = "anomalies must be none or {factor: 10, least: 1000}, not \"off\"; write anomalies: none";
+    refused("anomalies: off", (1, 12), message);
 }
 
 #[test]

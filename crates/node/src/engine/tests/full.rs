@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use tally_core::memory::cell::CellRow;
 use tally_storage::store::key::Key;
-use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitLedger};
+use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitRow};
 
 fn events(engine: &Engine, steps: impl IntoIterator<Item = Step>) -> Submission {
     submission(&steps.into_iter().collect::<Vec<_>>(), engine)
@@ -58,11 +58,11 @@ impl Reads for Stubborn {
         self.store.names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.readable()?.ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.store.ledger_rows_back(from, to, visit)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use tally_core::memory::cell::CellRow;
 use tally_core::series::Series;
 use tally_storage::store::key::Key;
-use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitLedger};
+use tally_storage::store::{Checkpoint, Cut, Error, Reads, VisitRow};
 
 const CONFIG: &str = "counters:\n  - {counterName: hits, mode: simple, dimensions: [page], rules: [{on: hit, op: increment}], rollups: [[hour]]}\n";
 
@@ -57,11 +57,11 @@ impl Reads for Gated {
         self.store.names(prefix, after, limit)
     }
 
-    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.store.ledger_rows(from, to, visit)
     }
 
-    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitLedger<'_>) -> Result<(), Error> {
+    fn ledger_rows_back(&self, from: &[u8], to: &[u8], visit: &mut VisitRow<'_>) -> Result<(), Error> {
         self.store.ledger_rows_back(from, to, visit)
     }
 }

@@ -1,7 +1,9 @@
 //! What can be asked: a file or a folder for each family of endpoints, [`openapi`], which lists and describes them all, and [`page`], for people.
 
 pub mod aggregate;
+pub mod anomalies;
 pub mod archive;
+pub mod backups;
 pub mod balance;
 pub mod commits;
 pub mod config;
@@ -16,8 +18,14 @@ pub mod list;
 pub mod live;
 pub mod openapi;
 pub mod page;
+pub mod probes;
+pub mod proof;
+pub mod reconciliation;
+pub mod restatements;
+pub mod roots;
 pub mod series;
 pub mod snapshot;
+pub mod sql;
 pub mod top;
 pub mod total;
 pub mod workers;

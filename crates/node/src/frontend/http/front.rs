@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -46,13 +46,18 @@ impl Front {
         let took = Stopwatch::start();
         let access = &self.api.options.access;
         let page = access.page(request.headers());
+        let is_probe = access.is_probe(&request);
         let response = match access.turn_away(&request, Some(peer), page.is_some()) {
             Some(response) => response,
             None => {
                 let (head, body) = request.into_parts();
-                events::events(State(self.api.clone()), head.uri, head.headers, body).await.into_response()
+                events::take(&self.api, &head.uri, &head.headers, body, is_probe).await.into_response()
             }
         };
+        if is_probe {
+            // It is in no figure of what clients do.
+            return response;
+        }
         self.observer.observed(readable(response, page), &Method::POST, EVENTS, took.elapsed())
     }
 

@@ -7,6 +7,7 @@ pub mod document;
 pub mod envelope;
 pub mod format;
 pub mod id;
+pub mod moment;
 pub mod parameters;
 pub mod pattern;
 pub mod problem;

@@ -212,7 +212,7 @@ fn open_database(directory: &Path, opening: Opening, early: &Arc<EarlySync>) -> 
     let builder = builder.worker_threads_unchecked(workers);
     // The threads that merge tables are as nice as the one that starts them.
     let open = || {
-        pace::give_way();
+        pace::give_way(pace::NICENESS);
         builder.open()
     };
     let opened = std::thread::scope(|scope| scope.spawn(open).join());

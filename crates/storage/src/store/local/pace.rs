@@ -30,12 +30,12 @@ const ROW_BYTES: usize = 32;
 const UNDER_WAY_MAX: usize = 16;
 
 /// Of threads that merge tables, for which nobody waits but the next merge.
-const NICENESS: i32 = 5;
+pub(super) const NICENESS: i32 = 5;
 
 /// This thread, and those that it starts from here on, leave the processors to others.
-pub(super) fn give_way() {
+pub fn give_way(niceness: i32) {
     // On Linux nobody is a process of its own here, but each thread is. It may be as nice as that already, which is as well.
-    let _ = setpriority_process(None, NICENESS);
+    let _ = setpriority_process(None, niceness);
 }
 
 /// What has been written of a database's tables, and how much of it is synced.

@@ -324,3 +324,49 @@ suite::tests!(&|| {
     let dir = tempfile::tempdir().unwrap();
     Box::new(move || Box::new(LocalStore::open(dir.path(), StoreIdentity::default(), 1 << 20).unwrap()))
 });
+
+#[test]
+fn a_store_that_is_loaded_with_what_a_walk_tells_is_the_same() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, count) = (open(first.path()).unwrap(), 10_000u32);
+    let mut names = Names::default();
+    let ids: Vec<String> = (0..count).map(|n| format!("id:{n}")).collect();
+    ids.iter().for_each(|id| names.created(id.as_bytes()));
+    let cells = ids.iter().zip(0..).map(|(id, n)| (hasher().key(id.as_bytes()), Some(CellRow::plain(n))));
+    let mut rows = Some(cells.map(|(key, row)| RowChange { key, row }).collect::<Collected>());
+    let ledger = |n: u32| crate::store::LedgerRow {
+        key: [&[5], &n.to_be_bytes()[..]].concat(),
+        change: crate::store::Change::Put(n.to_string().into()),
+    };
+    let mut ledger = (0..count).map(|n| Ok(ledger(n)));
+    let rows: &mut dyn FnMut() -> _ = &mut || Ok(rows.take());
+    store.commit(Cut { from: None, to: &at(7), replace: false, names: &names, rows, ledger: &mut ledger }).unwrap();
+
+    let told = |store: &LocalStore, from: &[u8], most: usize| {
+        let mut told = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            told.push((key.to_vec(), value.to_vec()));
+            if told.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        crate::store::walk(store, from, visit).unwrap();
+        told
+    };
+    let all = told(&store, b"", usize::MAX);
+    assert_eq!(all.len(), 3 * count as usize);
+    assert!(all.is_sorted_by(|a, b| a.0 < b.0));
+    // From any row on it is the rest of the same.
+    for from in [0, 1, 9_999, 10_000, 14_096, 14_097, 19_999, 20_000, 25_000, 29_999] {
+        assert_eq!(told(&store, &all[from].0, 3), all[from..].iter().take(3).cloned().collect::<Vec<_>>(), "{from}");
+    }
+
+    let loaded = open(second.path()).unwrap();
+    for stretch in all.chunks(7_000).chain([&all[..10]]) {
+        loaded.load(&mut stretch.iter().cloned().map(Ok)).unwrap();
+        assert_eq!(loaded.checkpoint().unwrap(), None, "nobody takes it for a store yet");
+    }
+    loaded.load(&mut std::iter::once(Ok((Key::Identity.encode(), Vec::new())))).unwrap_err();
+    loaded.finish_load(&at(7)).unwrap();
+    drop(loaded);
+    let loaded = open(second.path()).unwrap();
+    assert_eq!((loaded.checkpoint().unwrap(), told(&loaded, b"", usize::MAX)), (Some(at(7)), all));
+}

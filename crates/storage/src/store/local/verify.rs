@@ -64,7 +64,7 @@ pub(super) fn read_back(database: &Path, before: &Tables) -> Result<(), Error> {
 
 /// The checksum of a file as the disk has it, and not as the system remembers it where that can be helped. The system does not read ahead
 /// for it: some read megabytes at once, and the log's next write stands behind them.
-fn whole_checksum(path: &Path) -> io::Result<u128> {
+pub(super) fn whole_checksum(path: &Path) -> io::Result<u128> {
     let mut file = File::open(path)?;
     // Only advice: where it is not taken, what is read is what would be written.
     for advice in [Advice::DontNeed, Advice::Random] {
@@ -250,6 +250,6 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-fn damaged(path: &Path, what: &str) -> Error {
+pub(super) fn damaged(path: &Path, what: &str) -> Error {
     Error::Damaged(format!("{}: {what}. Restore the data directory from a copy", path.display()))
 }

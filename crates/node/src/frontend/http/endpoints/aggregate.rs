@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use tally_core::counter::Pattern;
 use tally_core::limits::SCAN_NAMES_MAX;
 
 use crate::frontend::http::Api;
 use crate::frontend::http::words::at_least::{self, AtLeast};
 use crate::frontend::http::words::envelope::{ReadKind, rfc3339};
 use crate::frontend::http::words::id::IdPath;
-use crate::frontend::http::words::pattern::Pattern;
+use crate::frontend::http::words::pattern::matching;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 
 /// The sum over all counters that match a pattern.
@@ -54,7 +55,7 @@ pub async fn aggregate(State(api): State<Api>, IdPath(pattern): IdPath, uri: Uri
     let _turn = api.walks.acquire().await;
     let as_of_ms = api.host.clock.now_ms();
     let pattern = Pattern::resolve(&api.counters.declarations(), &pattern)?;
-    let sum = api.counters.sum(&pattern.matching()).await?.ok_or_else(too_many)?;
+    let sum = api.counters.sum(&matching(&pattern)).await?.ok_or_else(too_many)?;
     let pattern = pattern.to_string();
     let value = i64::try_from(sum.value).map_err(|_| {
         let sum = sum.value.to_string();

@@ -57,9 +57,13 @@ impl ArchiveState {
     }
 }
 
-fn archive(api: &Api) -> Result<&ArchiveHandle, Problem> {
+/// The archive, or in words why there is none.
+pub(super) fn archive(api: &Api) -> Result<&ArchiveHandle, Problem> {
     api.host.archive.as_ref().ok_or_else(|| {
-        Problem::new(ProblemKind::NoArchive, "this server keeps no archive: start it with --archive and a directory")
+        Problem::new(
+            ProblemKind::NoArchive,
+            "this server keeps no archive: it has no declared counters, or `archive: none` or --archive none says so",
+        )
     })
 }
 

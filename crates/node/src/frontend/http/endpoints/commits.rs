@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use std::time::Duration;
+use tally_core::counter::Pattern;
 use tally_core::position::Position;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
@@ -24,7 +25,6 @@ use tokio::time::sleep;
 use crate::counters::{Counters, Host, RETRY_AFTER};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::words::parameters::{Parameters, refused};
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::{Api, PROTOCOL};
 use crate::metrics::CutOff;
@@ -88,7 +88,8 @@ pub fn place(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {
 /// The counters that the client wants to hear of.
 fn pattern(api: &Api, uri: &Uri) -> Result<Option<Pattern>, Problem> {
     let parameters = Parameters::read(uri, PARAMETERS)?;
-    parameters.text("match").map(|text| Pattern::resolve(&api.counters.declarations(), text)).transpose()
+    let pattern = parameters.text("match").map(|text| Pattern::resolve(&api.counters.declarations(), text));
+    Ok(pattern.transpose()?)
 }
 
 /// The position that the client names: the one that a browser remembered, or the one in the query.

@@ -45,11 +45,17 @@ const UNMATCHED_TOLD_EVERY: Duration = Duration::from_secs(10);
     params(("strict" = Option<bool>, Query, description = "All or nothing: if an event cannot be read or feeds no counter, or an entry would be rejected or be a conflict, nothing is counted, and the answer is a 422 that names them. Repeats are no fault, so the request can be sent again")),
     responses((status = 200, description = "What became of each entry", body = Outcome), Problem))]
 pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    let is_strict = Parameters::read(&uri, &["strict"])?.flag("strict")?;
-    let mut pieces = Pieces::new(&api, &headers, body, BODY_BYTES_MAX)?;
+    take(&api, &uri, &headers, body, false).await
+}
+
+/// Takes events of a client, or a probe of the node's own.
+pub async fn take(api: &Api, uri: &Uri, headers: &HeaderMap, body: Body, is_probe: bool) -> Result<Response, Problem> {
+    let is_strict = Parameters::read(uri, &["strict"])?.flag("strict")?;
+    let mut pieces = Pieces::new(api, headers, body, BODY_BYTES_MAX)?;
     let mut batch = EventsBatch::new(api.counters.declarations(), api.counters.hasher());
+    batch.takes_probes = is_probe;
     let arrival = api.host.clock.arrival();
-    let read = match BodyType::of(&headers) {
+    let read = match BodyType::of(headers) {
         BodyType::Batch => compact::read(&mut pieces, arrival, &mut batch).await,
         BodyType::Protobuf => protobuf::read(&mut pieces, arrival, &mut batch).await,
         body_type => {
@@ -66,8 +72,10 @@ pub async fn events(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: 
         observe(&api.host.metrics, faults);
         return Err(not_all(faults));
     }
-    let outcome = commit(&api, batch, is_strict).await?;
-    observe(&api.host.metrics, &outcome);
+    let outcome = commit(api, batch, is_strict).await?;
+    if !is_probe {
+        observe(&api.host.metrics, &outcome);
+    }
     let body = judge(outcome)?.to_json();
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

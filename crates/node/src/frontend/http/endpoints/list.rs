@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tally_core::counter::Declarations;
+use tally_core::counter::{Declarations, Pattern};
 use tally_core::database::Space;
 use tally_core::limits::{LIST_NAMES_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX};
 
@@ -19,7 +19,6 @@ use crate::frontend::http::words::cursor::{Cursor, Order};
 use crate::frontend::http::words::envelope::ReadKind;
 use crate::frontend::http::words::format::{self, CSV, Format, JSON};
 use crate::frontend::http::words::parameters::{Parameters, limit, refused};
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use rows::{Fields, ListedCounter, ListedRow};
 

@@ -15,7 +15,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde::Serialize;
-use tally_core::counter::Target;
+use tally_core::counter::{Pattern, Target};
 use tally_core::database::Space;
 use tally_core::limits::WATCHED_AT_FIRST_MAX;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -27,7 +27,6 @@ use crate::counters::{CommitReader, CommitsError, Counters, Reading, Refusal};
 use crate::frontend::budget::Charge;
 use crate::frontend::http::words::id::{self, ID, IdPath};
 use crate::frontend::http::words::parameters::{Parameters, refused};
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::frontend::http::{Api, ApiParts};
 

@@ -12,8 +12,9 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    aggregate, archive, balance, commits, config, corrections, counters, duplicates, events, explain, health, history,
-    list, live, series, snapshot, top, workers,
+    aggregate, anomalies, archive, backups, balance, commits, config, corrections, counters, duplicates, events,
+    explain, health, history, list, live, probes, proof, reconciliation, restatements, roots, series, snapshot, sql,
+    top, workers,
 };
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::guard::Access;
@@ -66,6 +67,7 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(duplicates::duplicates))
         .routes(routes!(balance::balance))
         .routes(routes!(workers::workers))
+        .routes(routes!(probes::probes))
         .routes(routes!(config::config))
         .routes(routes!(history::history))
         .routes(routes!(series::series))
@@ -77,6 +79,15 @@ fn described() -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(corrections::revert))
         .routes(routes!(archive::status))
         .routes(routes!(archive::flush))
+        .routes(routes!(roots::list, roots::close))
+        .routes(routes!(proof::proof))
+        .routes(routes!(sql::sql))
+        .routes(routes!(reconciliation::list, reconciliation::run))
+        .routes(routes!(restatements::restate))
+        .routes(routes!(anomalies::list))
+        .routes(routes!(anomalies::list_expected, anomalies::expect))
+        .routes(routes!(anomalies::forget))
+        .routes(routes!(backups::list, backups::take))
         .routes(routes!(commits::commits))
         .routes(routes!(snapshot::snapshot))
         .routes(routes!(live::watch_all))

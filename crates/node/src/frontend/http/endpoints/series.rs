@@ -1,5 +1,6 @@
-//! What a counter came to, step by step of time and by dimensions: from its roll-ups, or not at all.
+//! What a counter came to, step by step of time and by dimensions: from its roll-ups, or else from the archive, or not at all.
 
+mod archived;
 pub(super) mod kept;
 pub mod many;
 mod pattern;
@@ -8,13 +9,12 @@ mod told;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use tally_core::available::Available;
-use tally_core::counter::rollup::{Minutes, minute_of};
-use tally_core::counter::{Counter, Declarations, Reach, Rollup, duration};
+use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
+use tally_core::counter::{Counter, Declarations, Reach, Rollup};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SERIES_POINTS_MAX};
 use tally_core::nearest::nearest;
 use tally_core::series::{Series, Step, choose};
@@ -24,7 +24,9 @@ use crate::counters::{Matching, PartsOf, SeriesFound, SeriesWanted};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::format::{self, CSV, JSON};
 use crate::frontend::http::words::id::{self, ID, IdPath};
+use crate::frontend::http::words::moment;
 use crate::frontend::http::words::parameters::{Parameters, refused};
+use crate::frontend::http::words::pattern::matching;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use told::{csv, json};
 
@@ -52,10 +54,18 @@ pub struct SeriesBody<'a> {
     step: Option<String>,
     /// The dimensions that each point is split by.
     by: Vec<&'a str>,
-    /// Where the numbers come from: `rollup`.
+    /// Where the numbers come from: `rollup`, or `archive` if no roll-up can answer.
     #[schema(example = "rollup")]
     source: &'static str,
-    /// The roll-up that has answered.
+    /// From the archive only: every event before this position was counted, and none behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1-0-4711")]
+    archived_to: Option<String>,
+    /// From the archive only: the time of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-16T17:58:00.000Z")]
+    as_of: Option<String>,
+    /// The roll-up that has answered; empty for the archive.
     #[schema(example = json!(["country", "hour"]))]
     rollup: Vec<&'a str>,
     #[schema(example = "UTC")]
@@ -94,8 +104,8 @@ pub struct Point {
 
 /// Tells what a counter came to, step by step and by dimensions
 ///
-/// Also for a declared name alone: over all its keys; and for a pattern such as `views:v*`: over the keys that match. The counter needs a
-/// roll-up that has the dimensions and a bucket that fits into the step.
+/// Also for a declared name alone: over all its keys; and for a pattern such as `views:v*`: over the keys that match. A roll-up of the counter
+/// answers that has the dimensions and a bucket that fits into the step; if there is none, the archive does, where it has the events.
 #[utoipa::path(get, path = "/v1/counters/{id}/series", tag = "counters",
     params(("id" = String, Path, description = ID, example = "views:v42"),
         ("from" = Option<String>, Query, description = "RFC 3339, or a duration before now such as `-24h`; 24 steps before `to` if left out"),
@@ -136,7 +146,7 @@ struct Whose<'d> {
 impl<'d> Whose<'d> {
     fn read(api: &Api, declarations: &'d Declarations, id: &str) -> Result<Whose<'d>, Problem> {
         if let Some((pattern, counter)) = pattern::read(declarations, id)? {
-            let (id, matching) = (pattern.to_string(), Some(pattern.matching()));
+            let (id, matching) = (pattern.to_string(), Some(matching(&pattern)));
             return Ok(Whose { id, counter, of_whole: false, matching });
         }
         let id = pattern::of_whole(declarations, id).unwrap_or(id);
@@ -184,6 +194,12 @@ impl<'d> Planned<'d> {
         };
         let wanted = SeriesWanted { of, matching: whose.matching.clone(), empty };
         Ok(Planned { whose, kept, wanted })
+    }
+
+    /// Whether it asks for a time at which the roll-up was not there yet.
+    fn begins_too_early(&self) -> bool {
+        let first = bucket_ms(self.wanted.empty.minutes().start);
+        self.kept.since_ms.is_some_and(|since_ms| first < since_ms)
     }
 
     /// How it has to be asked again, if the roll-up was kept otherwise when it was answered.
@@ -299,13 +315,11 @@ impl Asked {
     }
 }
 
-fn moment(name: &str, text: &str, now_ms: u64) -> Result<i64, Problem> {
-    let before = text.strip_prefix('-').and_then(duration::parse);
-    let before = before.map(|ms| (now_ms as i64).saturating_sub_unsigned(ms));
+/// A time, or a duration before now.
+pub(super) fn moment(name: &str, text: &str, now_ms: u64) -> Result<i64, Problem> {
     // In a query a + is a space.
     let plus = if text.contains(' ') { "; write %2B for a +" } else { "" };
-    let fix = format!("send a time such as 2026-11-15T18:00:00Z, or a duration before now such as -24h{plus}");
-    before.or_else(|| Some(text.parse::<Timestamp>().ok()?.as_millisecond())).ok_or_else(|| refused(name, text, &fix))
+    moment::parse(text, now_ms).ok_or_else(|| refused(name, text, &format!("{}{plus}", moment::FIX)))
 }
 
 fn dimensions(text: &str) -> Result<Vec<String>, Problem> {

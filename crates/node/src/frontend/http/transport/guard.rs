@@ -39,6 +39,8 @@ pub const ASSETS: &str = "/assets/";
 pub struct Access {
     /// What a request must carry as `Authorization: Bearer`; `None` lets everybody in who can connect.
     pub token: Option<Password>,
+    /// What a probe carries instead: the node alone knows it.
+    pub probe: Option<Password>,
     /// Names of the node beside its addresses and `localhost`.
     pub hosts: Vec<HostName>,
     /// Where pages come from that may ask beside the node's own.
@@ -132,9 +134,19 @@ impl Access {
         }
         let is_preflight = from_allowed_page && cors::is_preflight(request);
         match &self.token {
-            Some(token) if !is_preflight && !is_open_to_all(request.uri().path()) => check_token(request, token),
+            Some(token) if !is_preflight && !is_open_to_all(request.uri().path()) && !self.is_probe(request) => {
+                check_token(request, token)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the node itself sends an event, to see whether it arrives.
+    pub fn is_probe(&self, request: &Request) -> bool {
+        self.probe.as_ref().is_some_and(|probe| {
+            let is_events = request.method() == Method::POST && request.uri().path() == EVENTS;
+            is_events && bearer(request).is_some_and(|bearer| probe.is(bearer.as_bytes()))
+        })
     }
 }
 
@@ -174,17 +186,17 @@ fn is_visit(request: &Request) -> bool {
 }
 
 fn check_token(request: &Request, token: &Password) -> Result<(), Problem> {
-    let given = text(request.headers(), &AUTHORIZATION);
-    let bearer = given.and_then(|given| {
-        let (scheme, rest) = given.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(rest.trim())
-    });
-    let detail = match bearer {
+    let detail = match bearer(request) {
         Some(bearer) if token.is(bearer.as_bytes()) => return Ok(()),
         Some(_) => "the token is not the server's; send the one in the file that --http-token-file names",
         None => "this server asks for a token; send the header Authorization: Bearer and the token",
     };
     Err(Problem::new(ProblemKind::Unauthorized, detail))
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let (scheme, rest) = text(request.headers(), &AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(rest.trim())
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -269,6 +281,17 @@ mod tests {
                 assert_eq!(verdict(path, &[("authorization", right)]), None, "{path} {right}");
             }
         }
+        let access = Access { probe: Password::new("probe-probe"), ..access.clone() };
+        let sends = |method, path| {
+            let probe = request(method, path, &[("authorization", "Bearer probe-probe")]);
+            (access.is_probe(&probe), access.check(&probe, false).is_ok())
+        };
+        assert_eq!(sends("POST", EVENTS), (true, true));
+        assert_eq!(
+            [sends("POST", "/v1/sql"), sends("GET", EVENTS)],
+            [(false, false); 2],
+            "it is good for events alone"
+        );
         let foreign =
             verdict("/v1/counters/a", &[("authorization", "Bearer sesame-sesame-sesame"), ("origin", "null")]);
         assert_eq!(foreign, Some(ProblemKind::ForeignOrigin), "a token does not make a foreign page ours");

@@ -5,9 +5,9 @@
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 use serde::Serialize;
 
+pub use crate::clock::{rfc3339, rfc3339_signed};
 use crate::counters::{CounterTotal, Seen};
 use tally_core::counter::{Durability, Target};
 
@@ -132,17 +132,6 @@ pub fn is_known(request: &HeaderMap, etag: &str) -> bool {
 fn matches(known: &HeaderValue, etag: &str) -> bool {
     let Ok(known) = known.to_str() else { return false };
     known.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
-}
-
-/// Milliseconds since 1970 as people and programs read them, such as `2026-11-15T18:00:00.000Z`.
-pub fn rfc3339(ms: u64) -> String {
-    rfc3339_signed(i64::try_from(ms).unwrap_or(i64::MAX))
-}
-
-/// The same for a time that a client has given, which may lie before 1970.
-pub fn rfc3339_signed(ms: i64) -> String {
-    let beyond = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(beyond))
 }
 
 /// The hash of an event's content, as people compare it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_core::commit::Commit;
+use tally_core::counter::Pattern;
 use tally_core::position::Position;
 use tally_storage::log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -14,7 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::render::Telling;
 use crate::counters::{CommitReader, CommitsError, Counters, Place, Refusal};
 use crate::frontend::http::Api;
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
 use crate::worker::Spawner;
 

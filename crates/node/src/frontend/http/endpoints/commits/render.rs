@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use serde::Serialize;
 use tally_core::commit::{AuditRow, Commit, CounterDelta, NamedException, ToldCorrection};
-use tally_core::counter::Declarations;
+use tally_core::counter::{Declarations, Pattern};
 use tally_core::position::Position;
 
 use super::super::corrections::{CauseName, CorrectionKind, DeltaView, reverts};
 use crate::frontend::http::words::envelope::rfc3339;
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::Problem;
 
 /// What a subscriber is told of a commit before its deltas.

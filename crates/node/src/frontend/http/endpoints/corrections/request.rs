@@ -155,7 +155,7 @@ pub async fn proposal(api: &Api, headers: &HeaderMap, body: Body) -> Result<Prop
 /// Reads the reason and author of a change; an empty body says neither.
 pub async fn why(api: &Api, headers: &HeaderMap, body: Body) -> Result<WhyBody, Problem> {
     let body = Pieces::new(api, headers, body, SMALL_BODY_BYTES_MAX)?.collect().await?;
-    if body.trim_ascii().is_empty() {
+    if body.is_empty() {
         return Ok(WhyBody::default());
     }
     parse(&body, r#"{"reason":"it was no bot after all","author":"ops"}"#)
@@ -164,22 +164,26 @@ pub async fn why(api: &Api, headers: &HeaderMap, body: Body) -> Result<WhyBody, 
 /// Reads who applies a proposal; an empty body does not say.
 pub async fn application(api: &Api, headers: &HeaderMap, body: Body) -> Result<ApplyBody, Problem> {
     let body = Pieces::new(api, headers, body, SMALL_BODY_BYTES_MAX)?.collect().await?;
-    if body.trim_ascii().is_empty() {
+    if body.is_empty() {
         return Ok(ApplyBody::default());
     }
     parse(&body, r#"{"author":"ops","ifGeneration":3}"#)
 }
 
 pub fn check_why(reason: &str, author: &str) -> Result<(), Problem> {
-    check_text("reason", reason, REASON_BYTES_MAX)?;
+    check_reason(reason)?;
     check_author(author)
+}
+
+pub fn check_reason(reason: &str) -> Result<(), Problem> {
+    check_text("reason", reason, REASON_BYTES_MAX)
 }
 
 pub fn check_author(author: &str) -> Result<(), Problem> {
     check_text("author", author, AUTHOR_BYTES_MAX)
 }
 
-fn check_text(field: &str, value: &str, bytes_max: usize) -> Result<(), Problem> {
+pub fn check_text(field: &str, value: &str, bytes_max: usize) -> Result<(), Problem> {
     if value.trim().is_empty() || value.len() > bytes_max {
         return Err(Problem::field(field, &format!("{value:?}"), &format!("send 1 to {bytes_max} bytes of text")));
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
+use tally_core::counter::probes::{self, PROBE};
 use tally_core::counter::{Declarations, Plan, Rejection, Staged, Stager, listed};
 use tally_core::event::body::Sink;
 use tally_core::event::{Event, EventError, Line, Shape};
@@ -183,13 +184,15 @@ pub struct EventsBatch {
     /// One for each operation.
     origins: Vec<EventOrigin>,
     outcome: Outcome,
+    /// Whether they may be probes: those are sent by the node alone.
+    pub takes_probes: bool,
 }
 
 impl EventsBatch {
     pub fn new(declarations: Arc<Declarations>, hasher: CellHasher) -> EventsBatch {
         let submission = Submission { staged_under: Some(declarations.version()), ..Submission::default() };
         let stager = Stager::new(declarations, hasher);
-        EventsBatch { stager, submission, origins: Vec::new(), outcome: Outcome::default() }
+        EventsBatch { stager, submission, origins: Vec::new(), outcome: Outcome::default(), takes_probes: false }
     }
 
     /// Makes room for a body of so many bytes, the first of which have arrived.
@@ -361,7 +364,7 @@ impl EventsBatch {
         if self.entries() > ENTRIES_PER_REQUEST_MAX {
             return None;
         }
-        let EventsBatch { stager, submission, origins, outcome } = self;
+        let EventsBatch { stager, submission, origins, outcome, .. } = self;
         let mut reject = |_: u16, rejection: Rejection<'_>| reject(&mut outcome.rejected, index, rejection);
         let staged = stage(stager, submission, &mut reject);
         let event = index as u32;
@@ -398,6 +401,9 @@ impl Sink for EventsBatch {
 
     #[inline]
     fn line(&mut self, index: usize, line: &Line<'_>, plan: &Plan) {
+        if plan.is_probe() && !self.takes_probes {
+            return self.invalid(index, &probes::not_yours());
+        }
         let staged = self.take(index, |stager, submission, mut rejected| {
             let record_at = submission.line(line);
             stager.stage_line(line, plan, record_at, submission, &mut rejected)
@@ -412,6 +418,9 @@ impl Sink for EventsBatch {
             Ok(event) => event,
             Err(error) => return self.invalid(index, &error),
         };
+        if event.event_type == PROBE && !self.takes_probes {
+            return self.invalid(index, &probes::not_yours());
+        }
         let staged = self.take(index, |stager, submission, mut rejected| {
             let record_at = submission.event(event);
             stager.stage(event, record_at, submission, &mut rejected)

@@ -6,20 +6,35 @@
 
 use serde_json::{Map, Value, json};
 use tally_core::limits::{
-    AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX, DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX,
-    EVENTS_PER_REQUEST_MAX, IDEMPOTENCY_KEY_BYTES_MAX, IDS_PER_READ_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX,
-    PARTS_PER_ROW_MAX, REASON_BYTES_MAX, SERIES_IDS_MAX,
+    ANOMALY_FACTOR_MAX, ANOMALY_FACTOR_MIN, AT_LEAST_WAIT_MS_MAX, AUTHOR_BYTES_MAX, CORRECTION_DELTAS_MAX,
+    DIMENSIONS_PER_EVENT_MAX, EVENT_DELTA_MAX, EVENTS_PER_REQUEST_MAX, ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
+    IDS_PER_READ_MAX, LISTED_KEYS_MAX, PAGE_ROWS_MAX, PARTS_PER_ROW_MAX, REASON_BYTES_MAX, SERIES_IDS_MAX,
+    SQL_ROWS_MAX, SQL_TIME_MS_MAX,
 };
 
 /// Each operation by its method and path: programs made from the description call their functions so.
-const OPERATIONS: [(&str, &str, &str); 35] = [
+const OPERATIONS: [(&str, &str, &str); 49] = [
     ("post", "/v1/events", "sendEvents"),
     ("post", "/v1/events/stream", "streamEvents"),
     ("get", "/v1/duplicates", "listDuplicates"),
     ("get", "/v1/balance", "getBalance"),
     ("get", "/v1/workers", "listWorkers"),
+    ("get", "/v1/probes", "getProbes"),
     ("get", "/v1/archive", "getArchive"),
     ("post", "/v1/archive/flush", "flushArchive"),
+    ("get", "/v1/roots", "listRoots"),
+    ("post", "/v1/roots", "closeRoot"),
+    ("get", "/v1/counters/{id}/proof", "proveCounter"),
+    ("post", "/v1/sql", "askSql"),
+    ("get", "/v1/reconciliation", "listReconciliations"),
+    ("post", "/v1/reconciliation", "reconcile"),
+    ("post", "/v1/restatements", "restate"),
+    ("get", "/v1/anomalies", "listAnomalies"),
+    ("get", "/v1/anomalies/expected", "listExpected"),
+    ("post", "/v1/anomalies/expected", "expectAnomalies"),
+    ("delete", "/v1/anomalies/expected/{n}", "forgetExpected"),
+    ("get", "/v1/backups", "listBackups"),
+    ("post", "/v1/backups", "takeBackup"),
     ("get", "/v1/config", "getConfig"),
     ("get", "/v1/counters", "listCounters"),
     ("get", "/v1/counters/{id}", "getCounter"),
@@ -61,7 +76,8 @@ const ONCE: [&str; 6] = [
 ];
 
 /// Schemas of what is sent to the server. Nothing in them is null: what is not there is left out.
-const SENT: [&str; 6] = ["Change", "Ids", "ProposalRequest", "DeltaRequest", "ApplyRequest", "RevertRequest"];
+const SENT: [&str; 7] =
+    ["Change", "Ids", "ProposalRequest", "DeltaRequest", "ApplyRequest", "RevertRequest", "ExpectedRequest"];
 
 const POSITION: &str = r"^(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,17})$";
 
@@ -139,12 +155,15 @@ fn parameter_bounds(operation: &str, name: &str) -> Value {
         ("getTop", "window") => json!({"enum": ["all", "1h", "24h"]}),
         ("listCounters", "order") => json!({"enum": ["name", "value", "changed"]}),
         ("listCounters", "format") => json!({"enum": ["json", "csv"]}),
+        ("askSql", "format") => json!({"enum": ["json", "csv", "arrow"]}),
         ("getConfig", "format") => json!({"enum": ["json", "yaml"]}),
         ("listCounters", "fields") => {
             let name = "(id|value|generation|changedAt)";
             json!({"pattern": format!("^{name}(,{name})*$")})
         }
-        ("getCounterSeries" | "getSeries", "from" | "to") => json!({"pattern": MOMENT}),
+        ("getCounterSeries" | "getSeries", "from" | "to") | ("proveCounter", "from" | "at") => {
+            json!({"pattern": MOMENT})
+        }
         ("getCounterSeries" | "getSeries", "step") => {
             json!({"enum": ["1m", "5m", "15m", "30m", "1h", "6h", "12h", "1d", "1w", "1mo"]})
         }
@@ -192,6 +211,16 @@ fn field_bounds() -> Vec<(&'static str, &'static str, Value)> {
         ("RevertRequest", "reason", text(REASON_BYTES_MAX)),
         ("RevertRequest", "author", text(AUTHOR_BYTES_MAX)),
         ("ApplyRequest", "author", text(AUTHOR_BYTES_MAX)),
+        ("SqlRequest", "query", json!({"minLength": 1})),
+        ("SqlRequest", "maxRows", json!({"minimum": 1, "maximum": SQL_ROWS_MAX})),
+        ("SqlRequest", "timeoutMs", json!({"minimum": 1, "maximum": SQL_TIME_MS_MAX})),
+        ("ExpectedRequest", "match", text(ID_BYTES_MAX)),
+        ("ExpectedRequest", "from", json!({"format": "date-time"})),
+        ("ExpectedRequest", "to", json!({"format": "date-time"})),
+        ("ExpectedRequest", "reason", text(REASON_BYTES_MAX)),
+        ("ExpectedRequest", "factor", json!({"minimum": ANOMALY_FACTOR_MIN, "maximum": ANOMALY_FACTOR_MAX})),
+        ("ReconciliationRequest", "counter", json!({"minLength": 1})),
+        ("ReconciliationRequest", "author", text(AUTHOR_BYTES_MAX)),
     ]
 }
 

@@ -1,13 +1,14 @@
-//! `GET /v1/series`: several series at once, all as of one moment.
+//! `GET /v1/series`: several series at once, all that roll-ups answer as of one moment.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use std::collections::BTreeMap;
 use tally_core::counter::Declarations;
 use tally_core::limits::{SERIES_IDS_MAX, SERIES_KEYS_MAX, SERIES_NAMES_MAX, SERIES_NUMBERS_MAX, SERIES_SUMS_MAX};
 
 use super::told::{Told, csv, json};
-use super::{Asked, PARAMETERS, Planned, SeriesBody, too_long};
+use super::{Asked, PARAMETERS, Planned, SeriesBody, archived, too_long};
 use crate::counters::{Refusal, TooMuch};
 use crate::frontend::http::Api;
 use crate::frontend::http::words::parameters::{Parameters, refused};
@@ -62,32 +63,80 @@ fn check_number(ids: &[String]) -> Result<(), Problem> {
 /// How often a question is put again because old buckets were rolled up meanwhile.
 const TRIES_MAX: usize = 8;
 
-/// Adds up a series for each id.
+/// A series for each id: from roll-ups, all as of one moment, or from the archive where there is no roll-up for it.
 pub(super) async fn told<'a>(
     api: &Api,
     declarations: &'a Declarations,
     ids: &[String],
     asked: &'a Asked,
 ) -> Result<Vec<Told<'a>>, Problem> {
-    let planned = ids.iter().map(|id| Planned::new(api, declarations, id, asked));
+    let mut answered = BTreeMap::new();
+    for (at, id) in ids.iter().enumerate() {
+        let planned = Planned::new(api, declarations, id, asked);
+        if planned.is_ok_and(|planned| planned.begins_too_early())
+            && let Some(told) = archived::told(api, declarations, id, asked).await?
+        {
+            answered.insert(at, told);
+        }
+    }
+    loop {
+        let rest: Vec<usize> = (0..ids.len()).filter(|at| !answered.contains_key(at)).collect();
+        let rolled = rolled_up(api, declarations, rest.iter().map(|at| &*ids[*at]).collect(), asked).await;
+        let (at, problem) = match rolled {
+            Ok(rolled) => {
+                answered.extend(rest.into_iter().zip(rolled));
+                return checked(answered.into_values());
+            }
+            Err(Missing { at, problem }) => (rest.get(at).copied(), problem),
+        };
+        let Some(at) = at.filter(|_| archived::may_have(&problem)) else { return Err(problem) };
+        let told = archived::told(api, declarations, &ids[at], asked).await?;
+        answered.insert(at, told.ok_or(problem)?);
+    }
+}
+
+/// Which of several series cannot be answered, and why; one beyond the last if that is none of them.
+struct Missing {
+    at: usize,
+    problem: Problem,
+}
+
+/// Adds up a series for each id from its roll-up.
+async fn rolled_up<'a>(
+    api: &Api,
+    declarations: &'a Declarations,
+    ids: Vec<&str>,
+    asked: &'a Asked,
+) -> Result<Vec<Told<'a>>, Missing> {
+    let of_none = |problem: Problem| Missing { at: ids.len(), problem };
+    let planned = ids
+        .iter()
+        .enumerate()
+        .map(|(at, id)| Planned::new(api, declarations, id, asked).map_err(|problem| Missing { at, problem }));
     let mut planned = planned.collect::<Result<Vec<_>, _>>()?;
     let walks = planned.iter().any(|planned| planned.wanted.matching.is_some());
     // Whoever waits for a turn holds nothing.
     let _turn = if walks { api.walks.acquire().await.ok() } else { None };
     for _ in 0..TRIES_MAX {
         let wanted = planned.iter().map(|planned| planned.wanted.clone()).collect();
-        let found = api.counters.series(wanted).await?.map_err(too_much)?;
+        let found = api.counters.series(wanted).await.map_err(|refusal| of_none(refusal.into()))?;
+        let found = found.map_err(|much| of_none(too_much(much)))?;
         let mut is_final = true;
-        for (planned, found) in planned.iter_mut().zip(&found) {
-            if let Some(again) = planned.again(api, declarations, asked, found)? {
+        for (at, (planned, found)) in planned.iter_mut().zip(&found).enumerate() {
+            let again = planned.again(api, declarations, asked, found);
+            if let Some(again) = again.map_err(|problem| Missing { at, problem })? {
                 (*planned, is_final) = (again, false);
             }
         }
         if is_final {
-            return checked(planned.into_iter().zip(found).map(|(planned, found)| Told::new(planned, asked, found)));
+            return Ok(planned
+                .into_iter()
+                .zip(found)
+                .map(|(planned, found)| Told::new(planned, asked, found))
+                .collect());
         }
     }
-    Err(Refusal::busy().into())
+    Err(of_none(Refusal::busy().into()))
 }
 
 fn checked<'a>(told: impl Iterator<Item = Told<'a>>) -> Result<Vec<Told<'a>>, Problem> {

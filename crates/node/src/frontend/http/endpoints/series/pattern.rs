@@ -2,10 +2,9 @@
 //!
 //! In an id `*` is always a star here; a key that has one is written with `%2A`.
 
-use tally_core::counter::{Counter, Declarations};
+use tally_core::counter::{Counter, Declarations, Pattern};
 use tally_core::id::SEPARATOR;
 
-use crate::frontend::http::words::pattern::Pattern;
 use crate::frontend::http::words::problem::{Problem, ProblemKind, quoted};
 
 /// Counters that a refusal names.

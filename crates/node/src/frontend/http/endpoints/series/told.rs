@@ -5,9 +5,11 @@ use axum::response::{IntoResponse, Response};
 use std::ops::Range;
 use tally_core::counter::rollup::{bucket_ms, minute_of};
 use tally_core::limits::HTTP_ANSWER_BYTES;
+use tally_core::position::Position;
 use tally_core::series::{Ranking, Series};
+use tally_core::values::KeptRollup;
 
-use super::{Asked, Planned, Provisional, SeriesBody};
+use super::{Asked, Planned, Provisional, SeriesBody, Whose};
 use crate::counters::SeriesFound;
 use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::format::{JSON, csv_field};
@@ -19,7 +21,10 @@ const REST: &str = "(rest)";
 
 /// A series that was added up.
 pub(super) struct Told<'a> {
-    planned: Planned<'a>,
+    whose: Whose<'a>,
+    kept: KeptRollup,
+    /// How far the archive is that it comes from; `None` if it comes from the roll-up.
+    archived_to: Option<Position>,
     asked: &'a Asked,
     found: SeriesFound,
     /// None if nobody asks for parts.
@@ -31,10 +36,31 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     pub fn new(planned: Planned<'a>, asked: &'a Asked, found: SeriesFound) -> Told<'a> {
+        Told::of(planned.whose, planned.kept, None, asked, found)
+    }
+
+    /// The same from the archive, as if there were such a roll-up.
+    pub fn archived(
+        whose: Whose<'a>,
+        kept: KeptRollup,
+        asked: &'a Asked,
+        found: SeriesFound,
+        to: Position,
+    ) -> Told<'a> {
+        Told::of(whose, kept, Some(to), asked, found)
+    }
+
+    fn of(
+        whose: Whose<'a>,
+        kept: KeptRollup,
+        archived_to: Option<Position>,
+        asked: &'a Asked,
+        found: SeriesFound,
+    ) -> Told<'a> {
         let series = &found.series;
         let ranking = if asked.by.is_empty() { Ranking::default() } else { series.ranked(asked.top) };
         let names = names(series, &ranking);
-        Told { planned, asked, totals: series.totals(), found, ranking, names }
+        Told { whose, kept, archived_to, asked, totals: series.totals(), found, ranking, names }
     }
 
     pub fn numbers(&self) -> usize {
@@ -62,7 +88,7 @@ impl<'a> Told<'a> {
     }
 
     fn body(&self) -> SeriesBody<'_> {
-        let Planned { whose, kept, .. } = &self.planned;
+        let Told { whose, kept, archived_to, .. } = self;
         let SeriesFound { series, keys, parked, generation, as_of_ms, .. } = &self.found;
         let minutes = series.minutes();
         let now = minute_of(*as_of_ms as i64);
@@ -74,8 +100,10 @@ impl<'a> Told<'a> {
             to: rfc3339(bucket_ms(minutes.end)),
             step: self.asked.step.map(|step| step.to_string()),
             by: self.asked.by(),
-            source: "rollup",
-            rollup: kept.rollup.words().collect(),
+            source: if archived_to.is_some() { "archive" } else { "rollup" },
+            archived_to: archived_to.map(|to| to.to_string()),
+            as_of: archived_to.map(|_| rfc3339(*as_of_ms)),
+            rollup: kept.rollup.words().filter(|_| archived_to.is_none()).collect(),
             timezone: kept.zone.name(),
             since: kept.since_ms.map(rfc3339),
             generation: *generation,
@@ -261,7 +289,7 @@ pub(super) fn csv(by: &[String], all: &[Told<'_>], with_id: bool) -> Response {
     for told in all {
         let mut begin = String::new();
         if with_id {
-            csv_field(&told.planned.whose.id, &mut begin);
+            csv_field(&told.whose.id, &mut begin);
             begin.push(',');
         }
         told.steps().for_each(|step| told.csv_of_point(step, &begin, &mut lines));

@@ -1,0 +1,149 @@
+//! Takes whole files out of a table, as Iceberg's other libraries do it; the one for Rust has nothing of the kind.
+//!
+//! A snapshot of the kind `delete` lists the manifests of the one before. Those that name a file that goes are written again: what
+//! stays in them as existing, what goes as deleted, so that whoever follows the table's snapshots is told of it. The files
+//! themselves stay where they are until no snapshot that is kept names them ([`crate::sweep`]).
+
+use iceberg::spec::{
+    DataFile, ManifestEntryRef, ManifestFile, ManifestListWriter, ManifestWriterBuilder, Operation, Snapshot,
+    SnapshotSummaryCollector, Summary,
+};
+use iceberg::table::Table;
+use iceberg::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+
+/// What a snapshot without some files consists of.
+struct Removal<'a> {
+    table: &'a Table,
+    snapshot_id: i64,
+    /// What its files are called by, which no others are.
+    name: String,
+    manifests: Vec<ManifestFile>,
+    written: usize,
+    gone: SnapshotSummaryCollector,
+    totals: Totals,
+}
+
+/// What the summary of a snapshot says of all there is.
+#[derive(Default)]
+struct Totals {
+    files: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+/// A snapshot of the table as it is without the files that go; `None` if none of them does.
+pub async fn snapshot_without(table: &Table, nonce: u64, goes: impl Fn(&DataFile) -> bool) -> Result<Option<Snapshot>> {
+    let Some(current) = table.metadata().current_snapshot() else { return Ok(None) };
+    let snapshot_id = new_id(table, nonce);
+    let mut removal = Removal {
+        table,
+        snapshot_id,
+        name: format!("{}/metadata/removal-{snapshot_id}-{nonce:016x}", table.metadata().location()),
+        manifests: Vec::new(),
+        written: 0,
+        gone: SnapshotSummaryCollector::default(),
+        totals: Totals::default(),
+    };
+    for manifest in table.manifest_list_reader(current).load().await?.entries() {
+        removal.take(manifest, &goes).await?;
+    }
+    if removal.written == 0 {
+        return Ok(None);
+    }
+    removal.finish(current).await.map(Some)
+}
+
+impl Removal<'_> {
+    async fn take(&mut self, manifest: &ManifestFile, goes: impl Fn(&DataFile) -> bool) -> Result<()> {
+        let loaded = manifest.load_manifest(self.table.file_io()).await?;
+        let alive = loaded.entries().iter().filter(|entry| entry.is_alive());
+        let (go, stay): (Vec<_>, Vec<_>) = alive.cloned().partition(|entry| goes(&entry.data_file));
+        for entry in &stay {
+            self.totals.files += 1;
+            self.totals.rows += entry.record_count();
+            self.totals.bytes += entry.file_size_in_bytes();
+        }
+        if !go.is_empty() {
+            let rewritten = self.rewrite(&go, &stay).await?;
+            self.manifests.push(rewritten);
+        } else if !stay.is_empty() {
+            self.manifests.push(manifest.clone());
+        }
+        // One that has nothing but what went before has been in a snapshot that said so.
+        Ok(())
+    }
+
+    async fn rewrite(&mut self, go: &[ManifestEntryRef], stay: &[ManifestEntryRef]) -> Result<ManifestFile> {
+        let metadata = self.table.metadata();
+        let (schema, spec) = (metadata.current_schema(), metadata.default_partition_spec());
+        let output = self.table.file_io().new_output(format!("{}-m{}.avro", self.name, self.written))?;
+        self.written += 1;
+        let builder = ManifestWriterBuilder::new(output, Some(self.snapshot_id), schema.clone(), spec.as_ref().clone());
+        let mut manifest = builder.build_v2_data();
+        for entry in stay {
+            let (from, at) = (known(entry.snapshot_id())?, known(entry.sequence_number())?);
+            manifest.add_existing_file(entry.data_file.clone(), from, at, entry.file_sequence_number)?;
+        }
+        for entry in go {
+            let at = known(entry.sequence_number())?;
+            manifest.add_delete_file(entry.data_file.clone(), at, entry.file_sequence_number)?;
+            self.gone.remove_file(&entry.data_file, schema.clone(), spec.clone());
+        }
+        manifest.write_manifest_file().await
+    }
+
+    async fn finish(self, current: &Snapshot) -> Result<Snapshot> {
+        let metadata = self.table.metadata();
+        let (sequence_number, list_at) = (metadata.next_sequence_number(), format!("{}.avro", self.name));
+        let writer = self.table.file_io().new_output(&list_at)?.writer().await?;
+        let parent = Some(current.snapshot_id());
+        let mut list = ManifestListWriter::v2(writer, self.snapshot_id, parent, sequence_number);
+        list.add_manifests(self.manifests.into_iter())?;
+        list.close().await?;
+        let mut told = self.gone.build();
+        told.extend(self.totals.told());
+        // As every snapshot of an archive's table: how far it has come.
+        let properties = metadata.properties().iter().filter(|(name, _)| name.starts_with("tally."));
+        told.extend(properties.map(|(name, value)| (name.clone(), value.clone())));
+        Ok(Snapshot::builder()
+            .with_snapshot_id(self.snapshot_id)
+            .with_parent_snapshot_id(parent)
+            .with_sequence_number(sequence_number)
+            // Behind what is there, by a clock that is not asked here.
+            .with_timestamp_ms(metadata.last_updated_ms() + 1)
+            .with_manifest_list(list_at)
+            .with_summary(Summary { operation: Operation::Delete, additional_properties: told })
+            .with_schema_id(metadata.current_schema_id())
+            .build())
+    }
+}
+
+impl Totals {
+    fn told(&self) -> HashMap<String, String> {
+        let told = [
+            ("total-data-files", self.files),
+            ("total-records", self.rows),
+            ("total-files-size", self.bytes),
+            ("total-delete-files", 0),
+            ("total-position-deletes", 0),
+            ("total-equality-deletes", 0),
+        ];
+        told.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+    }
+}
+
+/// A number that no snapshot of the table has, and hardly any of another writer will.
+fn new_id(table: &Table, nonce: u64) -> i64 {
+    let metadata = table.metadata();
+    let mixed = nonce ^ (metadata.next_sequence_number() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut id = (mixed >> 1) as i64;
+    while metadata.snapshot_by_id(id).is_some() {
+        id = (id + 1) & i64::MAX;
+    }
+    id
+}
+
+fn known(number: Option<i64>) -> Result<i64> {
+    number.ok_or_else(|| Error::new(ErrorKind::DataInvalid, "a file of a manifest has no snapshot or sequence number"))
+}

@@ -1,0 +1,137 @@
+//! What was counted in a commit: the entries of its batches, but for those that it names as exceptions.
+
+use super::Stop;
+use crate::engine::{CommitReader, Engine};
+use tally_core::anomaly::Detector;
+use tally_core::commit::{Commit, NamedException};
+use tally_core::counter::Declarations;
+use tally_core::database::Space;
+use tally_core::head::Head;
+use tally_core::id::CellHasher;
+use tally_core::record::Record;
+use tally_storage::log::{LogError, LogReader};
+
+/// Where it is in the log.
+pub struct Look {
+    engine: Engine,
+    /// `None` until there is a commit behind what was reached.
+    commits: Option<CommitReader>,
+    log: Option<Box<dyn LogReader>>,
+    /// Where the reader of the log stands; commits that are not looked at are not read.
+    read_to: u64,
+    /// Behind the last commit that was looked at or passed over.
+    pub reached: u64,
+    id: Vec<u8>,
+}
+
+impl Look {
+    /// Begins with what comes next.
+    pub fn begin(engine: &Engine) -> Look {
+        let reached = engine.commits().end().offset;
+        Look { engine: engine.clone(), commits: None, log: None, read_to: 0, reached, id: Vec::new() }
+    }
+
+    pub fn next(&mut self) -> Result<Option<Commit>, Stop> {
+        if self.commits.is_none() {
+            self.commits = self.engine.commits().find(self.reached)?.map(|(_, reader)| reader);
+        }
+        self.commits.as_mut().map_or(Ok(None), |commits| Ok(commits.read()?))
+    }
+
+    /// Counts the entries of the commit that was read last, if they are to be counted.
+    pub fn count(&mut self, commit: &Commit, detector: &mut Detector) -> Result<(), Stop> {
+        let (from, to) = (commit.from.offset.max(self.reached), commit.to.offset);
+        self.reached = to;
+        let records = to.saturating_sub(from);
+        if records == 0 || !detector.enter(from, records) {
+            return Ok(());
+        }
+        match self.read(commit, from, detector) {
+            // Nothing is held for this: the log was faster.
+            Err(Stop::Log(LogError::Trimmed { .. })) => {
+                self.log = None;
+                detector.missed(records);
+                Ok(())
+            }
+            read => read,
+        }
+    }
+
+    fn read(&mut self, commit: &Commit, from: u64, detector: &mut Detector) -> Result<(), Stop> {
+        let mut log = match self.log.take().filter(|_| self.read_to == from) {
+            Some(log) => log,
+            None => self.engine.log().reader(commit.from)?,
+        };
+        let (declarations, hasher) = (self.engine.declarations(), self.engine.hasher());
+        let mut counting = Counting { commit, declarations: &declarations, hasher, id: &mut self.id, detector };
+        let mut at = from;
+        while at < commit.to.offset {
+            let Some(batch) = log.next()? else { return Err(Stop::LogEnds { at, to: commit.to.offset }) };
+            if batch.end_offset() <= at {
+                continue; // Reading begins with a whole batch, or before.
+            }
+            at = batch.end_offset();
+            if commit.is_void(batch.position.offset) {
+                continue;
+            }
+            let mut bytes = batch.records;
+            Head::take(&mut bytes)?;
+            for index in 0..u64::from(batch.count) {
+                counting.record(batch.position.offset + index, &Record::decode(&mut bytes)?);
+            }
+        }
+        (self.log, self.read_to) = (Some(log), at);
+        Ok(())
+    }
+}
+
+/// One commit and what its records are counted with.
+struct Counting<'a> {
+    commit: &'a Commit,
+    declarations: &'a Declarations,
+    hasher: CellHasher,
+    id: &'a mut Vec<u8>,
+    detector: &'a mut Detector,
+}
+
+impl<'a> Counting<'a> {
+    fn record(&mut self, offset: u64, record: &Record<'_>) {
+        match record {
+            Record::Event(event) => {
+                let exceptions = self.exceptions(offset);
+                for listener in self.declarations.listeners(&event.event_type) {
+                    let name = self.declarations.counter(listener.counter).name.as_bytes();
+                    let is_exception = exceptions.iter().any(|exception| *exception.counter == *name);
+                    // What cannot have an id was rejected.
+                    if !is_exception && self.declarations.entry_id(listener.counter, event, self.id).is_ok() {
+                        self.detector.count(self.hasher.key(self.id), self.id, event.delta);
+                    }
+                }
+            }
+            Record::Add { name, delta } => self.named(name, delta.unsigned_abs()),
+            Record::AddMany { name, deltas } => {
+                let amount = deltas.iter().fold(0, |sum: u64, delta| sum.saturating_add(delta.unsigned_abs()));
+                self.named(name, amount);
+            }
+            Record::AddOnce { name, delta, .. } if self.exceptions(offset).is_empty() => {
+                self.named(name, delta.unsigned_abs());
+            }
+            _ => {}
+        }
+    }
+
+    /// As everywhere where others follow, only database 0 is told of.
+    fn named(&mut self, name: &[u8], amount: u64) {
+        if Space::split(name).0 == Space::MAIN {
+            self.detector.count_many(self.hasher.key(name), name, amount);
+        }
+    }
+
+    /// Of one record. They stand in the order of the log.
+    fn exceptions(&self, offset: u64) -> &'a [NamedException] {
+        let all = &self.commit.exceptions;
+        let from = all.partition_point(|exception| exception.offset < offset);
+        let len = all[from..].iter().take_while(|exception| exception.offset == offset).count();
+        &all[from..from + len]
+    }
+}

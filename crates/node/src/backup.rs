@@ -1,0 +1,93 @@
+//! Backups: all that a node is at one position, in a place of its own, from which another node goes on ([`restore`]).
+//!
+//! A backup is *logical*: the rows of the store as of a checkpoint, and the part of the log that a start from there reads. Both are cut into
+//! [`chunk`]s whose boundaries follow from what is in them, each kept as an object under the digest of its content. So what has not changed
+//! since the last backup is there already, and one that was interrupted goes on where it was. A [`manifest`] names all of them and is written
+//! last: a backup without one does not exist. (`docs/formats/backup.md`)
+
+pub mod chunk;
+pub mod directory;
+pub mod manifest;
+pub mod restore;
+mod take;
+mod work;
+
+pub use manifest::ManifestName;
+pub use work::{BackupHandle, BackupStatus, Backups, EndedBackup, Progress};
+
+use crate::data_dir::DirIdentity;
+use crate::engine::{Engine, Refusal};
+use directory::Directory;
+use std::io;
+use std::path::Path;
+use take::Taking;
+use tally_storage::log::LogError;
+use tally_storage::store;
+
+/// Where objects are kept: a directory, one day a store of objects elsewhere. Names are short texts of letters, digits, `-`, `.` and `/`.
+///
+/// - [`Target::put`] leaves nothing or the whole object behind, whatever happens meanwhile. One that is there already is left alone.
+/// - After [`Target::settle`] everything that was put survives a power cut.
+pub trait Target: Send {
+    fn has(&self, name: &str) -> io::Result<bool>;
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn get(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// The names that begin with a folder's, in ascending order.
+    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+    fn delete(&self, name: &str) -> io::Result<()>;
+    fn settle(&self) -> io::Result<()>;
+}
+
+/// Why a backup was not made, or cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Try again later.
+    #[error("the backups in {place}: {error}")]
+    Io { place: String, error: io::Error },
+    #[error("somebody else writes or reads the backups in {0}: only one may write to them, and nobody else meanwhile")]
+    InUse(String),
+    #[error("{0} is a place that backups cannot be kept in yet: name a directory")]
+    NoDirectory(String),
+    /// Take another backup.
+    #[error("{object} is damaged: {what}. {remedy}")]
+    Damaged { object: String, what: String, remedy: &'static str },
+    #[error("{0}")]
+    NotThere(String),
+    /// Name another directory.
+    #[error("{0}")]
+    NotEmpty(String),
+    #[error("{0}")]
+    Store(#[from] store::Error),
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    DataDir(#[from] crate::data_dir::DataDirError),
+}
+
+/// Takes a backup of a node that nobody else waits for.
+pub fn take_at_once(
+    engine: &Engine,
+    identity: DirIdentity,
+    directory: &Path,
+    mut tell: impl FnMut(&Progress),
+) -> Result<(ManifestName, Progress), BackupError> {
+    let (target, place) = (Box::new(Directory::open(directory)?), directory.display().to_string());
+    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place))?;
+    loop {
+        let made = taking.step()?;
+        tell(&taking.progress);
+        if let Some(name) = made {
+            return Ok((name, taking.progress));
+        }
+    }
+}
+
+/// What can be done about an object that is not what it was.
+const OTHER_BACKUP: &str = "A backup that does not name it may be whole: choose one with --at. Remove the object, and the next backup \
+                            writes it again if it is needed";
+
+fn damaged(object: &str, what: impl std::fmt::Display) -> BackupError {
+    BackupError::Damaged { object: object.to_owned(), what: what.to_string(), remedy: OTHER_BACKUP }
+}

@@ -1,0 +1,243 @@
+//! The worker `backup`: takes a backup when somebody asks for one, or when it is time.
+
+use super::directory::Directory;
+use super::manifest::{self, ManifestName};
+use super::take::Taking;
+use super::{BackupError, Target};
+use crate::data_dir::DirIdentity;
+use crate::engine::Engine;
+use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tally_core::counter::BackupSchedule;
+use tally_storage::store::local::give_way;
+
+/// What comes behind each chunk at least: the time in which the log syncs a few times.
+const REST: Duration = Duration::from_millis(2);
+/// It rests so many times as long as it has worked, so that it takes a quarter of a core at most: where processors are all that is short, four
+/// fifths of one cost an eighth of the rate on two cores.
+const RESTS: u32 = 3;
+/// How often it is looked whether it is time.
+const LOOK: Duration = Duration::from_secs(60);
+/// Behind merges, for which the next one waits: nobody waits for a backup.
+const NICENESS: i32 = 10;
+const RETRY: Retry = Retry { first: Duration::from_secs(10), most: Duration::from_secs(60) };
+
+/// How far a backup is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// What it has: all rows, objects, and their bytes before they are compressed.
+    pub rows: u64,
+    pub objects: u64,
+    pub bytes: u64,
+    /// What of that was not there before, as it is on disk.
+    pub written_objects: u64,
+    pub written_bytes: u64,
+    /// How many counters there are; each is a row, and its id another.
+    pub counters: u64,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct EndedBackup {
+    pub run: u64,
+    pub at_ms: u64,
+    pub took: Duration,
+    pub made: Result<(ManifestName, Progress), String>,
+}
+
+/// What is told of backups.
+#[derive(Clone, Debug, Default)]
+pub struct BackupStatus {
+    pub directory: PathBuf,
+    /// Runs that were begun since the start. The next one has the next number.
+    pub begun: u64,
+    pub running: Option<Progress>,
+    pub last: Option<EndedBackup>,
+    /// Those that are there, in the order of time.
+    pub kept: Vec<ManifestName>,
+    is_wanted: bool,
+}
+
+/// What others hold of it.
+#[derive(Clone)]
+pub struct BackupHandle {
+    status: Arc<Mutex<BackupStatus>>,
+    wake: Wake,
+}
+
+impl BackupHandle {
+    pub fn status(&self) -> BackupStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Has a backup taken of everything that is acknowledged now. Answers the number of its run, which is the next one that begins.
+    pub fn ask(&self) -> u64 {
+        let run = {
+            let mut status = lock(&self.status);
+            status.is_wanted = true;
+            status.begun + 1
+        };
+        self.wake.wake();
+        run
+    }
+}
+
+fn lock(status: &Mutex<BackupStatus>) -> MutexGuard<'_, BackupStatus> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub struct Backups {
+    engine: Engine,
+    identity: DirIdentity,
+    directory: PathBuf,
+    status: Arc<Mutex<BackupStatus>>,
+    taking: Option<Taking>,
+    /// When the run began, by [`crate::clock::Clock::passed`].
+    begun: Duration,
+    has_looked: bool,
+}
+
+impl Backups {
+    pub fn spec() -> Spec {
+        Spec::new("backup", "takes backups, when it is time or somebody asks", RETRY).waits_for("somebody to ask")
+    }
+
+    pub fn new(engine: Engine, identity: DirIdentity, directory: PathBuf, spec: &Spec) -> (Backups, BackupHandle) {
+        let status = BackupStatus { directory: directory.clone(), ..BackupStatus::default() };
+        let status = Arc::new(Mutex::new(status));
+        let handle = BackupHandle { status: status.clone(), wake: spec.wake.clone() };
+        let begun = engine.clock().passed();
+        (Backups { engine, identity, directory, status, taking: None, begun, has_looked: false }, handle)
+    }
+
+    /// The first look: what is there, and how old it is.
+    fn look(&mut self, context: &Context) -> Result<(), BackupError> {
+        if self.has_looked {
+            return Ok(());
+        }
+        if !context.is_among_others() {
+            give_way(NICENESS);
+        }
+        let target = Directory::open(&self.directory)?;
+        let listed = manifest::list(&target).map_err(|error| BackupError::Io { place: self.place(), error })?;
+        self.publish(listed);
+        self.has_looked = true;
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn publish(&self, kept: Vec<ManifestName>) {
+        let newest = kept.iter().rfind(|name| name.id == self.identity.id).map_or(0, |name| name.time_ms);
+        self.engine.metrics().backup.timestamp_seconds.set(newest as f64 / 1000.0);
+        lock(&self.status).kept = kept;
+    }
+
+    fn schedule(&self) -> Option<BackupSchedule> {
+        self.engine.declarations().backups()
+    }
+
+    /// How long until the next one; `None` if nobody knows.
+    fn due_in(&self) -> Option<Duration> {
+        let status = lock(&self.status);
+        if status.is_wanted {
+            return Some(Duration::ZERO);
+        }
+        let own = status.kept.iter().rfind(|name| name.id == self.identity.id);
+        let age = own.map(|own| Duration::from_millis(self.engine.clock().wall_ms().saturating_sub(own.time_ms)));
+        let every = self.schedule().map(|schedule| Duration::from_millis(schedule.every_ms));
+        every.map(|every| age.map_or(Duration::ZERO, |age| every.saturating_sub(age)))
+    }
+
+    async fn begin(&mut self) -> Result<(), BackupError> {
+        self.begun = self.engine.clock().passed();
+        {
+            let mut status = lock(&self.status);
+            status.begun += 1;
+            status.is_wanted = false;
+            status.running = Some(Progress::default());
+        }
+        let target: Box<dyn Target> = Box::new(Directory::open(&self.directory)?);
+        self.taking = Some(Taking::begin(&self.engine, self.identity, target, self.place()).await?);
+        Ok(())
+    }
+
+    /// One chunk of the one under way, if there is one.
+    fn step(&mut self, context: &Context) -> Result<(), BackupError> {
+        let Some(taking) = &mut self.taking else { return Ok(()) };
+        let made = taking.step()?;
+        let progress = taking.progress;
+        lock(&self.status).running = Some(progress);
+        context.progress(format!("{} rows of {} counters", progress.rows, progress.counters));
+        let Some(name) = made else { return Ok(()) };
+        let taking = self.taking.take().expect("it has just been looked at");
+        let pruned = self.schedule().map_or(Ok(()), |schedule| taking.prune(self.identity.id, schedule.keep as usize));
+        let listed = taking.list();
+        drop(taking);
+        self.engine.metrics().backup.bytes.set(progress.bytes as i64);
+        self.engine.metrics().backup.written_bytes.inc_by(progress.written_bytes);
+        tracing::info!(
+            backup = &name.name,
+            position = %name.position,
+            bytes = progress.bytes,
+            written = progress.written_bytes,
+            "a backup was taken"
+        );
+        // Whoever waits for it may read it from here on.
+        listed.map(|listed| self.publish(listed)).inspect(|()| self.end(Ok((name, progress))))?;
+        pruned
+    }
+
+    fn end(&self, made: Result<(ManifestName, Progress), String>) {
+        let clock = self.engine.clock();
+        let mut status = lock(&self.status);
+        let (run, at_ms, took) = (status.begun, clock.wall_ms(), clock.passed().saturating_sub(self.begun));
+        status.running = None;
+        status.last = Some(EndedBackup { run, at_ms, took, made });
+    }
+
+    /// The run under way has failed; or the one that was asked for, where none can be begun.
+    fn fail(&mut self, error: &BackupError) {
+        self.taking = None;
+        self.engine.metrics().backup.failures.inc();
+        let is_run = {
+            let mut status = lock(&self.status);
+            let is_begun = status.running.is_some();
+            let is_asked = !is_begun && std::mem::take(&mut status.is_wanted);
+            status.begun += u64::from(is_asked);
+            is_begun || is_asked
+        };
+        if is_run {
+            self.end(Err(error.to_string()));
+        }
+    }
+
+    async fn advance(&mut self, context: &Context) -> Result<Next, BackupError> {
+        self.look(context)?;
+        if self.taking.is_some() {
+            let began = self.engine.clock().passed();
+            self.step(context)?;
+            let worked = self.engine.clock().passed().saturating_sub(began);
+            return Ok(Next::After(REST.max(worked * RESTS)));
+        }
+        match self.due_in() {
+            Some(Duration::ZERO) => self.begin().await.map(|()| Next::Again),
+            Some(time) => Ok(Next::After(time.min(LOOK))),
+            None => Ok(Next::WhenWoken),
+        }
+    }
+}
+
+impl Work for Backups {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
+        let advanced = self.advance(context).await;
+        if let Err(error) = &advanced {
+            self.fail(error);
+        }
+        Ok(advanced?)
+    }
+}

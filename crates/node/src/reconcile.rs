@@ -1,0 +1,270 @@
+//! Reconciliation: counts again from the archive, in SQL, what every declared counter should be worth, and holds the counters against it.
+//!
+//! All of it is at one position: the counters are seen in a snapshot, the archive is brought there, and events up to it are counted
+//! again. What differs is told key by key, and bucket by bucket of time where a roll-up tells them apart, and proposed as a correction that
+//! restores; nobody applies it but who is asked to.
+
+mod archived;
+mod compare;
+mod recount;
+mod report;
+mod restate;
+mod scene;
+
+pub use archived::{ArchivedParts, ArchivedWanted};
+pub use report::{ByTime, Compared, CounterReport, Difference, Hour, Report};
+pub use restate::{CounterRestated, RestateWanted, Restated, RestatedKey, Restatement};
+
+use crate::archive::ArchiveHandle;
+use crate::engine::{CorrectionError, CorrectionRequest, Engine, Refusal};
+use crate::sql::{Sql, SqlError};
+use crate::webhook::Webhooks;
+use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
+use flume::{Receiver, Sender};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tally_core::counter::Counter;
+use tally_core::ledger::{Delta, Proposal, Purpose, Remedy};
+use tally_core::limits::{CORRECTION_DELTAS_MAX, RECONCILE_ASKS_MAX, RECONCILE_REPORTS_MAX};
+use tokio::sync::oneshot;
+
+/// How often it runs by itself: behind the end of each hour, when what belongs to it has arrived.
+const EVERY: Duration = Duration::from_secs(60 * 60);
+const BEHIND_THE_HOUR: Duration = Duration::from_secs(60);
+const RETRY: Retry = Retry { first: Duration::from_secs(60), most: Duration::from_secs(15 * 60) };
+/// Who proposes what a run finds.
+const AUTHOR: &str = "reconciliation";
+/// The share of a counter from which on somebody should look, and for how many runs in a row.
+const DRIFT_MAX: f64 = 0.001;
+const DRIFT_RUNS: usize = 3;
+
+/// Why there is no report.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReconcileError {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("the recount has failed: {0}")]
+    Sql(Arc<str>),
+    #[error("the correction was not made: {0}")]
+    Correction(Arc<str>),
+    /// Ask for something else: the words say what is wrong.
+    #[error("{0}")]
+    Wrong(Arc<str>),
+    /// Ask for less.
+    #[error(
+        "{changes} keys and buckets of {counter} would change, and a correction changes at most {CORRECTION_DELTAS_MAX}; restate one counter at a time, or a shorter range"
+    )]
+    TooMany { counter: Arc<str>, changes: usize },
+}
+
+impl From<SqlError> for ReconcileError {
+    fn from(error: SqlError) -> ReconcileError {
+        match error {
+            SqlError::Refused(refusal) => refusal.into(),
+            error => ReconcileError::Sql(error.to_string().into()),
+        }
+    }
+}
+
+impl From<CorrectionError> for ReconcileError {
+    fn from(error: CorrectionError) -> ReconcileError {
+        ReconcileError::Correction(error.to_string().into())
+    }
+}
+
+/// A run that somebody asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only this counter.
+    pub counter: Option<String>,
+    /// Only this time, of counters that tell it apart; the others are compared as a whole.
+    pub range_ms: Option<Range<u64>>,
+    /// Puts right what is found, in whose name.
+    pub apply: Option<String>,
+}
+
+/// Who waits for an answer.
+type Done<T> = oneshot::Sender<Result<Arc<T>, ReconcileError>>;
+
+enum Ask {
+    Reconcile(Wanted, Done<Report>),
+    Restate(RestateWanted, Done<Restatement>),
+}
+
+/// What others hold of it.
+#[derive(Clone)]
+pub struct ReconcileHandle {
+    asks: Sender<Ask>,
+    wake: Wake,
+    reports: Reports,
+}
+
+/// The last ones, the newest first.
+type Reports = Arc<Mutex<VecDeque<Arc<Report>>>>;
+
+impl ReconcileHandle {
+    pub fn reports(&self) -> Vec<Arc<Report>> {
+        lock(&self.reports).iter().cloned().collect()
+    }
+
+    /// Counters that keep differing: somebody should look at them.
+    pub fn alerts(&self) -> Vec<String> {
+        let reports = lock(&self.reports);
+        let mut names: Vec<&str> = reports.iter().flat_map(|report| report.names()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().filter(|name| is_lasting(&reports, name)).map(str::to_owned).collect()
+    }
+
+    /// Has a run made now, and answers what it found.
+    pub async fn run(&self, wanted: Wanted) -> Result<Arc<Report>, ReconcileError> {
+        self.ask(|done| Ask::Reconcile(wanted, done)).await
+    }
+
+    /// Has a range of time counted again, and answers what would change; that is proposed, and applied if so wanted.
+    pub async fn restate(&self, wanted: RestateWanted) -> Result<Arc<Restatement>, ReconcileError> {
+        self.ask(|done| Ask::Restate(wanted, done)).await
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(Done<T>) -> Ask) -> Result<Arc<T>, ReconcileError> {
+        let (done, answer) = oneshot::channel();
+        self.asks.try_send(ask(done)).map_err(|_| Refusal::busy())?;
+        self.wake.wake();
+        answer.await.unwrap_or(Err(Refusal::ShuttingDown.into()))
+    }
+}
+
+fn lock(reports: &Reports) -> MutexGuard<'_, VecDeque<Arc<Report>>> {
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub struct Reconciler {
+    engine: Engine,
+    archive: ArchiveHandle,
+    sql: Arc<dyn Sql>,
+    webhooks: Webhooks,
+    asks: Receiver<Ask>,
+    reports: Reports,
+    /// When it runs by itself again, as its clock says.
+    next_ms: u64,
+}
+
+impl Reconciler {
+    pub fn spec() -> Spec {
+        let does = "counts again from the archive, in SQL, what counters should be worth, and proposes what differs";
+        Spec::new("reconcile", does, RETRY).waits_for("the end of an hour")
+    }
+
+    pub fn new(
+        engine: Engine,
+        archive: ArchiveHandle,
+        sql: Arc<dyn Sql>,
+        webhooks: Webhooks,
+        spec: &Spec,
+    ) -> (Reconciler, ReconcileHandle) {
+        let (asks, asked) = flume::bounded(RECONCILE_ASKS_MAX);
+        let reports = Reports::default();
+        let handle = ReconcileHandle { asks, wake: spec.wake.clone(), reports: reports.clone() };
+        let next_ms = behind_this_hour(engine.clock().now_ms());
+        (Reconciler { engine, archive, sql, webhooks, asks: asked, reports, next_ms }, handle)
+    }
+
+    async fn run(&self, wanted: &Wanted) -> Result<Arc<Report>, ReconcileError> {
+        let scene = self.scene().await?;
+        let mut report = Report::at(scene.snapshot.position(), self.engine.clock().now_ms());
+        report.range_ms = wanted.range_ms.clone();
+        let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
+        for counter in scene.declarations.counters().iter().filter(is_wanted) {
+            report.counters.push(self.compare(&scene, counter, wanted.range_ms.as_ref()).await?);
+        }
+        report.proposal = self.propose(&report).await?;
+        if let (Some(number), Some(author)) = (report.proposal, &wanted.apply) {
+            let remedy = Remedy::Apply { number, author: author.clone(), if_generation: None };
+            self.engine.correct(CorrectionRequest { remedy, once: None }).await?;
+            report.applied = true;
+        }
+        let report = Arc::new(report);
+        self.publish(&report);
+        Ok(report)
+    }
+
+    /// Writes down what would put right what was found; the proposal of the run before makes way.
+    async fn propose(&self, report: &Report) -> Result<Option<u64>, ReconcileError> {
+        let before = lock(&self.reports).iter().find_map(|report| report.proposal.filter(|_| !report.applied));
+        if let Some(number) = before {
+            self.engine.withdraw(number).await?;
+        }
+        let deltas = report.counters.iter().flat_map(CounterReport::deltas).filter(|delta| delta.delta != 0);
+        let deltas: Vec<Delta> = deltas.take(CORRECTION_DELTAS_MAX).collect();
+        if deltas.is_empty() {
+            return Ok(None);
+        }
+        let reason = format!("a recount at {} came to something else", report.position);
+        let (author, purpose) = (AUTHOR.to_owned(), Purpose::Restore);
+        let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation: None, purpose };
+        Ok(Some(self.engine.propose(proposal, None).await?))
+    }
+
+    fn publish(&self, report: &Arc<Report>) {
+        let metrics = &self.engine.metrics().reconciliation;
+        metrics.runs.inc();
+        let mut reports = lock(&self.reports);
+        reports.push_front(report.clone());
+        reports.truncate(RECONCILE_REPORTS_MAX);
+        for counter in &report.counters {
+            let Compared::With { differing, .. } = &counter.compared else { continue };
+            // What was found in some of the time says nothing of the rest.
+            if report.range_ms.is_none() {
+                metrics.tell(&counter.counter, counter.drift(), *differing);
+                counter.by_time.iter().for_each(|by| metrics.tell_hour(&counter.counter, by.last_closed.drift()));
+            }
+            if *differing > 0 {
+                let (name, drift) = (&counter.counter, counter.drift());
+                tracing::warn!(counter = %name, differing, drift, proposal = report.proposal, "counters differ from a recount");
+            }
+        }
+        for name in report.names() {
+            let is_lasting = is_lasting(&reports, name);
+            metrics.alert(name, is_lasting);
+            if is_lasting {
+                self.webhooks.tell("reconciliation", report.at_ms, || report.told_of(name, DRIFT_RUNS));
+                tracing::error!(
+                    counter = name,
+                    runs = DRIFT_RUNS,
+                    "a counter keeps differing from its recount by more than 0.1 %"
+                );
+            }
+        }
+    }
+}
+
+/// Whether a counter has differed by too much for so many runs in a row.
+fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
+    let drifts = reports.iter().filter_map(|report| report.drift_of(name)).take(DRIFT_RUNS);
+    drifts.clone().count() == DRIFT_RUNS && drifts.into_iter().all(|drift| drift > DRIFT_MAX)
+}
+
+fn behind_this_hour(now_ms: u64) -> u64 {
+    let hour_ms = EVERY.as_millis() as u64;
+    (now_ms / hour_ms + 1) * hour_ms + BEHIND_THE_HOUR.as_millis() as u64
+}
+
+impl Work for Reconciler {
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
+        while let Ok(ask) = self.asks.try_recv() {
+            match ask {
+                Ask::Reconcile(wanted, done) => _ = done.send(self.run(&wanted).await),
+                Ask::Restate(wanted, done) => _ = done.send(self.restate(&wanted).await),
+            }
+        }
+        let now_ms = context.clock().now_ms();
+        if now_ms >= self.next_ms {
+            self.run(&Wanted::default()).await?;
+            self.next_ms = behind_this_hour(now_ms);
+        }
+        let wait_ms = self.next_ms.saturating_sub(context.clock().now_ms()).max(1);
+        Ok(Next::After(Duration::from_millis(wait_ms)))
+    }
+}

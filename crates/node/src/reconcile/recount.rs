@@ -1,0 +1,198 @@
+//! The rules of the contracts once more, in SQL: what each key of a counter should be worth at a position, by the archive alone.
+//!
+//! This shares nothing with how entries are judged but what was declared. It is meant to be read beside `docs/guide/contracts.md`.
+
+mod rules;
+mod slices;
+
+pub use slices::{At, Slices};
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use tally_archive::Table;
+use tally_core::contract::Contract;
+use tally_core::counter::{Counter, Declarations, Direction, Field};
+
+/// Declarations, and under which versions they were in force.
+#[derive(Clone)]
+pub struct Era {
+    pub versions: RangeInclusive<u64>,
+    pub declarations: Arc<Declarations>,
+}
+
+/// Where counting begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the first event: every rule can be applied.
+    Beginning,
+    /// Behind a base. What came before is gone, so that something is a repeat of it is taken from `fates`.
+    Base(u64),
+}
+
+/// What is counted again.
+pub struct Recount<'a> {
+    pub counter: &'a Counter,
+    pub eras: &'a [Era],
+    pub from: Start,
+    /// Up to the record at this offset.
+    pub to: u64,
+}
+
+impl Recount<'_> {
+    /// A row (`id`, `live`, `recount`) for each key that is not worth what it should be, the worst first.
+    pub fn differences(&self) -> String {
+        format!(
+            "SELECT id, live, recount FROM (
+  SELECT id, sum(live) AS live, sum(recount) AS recount FROM (
+    SELECT id, value AS live, 0 AS recount FROM ({live}) AS live
+    UNION ALL
+    SELECT id, 0 AS live, value AS recount FROM ({expected}) AS expected
+  ) AS both_sides GROUP BY id
+) AS compared WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
+            live = self.live(),
+            expected = self.expected()
+        )
+    }
+
+    /// Rows (`id`, `value`) that add up to what each key is worth. Late entries that wait for their run are among what is counted
+    /// again, unless that begins with a base: then the corrections of the runs are.
+    pub fn live(&self) -> String {
+        let name = text(&self.counter.name);
+        let counters = format!("SELECT id, \"sum\" AS value FROM counters WHERE counter = {name}");
+        match self.from {
+            Start::Beginning => {
+                format!("{counters} UNION ALL SELECT id, delta AS value FROM parked WHERE counter = {name}")
+            }
+            Start::Base(_) => counters,
+        }
+    }
+
+    /// Rows (`id`, `value`) that add up to what each key should be worth. An event has the offset of its record; a correction that of
+    /// the end of its commit, so one that ends where something begins is from before it.
+    fn expected(&self) -> String {
+        let to = self.to;
+        let (own, counted) = (self.own_ids("counter"), self.counted(""));
+        match self.from {
+            Start::Beginning => format!(
+                "{counted}
+  UNION ALL
+  SELECT counter AS id, delta AS value FROM corrections
+  WHERE purpose = 'adjust' AND {own} AND \"offset\" <= {to}"
+            ),
+            Start::Base(from) => format!(
+                "{counted}
+  UNION ALL
+  SELECT counter AS id, value FROM base WHERE {own} AND \"offset\" = {from}
+  UNION ALL
+  SELECT counter AS id, delta AS value FROM corrections
+  WHERE purpose IN ('adjust', 'count') AND {own} AND \"offset\" > {from} AND \"offset\" <= {to}"
+            ),
+        }
+    }
+
+    /// Rows whose column has ids of this counter.
+    fn own_ids(&self, column: &str) -> String {
+        let name = &self.counter.name;
+        format!("({column} = {} OR starts_with({column}, {}))", text(name), text(&format!("{name}:")))
+    }
+
+    /// Entries of this counter that were not rejected. What its sender was told to be rejected may have been sent again.
+    fn own_entries(&self) -> String {
+        format!("{} AND {} AND {}", self.within(), self.own_types(), not_rejected(&[&self.counter.name]))
+    }
+
+    /// Events whose ids are claimed: those that any counter of the contract counts, since all of them do or none.
+    fn claims(&self) -> String {
+        let persistent = |counter: &&Counter| matches!(counter.contract, Contract::Persistent(_));
+        let any = self.types(|declarations| declarations.counters().iter().filter(persistent).collect());
+        let names = self.eras.iter().flat_map(|era| era.declarations.counters().iter().filter(persistent));
+        let mut names: Vec<&str> = names.map(|counter| &*counter.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        format!("{} AND {any} AND {}", self.within(), not_rejected(&names))
+    }
+
+    fn within(&self) -> String {
+        match self.from {
+            Start::Beginning => format!("\"offset\" < {}", self.to),
+            Start::Base(from) => format!("\"offset\" >= {from} AND \"offset\" < {}", self.to),
+        }
+    }
+
+    /// Events of types that feed it, while they did.
+    fn own_types(&self) -> String {
+        let name = &self.counter.name;
+        self.types(|declarations| declarations.counters().iter().filter(|counter| counter.name == *name).collect())
+    }
+
+    fn types(&self, of: impl Fn(&Declarations) -> Vec<&Counter>) -> String {
+        let mut any = Vec::new();
+        for Era { versions, declarations } in self.eras {
+            let mut types: Vec<String> =
+                of(declarations).iter().flat_map(|counter| &counter.rules).map(|rule| text(&rule.on)).collect();
+            types.sort_unstable();
+            types.dedup();
+            if !types.is_empty() {
+                let (first, last) = (versions.start(), versions.end());
+                any.push(format!("config_version BETWEEN {first} AND {last} AND type IN ({})", types.join(", ")));
+            }
+        }
+        if any.is_empty() { "FALSE".to_owned() } else { format!("({})", any.join(" OR ")) }
+    }
+
+    /// What an entry adds.
+    fn change(&self) -> String {
+        let mut cases = String::new();
+        for Era { versions, declarations } in self.eras {
+            for rule in declarations
+                .counters()
+                .iter()
+                .filter(|counter| counter.name == self.counter.name)
+                .flat_map(|it| &it.rules)
+            {
+                if rule.op == Direction::Decrement {
+                    let (first, last) = (versions.start(), versions.end());
+                    let _ = write!(
+                        cases,
+                        " WHEN config_version BETWEEN {first} AND {last} AND type = {} THEN -delta",
+                        text(&rule.on)
+                    );
+                }
+            }
+        }
+        if cases.is_empty() { "delta".to_owned() } else { format!("CASE{cases} ELSE delta END") }
+    }
+
+    /// The id of the key that an event belongs to.
+    fn id(&self) -> String {
+        let mut id = text(&self.counter.name);
+        for dimension in &self.counter.dimensions {
+            let value = column(&Field::Dimension(dimension.clone()));
+            let _ = write!(id, " || ':' || replace(replace({value}, '%', '%25'), ':', '%3A')");
+        }
+        id
+    }
+}
+
+fn not_rejected(counters: &[&str]) -> String {
+    let names = counters.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
+    format!("\"offset\" NOT IN (SELECT \"offset\" FROM fates WHERE counter IN ({names}) AND fate = 'rejected')")
+}
+
+/// A field of an event as a column.
+fn column(field: &Field) -> String {
+    match field {
+        Field::EventId => "event_id".to_owned(),
+        Field::Session => "session".to_owned(),
+        Field::Seq => "seq".to_owned(),
+        Field::Type => "type".to_owned(),
+        Field::Dimension(name) if Table::Events.has_column(name) => format!("dimensions[{}]", text(name)),
+        Field::Dimension(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+/// As a literal.
+fn text(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "''"))
+}

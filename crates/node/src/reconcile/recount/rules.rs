@@ -1,0 +1,187 @@
+//! What of a counter's entries counts, contract by contract. Each rule is a statement whose rows have the key's id, what an entry adds,
+//! and whatever else of the event is asked for.
+
+use super::{Era, Recount, Start, column, text};
+use tally_core::contract::{Contract, DedupSettings};
+use tally_core::counter::Field;
+
+/// When an event happened, by its sender or else by its arrival.
+pub const OWN_TIME: &str = "coalesce(occurred_at, received_at)";
+
+impl Recount<'_> {
+    /// Rows (`id`, `value`, and `more`, which begins with a comma if it is anything): what events come to.
+    pub(super) fn counted(&self, more: &str) -> String {
+        match self.from {
+            Start::Beginning => self.by_the_rules(more),
+            Start::Base(_) => self.not_named_in_fates(more, ""),
+        }
+    }
+
+    /// The same as it will be when all runs of late entries have come, and with everything in the part that it belongs to.
+    pub fn counted_in_the_end(&self, more: &str) -> String {
+        match self.from {
+            Start::Beginning => self.by_the_rules(more),
+            Start::Base(_) => self.not_named_in_fates(more, " AND fate <> 'late'"),
+        }
+    }
+
+    /// By the rules of the contract, without a look at what was made of the entries.
+    pub(super) fn by_the_rules(&self, more: &str) -> String {
+        match &self.counter.contract {
+            Contract::Persistent(_) => self.first_of_each_id(more),
+            Contract::Display(_) => self.outside_the_windows(more),
+            Contract::Transition(transition) if !transition.entity.is_empty() => match more {
+                "" => self.last_state(&transition.entity),
+                more => self.turned_on(&transition.entity, more),
+            },
+            Contract::Transition(_) | Contract::Simple(_) => self.every_entry(more),
+        }
+    }
+
+    /// An entry counts, whatever came before it.
+    fn every_entry(&self, more: &str) -> String {
+        let (id, change, own) = (self.id(), self.change(), self.own_entries());
+        format!("SELECT {id} AS id, {change} AS value{more} FROM events WHERE {own} AND {id} IS NOT NULL")
+    }
+
+    /// Of those with the same event id the first counts, and no other, ever.
+    fn first_of_each_id(&self, more: &str) -> String {
+        let known = match self.from {
+            Start::Beginning => String::new(),
+            Start::Base(_) => self.not_repeated(),
+        };
+        format!(
+            "SELECT {id} AS id, {change} AS value{more} FROM (
+    SELECT *, row_number() OVER (PARTITION BY event_id ORDER BY \"offset\") AS nth FROM events WHERE {claims}
+  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {id} IS NOT NULL AND {own}{known}",
+            id = self.id(),
+            change = self.change(),
+            claims = self.claims(),
+            own = self.own_types(),
+        )
+    }
+
+    /// That an id was claimed by an event that is gone is said by `fates` alone.
+    fn not_repeated(&self) -> String {
+        let name = text(&self.counter.name);
+        format!(
+            " AND \"offset\" NOT IN (
+    SELECT \"offset\" FROM fates WHERE counter = {name} AND fate IN ('duplicate', 'conflict'))"
+        )
+    }
+
+    /// A memory of repeats is of the fields and the window that were declared: each judges the events of its own time.
+    fn outside_the_windows(&self, more: &str) -> String {
+        let mut memories: Vec<(Option<&DedupSettings>, Vec<Era>)> = Vec::new();
+        for era in self.eras {
+            let was = era.declarations.counters().iter().find(|was| was.name == self.counter.name);
+            let Some(Contract::Display(display)) = was.map(|was| &was.contract) else { continue };
+            let dedup = display.dedup.as_ref();
+            match memories.iter_mut().find(|(known, _)| same_memory(*known, dedup)) {
+                Some((_, eras)) => eras.push(era.clone()),
+                None => memories.push((dedup, vec![era.clone()])),
+            }
+        }
+        let judged = memories.iter().map(|(dedup, eras)| {
+            let of_its_time = Recount { counter: self.counter, eras, from: self.from, to: self.to };
+            match dedup {
+                Some(dedup) => of_its_time.outside_the_window(dedup, more),
+                None => of_its_time.every_entry(more),
+            }
+        });
+        let judged: Vec<String> = judged.collect();
+        if judged.is_empty() { self.every_entry(more) } else { judged.join("\n  UNION ALL\n  ") }
+    }
+
+    /// What came before it under the same fields is two windows of log time away, or there is nothing.
+    fn outside_the_window(&self, dedup: &DedupSettings, more: &str) -> String {
+        let mut by: Vec<String> = dedup.by.iter().map(column).collect();
+        by.extend(dedup.seq.then(|| column(&Field::Seq)));
+        let has_all = by.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
+        let lacks = if dedup.required { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
+        let window_us = dedup.window_ms * 1000;
+        format!(
+            "SELECT {id} AS id, {change} AS value{more} FROM (
+    SELECT *, lag(own_window) OVER (PARTITION BY {by} ORDER BY \"offset\") AS window_before FROM (
+      SELECT *, CAST(log_time AS BIGINT) / {window_us} AS own_window FROM events WHERE {own}) AS windows
+  ) AS seen WHERE {id} IS NOT NULL AND
+    ({lacks} OR ({has_all}) AND (window_before IS NULL OR window_before < own_window - 1))",
+            id = self.id(),
+            change = self.change(),
+            by = by.join(", "),
+            own = self.own_entries(),
+        )
+    }
+
+    /// Per entity the event that happened last decides; of two at the same time the later in the log.
+    fn last_state(&self, entity: &[Field]) -> String {
+        format!(
+            "SELECT {id} AS id, 1 AS value FROM (
+    SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {OWN_TIME} DESC, \"offset\" DESC) AS nth
+    FROM events WHERE {own} AND {has_all}
+  ) AS states WHERE nth = 1 AND {change} > 0",
+            id = self.id(),
+            by = listed(entity),
+            has_all = self.has_all(entity),
+            own = self.own_entries(),
+            change = self.change(),
+        )
+    }
+
+    /// The same with the event that turned it on, which is where it counts: the first for its key since it was last off or elsewhere.
+    /// Those do not matter that came after one that happened later.
+    fn turned_on(&self, entity: &[Field], more: &str) -> String {
+        format!(
+            "SELECT own_id AS id, 1 AS value{more} FROM (
+    SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS last_offset,
+      max(CASE WHEN is_on THEN \"offset\" END) OVER (PARTITION BY {by}) AS last_on_offset,
+      max(CASE WHEN is_on AND NOT (coalesce(was_on, FALSE) AND was_id = own_id) THEN \"offset\" END)
+        OVER (PARTITION BY {by}) AS begun_offset
+    FROM (
+      SELECT *, lag(is_on) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_on,
+        lag(own_id) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_id
+      FROM (
+        SELECT *, {change} > 0 AS is_on, {id} AS own_id, {OWN_TIME} AS own_time,
+          max({OWN_TIME}) OVER (
+            PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest_before
+        FROM events WHERE {own} AND {has_all}) AS all_of_them
+      WHERE latest_before IS NULL OR own_time >= latest_before) AS in_order
+  ) AS states WHERE \"offset\" = begun_offset AND last_on_offset = last_offset",
+            id = self.id(),
+            by = listed(entity),
+            has_all = self.has_all(entity),
+            own = self.own_entries(),
+            change = self.change(),
+        )
+    }
+
+    /// Entries without one of these fields, or without a dimension of the key, are rejected.
+    fn has_all(&self, fields: &[Field]) -> String {
+        let mut has: Vec<String> = fields.iter().map(|field| format!("{} IS NOT NULL", column(field))).collect();
+        has.push(format!("{} IS NOT NULL", self.id()));
+        has.join(" AND ")
+    }
+
+    /// Every entry behind a base counts that is not said to have ended elsewhere.
+    fn not_named_in_fates(&self, more: &str, but: &str) -> String {
+        format!(
+            "SELECT {} AS id, {} AS value{more} FROM events WHERE {} AND {} AND \"offset\" NOT IN (
+    SELECT \"offset\" FROM fates WHERE counter = {}{but})",
+            self.id(),
+            self.change(),
+            self.within(),
+            self.own_types(),
+            text(&self.counter.name),
+        )
+    }
+}
+
+fn listed(fields: &[Field]) -> String {
+    fields.iter().map(column).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether what one remembers of repeats is known to the other: that events need the fields is no part of it.
+fn same_memory(one: Option<&DedupSettings>, other: Option<&DedupSettings>) -> bool {
+    let told = |dedup: &DedupSettings| (dedup.by.clone(), dedup.seq, dedup.window_ms);
+    one.map(told) == other.map(told)
+}

@@ -1,0 +1,245 @@
+//! What a reconciliation found: which keys are not worth what they should be, in which bucket of time, and by how much.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use tally_core::counter::Unit;
+use tally_core::ledger::Delta;
+use tally_core::position::Position;
+
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where both sides were seen.
+    pub position: Position,
+    pub at_ms: u64,
+    /// Only this time was looked at, where counters tell it apart.
+    pub range_ms: Option<Range<u64>>,
+    pub counters: Vec<CounterReport>,
+    /// The number of the proposal that would put right what differs.
+    pub proposal: Option<u64>,
+    /// It was applied.
+    pub applied: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct CounterReport {
+    pub counter: String,
+    pub compared: Compared,
+    /// What was found bucket by bucket, if the counter has a roll-up by time.
+    pub by_time: Option<ByTime>,
+}
+
+/// A counter in buckets of time.
+#[derive(Clone, Debug)]
+pub struct ByTime {
+    /// As which buckets are told: no shorter than an hour.
+    pub unit: Unit,
+    /// From where on they are compared.
+    pub from_ms: u64,
+    /// The last ones, and those that differ.
+    pub hours: Vec<Hour>,
+    /// The last one that is over.
+    pub last_closed: Hour,
+}
+
+/// What all keys came to in a bucket, as the counters say and as the recount says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hour {
+    pub at_ms: u64,
+    pub live: i64,
+    pub recount: i64,
+    /// By how much keys differ, each for itself.
+    pub difference: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Compared {
+    /// Why not.
+    Not(String),
+    With {
+        keys: u64,
+        /// What all keys come to, as the counters say, late entries that wait included.
+        live: i64,
+        /// And as the recount says.
+        recount: i64,
+        differing: u64,
+        /// By how much keys differ, each for itself.
+        difference: u64,
+        /// The worst first.
+        differences: Vec<Difference>,
+        /// There are more of them.
+        has_more: bool,
+    },
+}
+
+/// A key that is not worth what it should be, in a bucket of time or as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub id: String,
+    pub bucket_ms: Option<u64>,
+    pub live: i64,
+    pub recount: i64,
+}
+
+impl Difference {
+    fn off(&self) -> i128 {
+        i128::from(self.live) - i128::from(self.recount)
+    }
+}
+
+impl Compared {
+    /// What differs as a whole, and what differs bucket by bucket. The first is told only where the second does not explain it.
+    pub fn new(keys: u64, live: i64, whole: Vec<Difference>, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+        let sum: i128 = whole.iter().map(Difference::off).sum();
+        let mut explained = BTreeMap::<&str, i128>::new();
+        by_bucket.iter().for_each(|it| *explained.entry(&it.id).or_default() += it.off());
+        let is_explained = |it: &Difference| explained.get(&*it.id) == Some(&it.off());
+        let whole: Vec<Difference> = whole.iter().filter(|it| !is_explained(it)).cloned().collect();
+        Compared::of(keys, live, sum, whole.into_iter().chain(by_bucket).collect(), has_more)
+    }
+
+    /// What differs in some buckets alone.
+    pub fn within(keys: u64, live: i64, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+        let sum = by_bucket.iter().map(Difference::off).sum();
+        Compared::of(keys, live, sum, by_bucket, has_more)
+    }
+
+    fn of(keys: u64, live: i64, off: i128, mut differences: Vec<Difference>, has_more: bool) -> Compared {
+        differences.sort_by(|a, b| b.off().abs().cmp(&a.off().abs()).then_with(|| a.id.cmp(&b.id)));
+        let mut ids: Vec<&str> = differences.iter().map(|it| &*it.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Compared::With {
+            keys,
+            live,
+            recount: (i128::from(live) - off).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            differing: ids.len() as u64,
+            difference: differences.iter().map(|it| it.off().unsigned_abs()).sum::<u128>() as u64,
+            differences,
+            has_more,
+        }
+    }
+}
+
+/// A difference as a share of what was counted again.
+fn share(difference: u64, recount: i64) -> f64 {
+    if difference == 0 { 0.0 } else { difference as f64 / recount.unsigned_abs().max(1) as f64 }
+}
+
+impl Hour {
+    pub fn drift(&self) -> f64 {
+        share(self.difference, self.recount)
+    }
+}
+
+impl CounterReport {
+    pub fn not(counter: &str, why: String) -> CounterReport {
+        CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None }
+    }
+
+    /// Which share of what was counted again keys differ by.
+    pub fn drift(&self) -> f64 {
+        match &self.compared {
+            Compared::Not(_) => 0.0,
+            Compared::With { recount, difference, .. } => share(*difference, *recount),
+        }
+    }
+
+    fn differences(&self) -> &[Difference] {
+        match &self.compared {
+            Compared::With { differences, .. } => differences,
+            Compared::Not(_) => &[],
+        }
+    }
+
+    /// What would bring the keys to what was counted again. What no bucket explains is from before those that are compared, if there is
+    /// such a time.
+    pub fn deltas(&self) -> Vec<Delta> {
+        let mut explained = BTreeMap::<&str, i128>::new();
+        for it in self.differences().iter().filter(|it| it.bucket_ms.is_some()) {
+            *explained.entry(&it.id).or_default() += it.off();
+        }
+        let before = self.by_time.as_ref().and_then(|by| by.from_ms.checked_sub(MINUTE_MS));
+        let delta = |it: &Difference| {
+            let rest = it.off() - if it.bucket_ms.is_some() { 0 } else { explained.get(&*it.id).copied().unwrap_or(0) };
+            let delta = (-rest).clamp((-i64::MAX).into(), i64::MAX.into()) as i64;
+            Delta { id: it.id.clone().into_bytes(), bucket_ms: it.bucket_ms.or(before), delta }
+        };
+        self.differences().iter().map(delta).collect()
+    }
+}
+
+const MINUTE_MS: u64 = 60_000;
+
+impl Report {
+    pub fn at(position: Position, at_ms: u64) -> Report {
+        Report { position, at_ms, range_ms: None, counters: Vec::new(), proposal: None, applied: false }
+    }
+
+    pub fn differences(&self) -> impl Iterator<Item = &Difference> {
+        self.counters.iter().flat_map(CounterReport::differences)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.counters.iter().map(|counter| &*counter.counter)
+    }
+
+    /// What a webhook is told of a counter that has kept differing for so many runs.
+    pub fn told_of(&self, name: &str, runs: usize) -> Value {
+        let differing =
+            self.counters.iter().find(|counter| counter.counter == name).map(|counter| match counter.compared {
+                Compared::With { differing, .. } => differing,
+                Compared::Not(_) => 0,
+            });
+        json!({
+            "counter": name,
+            "position": self.position.to_string(),
+            "drift": self.drift_of(name),
+            "differing": differing,
+            "runs": runs,
+            "proposal": self.proposal,
+        })
+    }
+
+    /// Of a counter, if it was compared, and all of it.
+    pub fn drift_of(&self, counter: &str) -> Option<f64> {
+        let of = self.counters.iter().find(|report| report.counter == counter)?;
+        (self.range_ms.is_none() && matches!(of.compared, Compared::With { .. })).then(|| of.drift())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(id: &str, bucket_ms: Option<u64>, live: i64, recount: i64) -> Difference {
+        Difference { id: id.to_owned(), bucket_ms, live, recount }
+    }
+
+    fn report(compared: Compared, from_ms: u64) -> CounterReport {
+        let by_time = ByTime { unit: Unit::Hour, from_ms, hours: Vec::new(), last_closed: Hour::default() };
+        CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time) }
+    }
+
+    #[test]
+    fn what_buckets_explain_is_told_once_and_restored_in_them() {
+        let whole = vec![difference("a:1", None, 12, 10), difference("a:2", None, 9, 4)];
+        let by_bucket = vec![difference("a:1", Some(60_000), 5, 3), difference("a:2", Some(60_000), 3, 2)];
+        let compared = Compared::new(2, 21, whole, by_bucket, false);
+        let Compared::With { recount, differing, difference, ref differences, .. } = compared else { panic!() };
+        assert_eq!((recount, differing, difference, differences.len()), (14, 2, 8, 3));
+        let deltas = report(compared, 3_600_000).deltas();
+        let told: Vec<_> = deltas.iter().map(|it| (&*it.id, it.bucket_ms, it.delta)).collect();
+        let before = Some(3_540_000);
+        assert_eq!(told, [(&b"a:2"[..], before, -4), (b"a:1", Some(60_000), -2), (b"a:2", Some(60_000), -1)]);
+    }
+
+    #[test]
+    fn an_entry_in_the_wrong_bucket_differs_twice_though_the_key_is_right() {
+        let by_bucket = vec![difference("a:1", Some(0), 0, 1), difference("a:1", Some(60_000), 1, 0)];
+        let compared = Compared::new(1, 1, Vec::new(), by_bucket, false);
+        let Compared::With { recount, differing, difference, .. } = compared else { panic!() };
+        assert_eq!((recount, differing, difference), (1, 1, 2));
+        assert_eq!(report(compared, 0).deltas().iter().map(|it| it.delta).sum::<i64>(), 0);
+    }
+}

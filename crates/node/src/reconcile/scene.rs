@@ -1,0 +1,98 @@
+//! What a recount looks at: counters and archive at the same position, and what was declared when.
+
+use super::recount::{Era, Start};
+use super::{ReconcileError, Reconciler};
+use crate::engine::Snapshot;
+use crate::sql::{Answer, Question};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use std::sync::Arc;
+use std::time::Duration;
+use tally_core::contract::Contract;
+use tally_core::counter::{Counter, Declarations};
+use tally_core::limits::{CORRECTION_DELTAS_MAX, SQL_TIME_MS_MAX};
+
+pub struct Scene {
+    pub snapshot: Arc<Snapshot>,
+    /// Those in force.
+    pub declarations: Arc<Declarations>,
+    pub eras: Vec<Era>,
+    pub from: Start,
+    /// The log time of the base, if counting begins with one.
+    pub base_ms: Option<u64>,
+    pub now_ms: u64,
+}
+
+impl Scene {
+    /// Why a counter cannot be counted again, if so.
+    pub fn cannot_compare(&self, counter: &Counter) -> Option<String> {
+        if !counter.is_archived {
+            return Some("its events are not archived: its archive is none".to_owned());
+        }
+        matches!(counter.contract, Contract::Simple(_))
+            .then(|| "it is written by its name as well, and such writes are not in the archive".to_owned())
+    }
+}
+
+impl Reconciler {
+    /// Counters and archive at the same position.
+    pub(super) async fn scene(&self) -> Result<Scene, ReconcileError> {
+        let snapshot = Arc::new(self.engine.base().await?);
+        self.archive.flush().await?;
+        let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
+        let (eras, from, base_ms) = (Vec::new(), Start::Beginning, None);
+        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, now_ms };
+        scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?)?;
+        (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
+        Ok(scene)
+    }
+
+    pub(super) async fn ask(&self, scene: &Scene, statement: String) -> Result<Answer, ReconcileError> {
+        let (rows_max, time) = (CORRECTION_DELTAS_MAX, Duration::from_millis(SQL_TIME_MS_MAX));
+        let snapshot = Some(scene.snapshot.clone());
+        Ok(self.sql.ask(Question { statement, rows_max, time, snapshot }).await?)
+    }
+}
+
+pub const VERSIONS: &str = "SELECT version, max(yaml) FROM configurations GROUP BY version ORDER BY version";
+pub const OLDEST_BASE: &str =
+    "SELECT \"offset\", CAST(log_time AS BIGINT) / 1000 FROM base ORDER BY \"offset\" LIMIT 1";
+
+/// Where counting begins, and at which log time if that is not the beginning.
+pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
+    let oldest = answer.rows.iter().find_map(|batch| numbers(batch, 0).into_iter().zip(numbers(batch, 1)).next());
+    // Where all of the log is in the archive, nothing has to be taken on trust.
+    match oldest.filter(|(offset, _)| *offset > 0) {
+        Some((offset, log_time_ms)) => (Start::Base(offset as u64), Some(log_time_ms as u64)),
+        None => (Start::Beginning, None),
+    }
+}
+
+/// The declarations by their versions; each is in force until the next.
+pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
+    let versions = answer.rows.iter().flat_map(|batch| numbers(batch, 0).into_iter().zip(texts(batch, 1)));
+    let versions: Vec<(i64, String)> = versions.collect();
+    let ends = versions.iter().skip(1).map(|(version, _)| *version as u64 - 1).chain([i64::MAX as u64]);
+    versions
+        .iter()
+        .zip(ends)
+        .map(|((version, yaml), end)| {
+            let declarations = Declarations::parse(yaml)
+                .map_err(|error| ReconcileError::Sql(format!("configuration {version}: {error}").into()))?;
+            Ok(Era { versions: *version as u64..=end, declarations: Arc::new(declarations) })
+        })
+        .collect()
+}
+
+/// A column of whole numbers, of which every row has one.
+pub fn numbers(batch: &arrow_array::RecordBatch, column: usize) -> Vec<i64> {
+    batch.column(column).as_primitive::<Int64Type>().iter().flatten().collect()
+}
+
+pub fn texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<String> {
+    let column = batch.column(column);
+    match column.as_string_view_opt() {
+        Some(texts) => texts.iter().map(|text| text.unwrap_or_default().to_owned()).collect(),
+        None => column.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()).collect(),
+    }
+}

@@ -1,0 +1,334 @@
+//! Backups of a running node, and nodes that go on from them.
+
+use crate::support::TestNode;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tally_node::assemble::{Options, random};
+use tally_node::backup::restore::{RestoredBackup, Restoring, restore};
+use tally_node::clock::Stopwatch;
+use tempfile::TempDir;
+
+const YAML: &str = "
+counters:
+  - {counterName: views, mode: display, dimensions: [video], dedup: {by: [session, seq], window: 60s}, rollups: [[country, hour]],
+     lateness: {allowed: 10s, corrected: 2h}, rules: [{on: viewed, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video],
+     rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: paid, mode: persistent, dimensions: [ad], rules: [{on: shown, op: increment}]}
+";
+
+/// A node that keeps backups beside its data.
+struct Ground {
+    node: TestNode,
+    backups: TempDir,
+}
+
+fn declared(options: &mut Options) {
+    options.config = Some(YAML.to_owned());
+}
+
+impl Ground {
+    fn new() -> Ground {
+        Ground::declaring("")
+    }
+
+    fn declaring(more: &str) -> Ground {
+        let backups = tempfile::tempdir().unwrap();
+        let node = TestNode::start_with(|options| {
+            options.config = Some(format!("{YAML}{more}"));
+            options.backup = Some(backups.path().to_owned());
+        });
+        Ground { node, backups }
+    }
+
+    /// Takes one, and answers how it ended.
+    fn back_up(&self) -> Value {
+        back_up(&self.node)
+    }
+
+    fn restoring(&self, at: Option<&Value>, data: Option<&Path>) -> Restoring {
+        let at = at.map(|name| name.as_str().unwrap().to_owned());
+        Restoring { backups: self.backups.path().to_owned(), at, data: data.map(Path::to_owned) }
+    }
+
+    fn restore(&self, at: Option<&Value>, data: &Path) -> Result<RestoredBackup, String> {
+        restore(&self.restoring(at, Some(data)), random, &mut |_, _| ()).map_err(|error| error.to_string())
+    }
+
+    /// A node on what a backup is restored to.
+    fn restored(&self, at: Option<&Value>) -> TestNode {
+        let dir = tempfile::tempdir().unwrap();
+        self.restore(at, dir.path()).unwrap_or_else(|error| panic!("{error}"));
+        TestNode::open(dir, declared)
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        files(&self.backups.path().join("objects"))
+    }
+}
+
+fn back_up(node: &TestNode) -> Value {
+    let run = node.post("/v1/backups", "").with_status(202)["run"].as_u64().unwrap();
+    let began = Stopwatch::start();
+    loop {
+        let last = node.get("/v1/backups").ok()["last"].take();
+        if last["run"].as_u64() >= Some(run) {
+            return last;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "backup {run} never came: {last}");
+        std::thread::yield_now();
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn send(node: &TestNode, event: &Value) -> Value {
+    node.post("/v1/events", event.to_string()).ok()
+}
+
+fn view(seq: u64) -> Value {
+    json!({"type": "viewed", "session": "s", "seq": seq, "dimensions": {"video": "a", "country": "DE"}})
+}
+
+fn like(user: u64, kind: &str, at: &str) -> Value {
+    json!({"type": kind, "occurredAt": at, "dimensions": {"video": "a", "user": user}})
+}
+
+fn shown(id: u64) -> Value {
+    json!({"type": "shown", "eventId": id.to_string(), "dimensions": {"ad": "x"}})
+}
+
+fn increment(node: &TestNode, id: &str, key: &str) -> Value {
+    node.send("POST", &format!("/v1/counters/{id}/increment"), &[("idempotency-key", key)], b"{\"delta\":5}").ok()
+}
+
+/// Something of every kind.
+fn fill(node: &TestNode) {
+    (0..50).for_each(|seq| drop(send(node, &view(seq))));
+    (0..5).for_each(|user| drop(send(node, &like(user, "liked", "2026-01-01T00:00:00Z"))));
+    send(node, &like(3, "unliked", "2026-01-01T00:00:01Z"));
+    (0..7).for_each(|id| drop(send(node, &shown(id))));
+    send(node, &shown(3));
+    let late = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(30);
+    let mut parked = view(1000);
+    parked["occurredAt"] = late.to_string().into();
+    send(node, &parked);
+    increment(node, "plain", "k1");
+    let correction = json!({"reason": "fraud", "author": "ops", "deltas": [{"id": "views:a", "delta": -7}]});
+    let number = node.post("/v1/corrections", correction.to_string()).with_status(201)["number"].clone();
+    node.post(&format!("/v1/corrections/{number}/apply"), "").ok();
+}
+
+/// All that is told about what was counted, up to an hour.
+fn told(node: &TestNode, to: jiff::Timestamp) -> Value {
+    let read = |path: &str| {
+        let mut answer = node.get(path).ok();
+        for moving in ["asOf", "stalenessMs", "position", "token"] {
+            answer.as_object_mut().unwrap().remove(moving);
+        }
+        answer
+    };
+    let from = to - jiff::SignedDuration::from_hours(3);
+    let series = read(&format!("/v1/counters/views:a/series?by=country&step=1h&from={from}&to={to}"));
+    let values = ["views:a", "likes:a", "paid:x", "plain"].map(|id| node.value(id));
+    let told = json!({
+        "balance": read("/v1/balance")["counters"],
+        "values": values,
+        "history": read("/v1/counters/views:a/history")["generations"],
+        "countries": [series["points"], series["provisional"]],
+        "duplicates": read("/v1/duplicates?counter=paid")["duplicates"],
+        "corrections": read("/v1/corrections")["corrections"],
+        "config": read("/v1/config")["version"],
+    });
+    assert!(told.as_object().unwrap().values().all(|part| !part.is_null()), "{told:#} of {series}");
+    told
+}
+
+#[test]
+fn a_restored_node_is_what_the_backed_up_one_was_and_goes_on_counting_exactly() {
+    let ground = Ground::new();
+    fill(&ground.node);
+    let ended = ground.back_up();
+    assert_eq!(ended["error"], Value::Null, "{ended}");
+    let to = jiff::Timestamp::now();
+    let before = told(&ground.node, to);
+    // What comes behind the backup is not in it.
+    send(&ground.node, &view(51));
+    increment(&ground.node, "plain", "k2");
+    let node = ground.restored(None);
+    assert_eq!(told(&node, to), before);
+    for (what, event) in [
+        ("a view that stood before", view(49)),
+        ("one that is parked", view(1000)),
+        ("an impression that stood before", shown(6)),
+    ] {
+        assert_eq!(send(&node, &event)["duplicate"], 1, "{what}");
+    }
+    assert_eq!(send(&node, &like(2, "liked", "2026-01-01T00:00:05Z"))["counted"], 0, "it is liked");
+    assert_eq!(send(&node, &like(3, "liked", "2026-01-01T00:00:05Z"))["counted"], 1, "it was unliked");
+    assert_eq!(increment(&node, "plain", "k1")["value"], 5, "its answer is remembered");
+    assert_eq!(increment(&node, "plain", "k2")["value"], 10, "that came behind the backup");
+    assert_eq!(send(&node, &view(51))["counted"], 1, "and so did this");
+    // And so after a restart.
+    let node = node.restart(declared);
+    assert_eq!((node.value("plain"), send(&node, &view(51))["duplicate"].clone()), (10, json!(1)));
+}
+
+#[test]
+fn nothing_that_the_old_node_wrote_behind_the_backup_is_taken_for_the_new_ones() {
+    let ground = Ground::new();
+    let archive = tempfile::tempdir().unwrap();
+    let with_archive = |options: &mut Options| {
+        declared(options);
+        options.archive = Some(archive.path().to_owned());
+    };
+    let Ground { node, backups } = ground;
+    let node = node.restart(|options| {
+        with_archive(options);
+        options.backup = Some(backups.path().to_owned());
+    });
+    let ground = Ground { node, backups };
+    send(&ground.node, &view(1));
+    ground.back_up();
+    let token = send(&ground.node, &view(2))["token"].as_str().unwrap().to_owned();
+    ground.node.post("/v1/archive/flush", "").ok();
+    let epoch = ground.node.node().engine().applied().epoch;
+    // The archive is further than the backup.
+    let dir = tempfile::tempdir().unwrap();
+    ground.restore(None, dir.path()).unwrap();
+    drop(ground.node);
+    let node = TestNode::open(dir, with_archive);
+    assert!(node.node().engine().applied().epoch > epoch + 1000, "the old one may be opened again many times");
+    let refused = node.post("/v1/archive/flush", "").problem(503, "store-failed");
+    assert!(refused.contains("the events of another data directory"), "{refused}");
+    node.get(&format!("/v1/counters/views:a?at_least={token}")).problem(409, "token-lost");
+}
+
+#[test]
+fn what_has_not_changed_is_not_written_again_and_what_has_is_a_small_part() {
+    let ground = Ground::new();
+    let ids: Vec<Value> = (0..20_000)
+        .map(|n| json!({"type": "shown", "eventId": format!("e{n}"), "dimensions": {"ad": format!("{n}")}}))
+        .collect();
+    ids.chunks(5000).for_each(|events| drop(send(&ground.node, &json!(events))));
+    let first = ground.back_up();
+    let again = ground.back_up();
+    assert!(first["size"]["objects"].as_u64() > Some(10), "{first}");
+    assert_eq!(first["size"]["writtenObjects"], first["size"]["objects"]);
+    assert_eq!((&again["size"]["writtenObjects"], &again["size"]["objects"]), (&json!(0), &first["size"]["objects"]));
+    send(&ground.node, &shown(1));
+    let third = ground.back_up();
+    let written = third["size"]["writtenObjects"].as_u64().unwrap();
+    assert!((1..=first["size"]["objects"].as_u64().unwrap() / 2).contains(&written), "{third}");
+    assert_eq!(ground.restored(Some(&again["backup"]["name"])).node().engine().len(), 20_000);
+    assert_eq!(ground.restored(None).node().engine().len(), 20_001);
+}
+
+#[test]
+fn a_flipped_bit_in_any_object_is_found_and_named() {
+    let ground = Ground::new();
+    fill(&ground.node);
+    ground.back_up();
+    let mut damaged = ground.objects();
+    assert!(damaged.len() >= 3, "rows, log and state: {damaged:?}");
+    damaged.extend(files(&ground.backups.path().join("manifests")));
+    for path in damaged {
+        let whole = std::fs::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        let middle = whole.len() / 2;
+        flipped[middle] ^= 1;
+        let (name, dir) = (path.file_name().unwrap().to_str().unwrap(), tempfile::tempdir().unwrap());
+        for bytes in [flipped.as_slice(), &whole[..middle], b""] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = ground.restore(None, dir.path()).unwrap_err();
+            assert!(error.contains(name) && error.contains("is damaged"), "{error}");
+            let looked = restore(&ground.restoring(None, None), random, &mut |_, _| ()).unwrap_err().to_string();
+            assert!(looked.contains(name), "{looked}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(ground.restore(None, dir.path()).is_err());
+        std::fs::write(&path, &whole).unwrap();
+        // What was not whole is made so.
+        ground.restore(None, dir.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn a_directory_that_is_half_restored_is_no_data_directory_and_goes_on_with_the_same_backup_only() {
+    let ground = Ground::new();
+    fill(&ground.node);
+    let first = ground.back_up()["backup"]["name"].clone();
+    send(&ground.node, &view(77));
+    let second = ground.back_up()["backup"]["name"].clone();
+    let object = ground.objects().into_iter().next().unwrap();
+    let whole = std::fs::read(&object).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(&object, b"").unwrap();
+    let (one, other) = match ground.restore(Some(&first), dir.path()) {
+        Err(_) => (first, second),
+        Ok(_) => {
+            std::fs::remove_dir_all(dir.path()).unwrap();
+            ground.restore(Some(&second), dir.path()).unwrap_err();
+            (second, first)
+        }
+    };
+    std::fs::write(&object, whole).unwrap();
+    let refused = tally_node::assemble::Node::start(Options::new(dir.path())).err().unwrap().to_string();
+    assert!(refused.contains("has not come to its end") && refused.contains("tally restore"), "{refused}");
+    assert!(ground.restore(Some(&other), dir.path()).unwrap_err().contains("has not come to its end"));
+    ground.restore(Some(&one), dir.path()).unwrap();
+    assert!(ground.restore(Some(&one), dir.path()).unwrap_err().contains("has data already"));
+    assert_eq!(TestNode::open(dir, declared).value("paid:x"), 7);
+}
+
+#[test]
+fn so_many_are_kept_and_nothing_stays_that_none_of_them_names() {
+    let ground = Ground::declaring("backup: {every: 90d, keep: 2}\n");
+    for seq in 0..5 {
+        send(&ground.node, &view(seq));
+        assert_eq!(ground.back_up()["error"], Value::Null);
+    }
+    let kept = ground.node.get("/v1/backups").ok()["backups"].as_array().unwrap().clone();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    std::fs::write(ground.backups.path().join("objects/left by a crash"), b"x").unwrap();
+    ground.back_up();
+    assert!(ground.objects().len() <= 8, "{:?}", ground.objects());
+    for backup in ground.node.get("/v1/backups").ok()["backups"].as_array().unwrap() {
+        assert_eq!(ground.restored(Some(&backup["name"])).value("views:a"), 5);
+    }
+}
+
+#[test]
+fn without_a_directory_both_say_how_to_get_one_and_a_place_that_cannot_be_used_is_told() {
+    let node = TestNode::start();
+    assert!(node.get("/v1/backups").problem(404, "no-backups").contains("--backup"));
+    node.post("/v1/backups", "").problem(404, "no-backups");
+    let node = node.restart(|options| options.backup = Some("s3://bucket/x".into()));
+    assert!(back_up(&node)["error"].as_str().unwrap().contains("name a directory"));
+}
+
+#[test]
+fn a_backup_is_taken_when_it_is_time() {
+    let backups = tempfile::tempdir().unwrap();
+    let hourly = |options: &mut Options| {
+        options.config = Some(format!("{YAML}backup: {{every: 1h}}\n"));
+        options.backup = Some(backups.path().to_owned());
+    };
+    let node = TestNode::start_with(hourly);
+    let kept = |node: &TestNode| node.get("/v1/backups").ok()["backups"].as_array().unwrap().len();
+    let began = Stopwatch::start();
+    while kept(&node) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "there is none, so it is time");
+        std::thread::yield_now();
+    }
+    let metrics = node.get("/metrics").text().to_owned();
+    assert!(!metrics.contains("tally_backup_last_timestamp_seconds 0.0\n"), "{metrics}");
+    // The next one is due in an hour, whoever starts meanwhile.
+    let node = node.restart(hourly);
+    assert_eq!((back_up(&node)["run"].as_u64(), kept(&node)), (Some(1), 2));
+}

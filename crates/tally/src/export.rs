@@ -1,0 +1,65 @@
+//! `tally export`: all that a stopped server is, as a backup that `tally import` makes a data directory of.
+//!
+//! The data directory is opened as a server opens it, and listens nowhere. What is written is what `tally backup` writes, so one that was
+//! interrupted goes on where it was.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::{progress, serve};
+use bytesize::ByteSize;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use tally_node::assemble::Options;
+
+/// Write all that a stopped server has to a directory: counters, parts, what was seen, corrections, its position
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally export moved --data data      of a server that is stopped
+  tally import moved --data new       make a data directory of it, on another machine
+  tally serve --data new              go on counting exactly
+
+Of a server that runs, tally backup has one taken.")]
+pub struct ExportArgs {
+    /// The directory it is written to; what is there already is not written again
+    directory: PathBuf,
+    /// The data directory of the stopped server
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// Where its archive is, or none [default: archive, in --data]
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: ExportArgs, out: &mut Output) -> Result<()> {
+    if !args.data.is_dir() {
+        let what = format!("{} is no data directory", args.data.display());
+        return Err(Failure::new(what).remedy("Name the one that tally serve was given, with --data."));
+    }
+    let archive = serve::archive_directory(args.archive.as_deref(), &args.data);
+    let node = serve::start(Options { archive, ..Options::new(&args.data) }, None)?;
+    let bar = progress::bar(0);
+    let taken = node.back_up(&args.directory, |progress| {
+        bar.set_length(2 * progress.counters);
+        bar.set_position(progress.rows.min(2 * progress.counters));
+        bar.set_message(format!("{} rows", progress.rows));
+    });
+    bar.finish_and_clear();
+    let stopped = node.stop();
+    let place = args.directory.display();
+    let (name, size) = taken.map_err(|error| Failure::new(format!("nothing was exported to {place}")).why(error))?;
+    stopped.map_err(|refusal| Failure::new("the last checkpoint could not be taken").why(refusal))?;
+    let (position, bytes) = (name.position.to_string(), ByteSize::b(size.bytes).display().iec());
+    if args.json {
+        return out.json(&json!({"name": name.name, "position": position, "counters": size.counters,
+            "objects": size.objects, "bytes": size.bytes}));
+    }
+    out.line(&name.name)?;
+    out.line(format!("position   {position}"))?;
+    out.line(format!("has        {} counters in {} objects, {bytes}", size.counters, size.objects))?;
+    out.line(format!("exported   go on with: tally import {place} --data DIR"))
+}

@@ -1,0 +1,139 @@
+//! `tally import`: brings the counters of a running Redis to a running server; or makes a data directory of what `tally export` or a
+//! backup has written, which is what `tally restore` does.
+//!
+//! Of Redis one thread reads from Redis, another writes to Tally; a few batches wait between them.
+
+mod source;
+mod write;
+
+use crate::client::{RespClient, ServerArgs};
+use crate::failure::{Failure, Result};
+use crate::output::{Output, readable};
+use crate::progress;
+use crate::restore::{self, RestoreArgs};
+use clap::Args;
+use serde_json::json;
+use source::{Found, Source};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use tally_node::worker::Spawner;
+use write::Written;
+
+/// Batches that wait to be written.
+const BATCHES_MAX: usize = 8;
+/// Keys of each reason that are named.
+const EXAMPLES_MAX: usize = 5;
+
+/// Bring what another server has: the integer keys of a running Redis, or all of an exported Tally
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally import redis://localhost:6379         all integers of its database 0
+  tally import redis://10.0.0.7:6379/3 --only-new
+  tally import moved --data new               what tally export wrote, or a backup
+
+Keys of Redis that are no integers are counted and left out. Run it again if it was
+interrupted: what is there already is set once more, or left alone with --only-new.")]
+pub struct ImportArgs {
+    /// redis://HOST[:PORT][/DATABASE], or the directory that was exported to
+    source: String,
+    /// The data directory that is made of an exported one
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["only_new", "redis_password_file"])]
+    data: Option<PathBuf>,
+    /// Leave counters that are there already as they are
+    #[arg(long)]
+    only_new: bool,
+    /// The first line of this file is the password of that Redis
+    #[arg(long, value_name = "FILE")]
+    redis_password_file: Option<PathBuf>,
+    /// Print what became of it as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// A key that was not brought over, and why.
+struct LeftOut {
+    key: Vec<u8>,
+    why: String,
+}
+
+/// What keys were left out, and the first few of them.
+#[derive(Default)]
+struct LeftOuts {
+    count: u64,
+    examples: Vec<LeftOut>,
+}
+
+impl LeftOuts {
+    fn add(&mut self, left_out: LeftOut) {
+        self.count += 1;
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(left_out);
+        }
+    }
+
+    fn tell(&self, what: &str, out: &mut Output) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        out.line(format!("{what:<10} {}", self.count))?;
+        self.examples
+            .iter()
+            .try_for_each(|LeftOut { key, why }| out.line(format!("           {}: {why}", readable(key))))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let examples = self.examples.iter().map(|left| json!({"key": readable(&left.key), "why": left.why}));
+        json!({"count": self.count, "examples": examples.collect::<Vec<_>>()})
+    }
+}
+
+pub fn run(args: ImportArgs, out: &mut Output) -> Result<()> {
+    match (args.data.clone(), args.source.contains("://")) {
+        (Some(data), false) => restore::run(RestoreArgs::newest(&args.source, data, args.json), out),
+        (None, false) => {
+            let what = format!("nobody says where to import {} to", args.source);
+            Err(Failure::new(what).remedy("Name the data directory to make with --data, or a Redis as redis://HOST."))
+        }
+        (Some(_), true) => {
+            let what = "the counters of a Redis go to a server that runs, and not to a data directory";
+            Err(Failure::new(what).remedy("Start tally serve, and leave out --data."))
+        }
+        (None, true) => from_redis(&args, out),
+    }
+}
+
+fn from_redis(args: &ImportArgs, out: &mut Output) -> Result<()> {
+    let mut source = Source::connect(&args.source, args.redis_password_file.as_deref())?;
+    let mut target = RespClient::connect(&args.server)?;
+    let keys = source.keys()?;
+    let (batches, waiting): (SyncSender<Vec<Found>>, Receiver<_>) = sync_channel(BATCHES_MAX);
+    let reading = Spawner::thread("import", move || source.read_all(&batches))
+        .map_err(|error| Failure::new("a thread cannot be started").why(error))?;
+    let bar = progress::bar(keys);
+    let mut written = Written::default();
+    for batch in &waiting {
+        write::write(&mut target, batch, args.only_new, &mut written)?;
+        bar.set_position(written.read().min(keys));
+        bar.set_message(format!("{} counters", written.set));
+    }
+    reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    bar.finish_and_clear();
+    report(args, &written, out)
+}
+
+fn report(args: &ImportArgs, written: &Written, out: &mut Output) -> Result<()> {
+    let Written { set, expiring, kept, skipped, refused } = written;
+    if args.json {
+        return out.json(&json!({"set": set, "expiring": expiring, "kept": kept, "skipped": skipped.json(),
+            "refused": refused.json()}));
+    }
+    out.line(format!("set        {set} counters, {expiring} of them with a time to live"))?;
+    if args.only_new {
+        out.line(format!("kept       {kept} that were there"))?;
+    }
+    skipped.tell("skipped", out)?;
+    refused.tell("refused", out)
+}

@@ -1,0 +1,78 @@
+//! Sets counters of a running server, a batch at a time.
+
+use super::source::Found;
+use super::{LeftOut, LeftOuts};
+use crate::client::{Pipeline, RespClient, ServerAnswer};
+use crate::failure::{Failure, Result};
+use std::time::Duration;
+
+/// How often a batch is sent again while the server is busy, and what comes between.
+const ATTEMPTS_MAX: usize = 60;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What became of the keys so far.
+#[derive(Default)]
+pub struct Written {
+    pub set: u64,
+    pub expiring: u64,
+    pub kept: u64,
+    pub skipped: LeftOuts,
+    pub refused: LeftOuts,
+}
+
+impl Written {
+    pub fn read(&self) -> u64 {
+        self.set + self.kept + self.skipped.count + self.refused.count
+    }
+}
+
+struct Counter {
+    key: Vec<u8>,
+    value: i64,
+    ttl_ms: Option<u64>,
+}
+
+pub fn write(target: &mut RespClient, batch: Vec<Found>, only_new: bool, written: &mut Written) -> Result<()> {
+    let mut counters = Vec::with_capacity(batch.len());
+    for found in batch {
+        match found {
+            Found::Integer { key, value, ttl_ms } => counters.push(Counter { key, value, ttl_ms }),
+            Found::Other(left_out) => written.skipped.add(left_out),
+            Found::Gone => {}
+        }
+    }
+    for _ in 0..ATTEMPTS_MAX {
+        counters = set(target, counters, only_new, written)?;
+        if counters.is_empty() {
+            return Ok(());
+        }
+        std::thread::park_timeout(PAUSE);
+    }
+    Err(Failure::new("the server is busy, and does not come to an end with it")
+        .remedy("Run it again later: what is there already is set once more."))
+}
+
+/// Sets all of them; answers those for which the server had no time.
+fn set(target: &mut RespClient, counters: Vec<Counter>, only_new: bool, written: &mut Written) -> Result<Vec<Counter>> {
+    let mut pipeline = Pipeline::default();
+    for Counter { key, value, ttl_ms } in &counters {
+        let (value, ttl) = (value.to_string(), ttl_ms.map(|ttl| ttl.to_string()));
+        let mut words: Vec<&[u8]> = vec![b"SET", key, value.as_bytes()];
+        words.extend(ttl.iter().flat_map(|ttl| [&b"PX"[..], ttl.as_bytes()]));
+        words.extend(only_new.then_some(&b"NX"[..]));
+        pipeline.add(&words);
+    }
+    let mut busy = Vec::new();
+    for (counter, answer) in counters.into_iter().zip(target.exchange(&pipeline)?) {
+        match answer {
+            Ok(ServerAnswer::Nothing) => written.kept += 1,
+            Ok(_) => {
+                written.set += 1;
+                written.expiring += u64::from(counter.ttl_ms.is_some());
+            }
+            Err(text) if text.starts_with("BUSY") => busy.push(counter),
+            Err(why) => written.refused.add(LeftOut { key: counter.key, why }),
+        }
+    }
+    Ok(busy)
+}

@@ -1,0 +1,106 @@
+//! `tally restore`: makes a data directory of a backup. No server takes part.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::progress;
+use clap::Args;
+use rustix::fs::Mode;
+use serde_json::json;
+use std::path::PathBuf;
+use tally_node::assemble::random;
+use tally_node::backup::directory::Directory;
+use tally_node::backup::manifest;
+use tally_node::backup::restore::{RestoredBackup, Restoring, restore};
+use tally_node::backup::{BackupError, ManifestName};
+use tally_node::data_dir::DataDirError;
+
+/// Make a data directory of a backup
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tally restore /srv/backups --data new       the newest backup, to a directory that is made
+  tally restore /srv/backups --list           which there are
+  tally restore /srv/backups --at NAME --data new
+  tally restore /srv/backups --check          look whether all of the newest can be read
+  tally serve --data new                      go on from there
+
+One that was interrupted goes on where it was when it is run again.")]
+pub struct RestoreArgs {
+    /// The directory with the backups
+    backups: PathBuf,
+    /// The data directory that is made; it must be empty, or half restored from the same backup
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["check", "list"])]
+    data: Option<PathBuf>,
+    /// The name of a backup, instead of the newest
+    #[arg(long, value_name = "NAME")]
+    at: Option<String>,
+    /// Only read all of it and compare every digest
+    #[arg(long, conflicts_with = "data")]
+    check: bool,
+    /// Only print which backups there are
+    #[arg(long, conflicts_with_all = ["data", "check", "at"])]
+    list: bool,
+    /// Print JSON, an object per line
+    #[arg(long)]
+    json: bool,
+}
+
+impl RestoreArgs {
+    /// The newest backup in a directory.
+    pub fn newest(backups: &str, data: PathBuf, json: bool) -> RestoreArgs {
+        RestoreArgs { backups: backups.into(), data: Some(data), at: None, check: false, list: false, json }
+    }
+}
+
+pub fn run(args: RestoreArgs, out: &mut Output) -> Result<()> {
+    if args.list {
+        return list(&args, out);
+    }
+    // What is counted is nobody else's business, whoever makes the file.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let bar = progress::bar(0);
+    let what = Restoring { backups: args.backups.clone(), at: args.at.clone(), data: args.data.clone() };
+    let done = restore(&what, random, &mut |read, of| {
+        bar.set_length(of as u64);
+        bar.set_position(read as u64);
+        bar.set_message(format!("{read} of {of} objects"));
+    });
+    bar.finish_and_clear();
+    let RestoredBackup { name, counters, objects } = done.map_err(|error| failure(error, &args))?;
+    let (position, data) = (name.position, args.data.as_deref().map(|data| data.display().to_string()));
+    if args.json {
+        return out.json(&json!({"backup": name.name, "position": position.to_string(), "counters": counters,
+            "objects": objects, "data": data}));
+    }
+    out.line(&name.name)?;
+    out.line(format!("position   {position}"))?;
+    out.line(format!("has        {counters} counters in {objects} objects, all as they were written"))?;
+    data.map_or(Ok(()), |data| out.line(format!("restored   go on with: tally serve --data {data}")))
+}
+
+fn list(args: &RestoreArgs, out: &mut Output) -> Result<()> {
+    let place = args.backups.display().to_string();
+    let listed = Directory::view(&args.backups)
+        .and_then(|target| manifest::list(&target).map_err(|error| BackupError::Io { place, error }));
+    for ManifestName { name, position, .. } in listed.map_err(|error| failure(error, args))? {
+        match args.json {
+            true => out.json(&json!({"name": name, "position": position.to_string()}))?,
+            false => out.line(name)?,
+        }
+    }
+    Ok(())
+}
+
+fn failure(error: BackupError, args: &RestoreArgs) -> Failure {
+    let failure = Failure::new(format!("{} cannot be restored", args.backups.display()));
+    match error {
+        BackupError::InUse(_) => failure.why(error).remedy("Try again when the backup under way is taken."),
+        BackupError::NotThere(_) => {
+            failure.why(error).remedy("Name the directory that tally serve --backup was given.")
+        }
+        BackupError::DataDir(DataDirError::InUse(_)) => {
+            failure.why("a server runs on the data directory").remedy("Name another one with --data.")
+        }
+        error => failure.why(error),
+    }
+}

@@ -1,0 +1,80 @@
+//! Bringing the counters of a real Redis.
+
+use crate::support::{Served, exchange, stderr, stdout, tally};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use tally_node::clock::Stopwatch;
+use tempfile::TempDir;
+
+struct Redis {
+    process: Child,
+    address: String,
+    _dir: TempDir,
+}
+
+impl Redis {
+    fn start() -> Redis {
+        // Somebody may take the port between our look and Redis' start: then look again.
+        (0..10).find_map(|_| Redis::try_start()).expect("redis-server does not answer")
+    }
+
+    fn try_start() -> Option<Redis> {
+        let dir = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "", "--dir"]);
+        command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("`cargo xtask test` installs what the tests need");
+        let mut redis = Redis { process, address: address.to_string(), _dir: dir };
+        let started = Stopwatch::start();
+        while redis.process.try_wait().unwrap().is_none() && started.elapsed().as_secs() < 30 {
+            if TcpStream::connect(&redis.address).is_ok() {
+                return Some(redis);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+
+    fn has(&self, commands: &str) {
+        let answer = exchange(&self.address, &format!("{commands}\r\nQUIT\r\n"));
+        assert!(!answer.contains('-'), "{answer}");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn integers_come_with_their_times_to_live_and_everything_else_is_named() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let many: String = (0..5000).map(|n| format!("SET n{n} {n}\r\n")).collect();
+    redis.has(&many);
+    redis.has("SET least -9223372036854775808\r\nSET soon 7 PX 500000\r\nSET empty ''\r\nSET greeting hello\r\nRPUSH list a b");
+    redis.has("SELECT 3\r\nSET elsewhere 1");
+    let server = Served::on(dir.path());
+    let url = format!("redis://{}", redis.address);
+    let imported = tally(&["import", &url, "--server", &server.resp]);
+    let text = stdout(&imported);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    assert!(text.contains("set        5002 counters, 1 of them with a time to live"), "{text}");
+    assert!(text.contains("skipped    3\n") && text.contains("list: it is no string"), "{text}");
+    assert!(text.contains("greeting: \"hello\" is no integer") && text.contains("empty: \"\" is no integer"), "{text}");
+    assert_eq!(stdout(&server.client(&["get", "n4999", "least"])), "n4999  4999\nleast  -9223372036854775808\n");
+    let ttl: i64 = exchange(&server.resp, "PTTL soon\r\nQUIT\r\n")[1..].split("\r\n").next().unwrap().parse().unwrap();
+    assert!((400_000..=500_000).contains(&ttl), "{ttl}");
+    assert_eq!(server.client(&["get", "elsewhere"]).status.code(), Some(3), "it is in another database");
+    // What was counted here since stays, if that is wanted.
+    server.client(&["add", "n1", "10"]);
+    let again = stdout(&tally(&["import", &url, "--server", &server.resp, "--only-new"]));
+    assert!(again.contains("set        0 counters") && again.contains("kept       5002 that were there"), "{again}");
+    assert_eq!(stdout(&server.client(&["get", "n1"])), "11\n");
+    let other = stdout(&tally(&["import", &format!("{url}/3"), "--server", &server.resp, "--json"]));
+    let other: serde_json::Value = serde_json::from_str(&other).unwrap();
+    assert_eq!((&other["set"], &other["skipped"]["count"]), (&1.into(), &0.into()), "{other}");
+    assert!(stderr(&tally(&["import", "rediss://h", "--server", &server.resp])).contains("TLS"));
+}

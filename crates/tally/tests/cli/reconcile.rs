@@ -1,0 +1,156 @@
+//! Counting again from the archive, and what differs.
+
+mod by_time;
+mod restate;
+
+use crate::support::{Served, exchange, stderr, stdout, tally};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+const YAML: &str = "
+counters:
+  - {counterName: views, mode: display, dimensions: [video, country], dedup: {by: [session, seq], window: 60s},
+     rules: [{on: viewed, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video],
+     rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: impressions, mode: persistent, dimensions: [ad], lateness: {allowed: 10s, corrected: 2h},
+     rules: [{on: shown, op: increment}, {on: refunded, op: decrement}]}
+  - {counterName: stock, mode: simple, dimensions: [item], rules: [{on: bought, op: increment}]}
+";
+
+struct Asked {
+    server: Served,
+    http: String,
+}
+
+impl Asked {
+    fn start(dir: &Path, yaml: &str) -> Asked {
+        Asked::start_planted(dir, yaml, None)
+    }
+
+    /// With a bug that makes a counter count twice at some log times.
+    fn start_planted(dir: &Path, yaml: &str, planted: Option<&str>) -> Asked {
+        let (config, data) = (dir.join("c.yaml"), dir.join("data"));
+        std::fs::write(&config, yaml).unwrap();
+        let [config, data] = [&config, &data].map(|path| path.to_str().unwrap());
+        let args = ["serve", "--memory", "256MiB", "--data", data, "--config", config];
+        let planted: Vec<(&str, &str)> =
+            planted.iter().map(|planted| ("TALLY_PLANTED_DOUBLE_COUNT", *planted)).collect();
+        let server = Served::start_with_env(&args, &planted, Stdio::null());
+        let http = server.banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+        Asked { http: http.trim_end_matches('/').to_owned(), server }
+    }
+
+    fn get(&self, path: &str) -> serde_json::Value {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http);
+        let answer = exchange(&self.http, &head);
+        assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    fn post(&self, path: &str, body: &str) -> serde_json::Value {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.http);
+        let body = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let answer = exchange(&self.http, &(head + &body));
+        assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    /// Changes what a counter is worth; `restore` claims that this is what was counted, which nobody believes who counts again.
+    fn correct(&self, kind: &str, id: &str, delta: i64) {
+        self.correct_in(kind, id, &format!(r#""delta":{delta}"#));
+    }
+
+    /// The same with a bucket; answers the number of the correction.
+    fn correct_in(&self, kind: &str, id: &str, delta: &str) -> u64 {
+        let proposal =
+            format!(r#"{{"reason":"a test","author":"test","kind":"{kind}","deltas":[{{"id":"{id}",{delta}}}]}}"#);
+        let number = self.post("/v1/corrections", &proposal)["number"].as_u64().unwrap();
+        self.post(&format!("/v1/corrections/{number}/apply"), "");
+        number
+    }
+
+    fn reconcile(&self, args: &[&str]) -> Output {
+        tally(&[&["reconcile", "--server", &self.http], args].concat())
+    }
+
+    fn agrees(&self) -> String {
+        let output = self.reconcile(&[]);
+        assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+}
+
+/// Events of all modes: some twice, some late, some undone, some rejected; keys that have to be escaped.
+fn traffic(round: u64) -> String {
+    let mut events = Vec::new();
+    for n in 0..200_u64 {
+        let (id, video) = (round * 1000 + n, ["a", "b:c", "50%", "d"][n as usize % 4]);
+        let twice = if n % 7 == 0 { 2 } else { 1 };
+        for _ in 0..twice {
+            events.push(format!(
+                r#"{{"type":"viewed","session":"s{}","seq":{id},"dimensions":{{"video":"{video}","country":"DE"}}}}"#,
+                n % 5
+            ));
+            let kind = if n % 9 == 0 { "refunded" } else { "shown" };
+            let late = if n % 11 == 0 { r#""occurredAt":"2026-11-01T10:00:00Z","# } else { "" };
+            events.push(format!(r#"{{"type":"{kind}",{late}"eventId":"e{id}","dimensions":{{"ad":"{video}"}}}}"#));
+        }
+        let kind = if n % 3 == 0 { "unliked" } else { "liked" };
+        events.push(format!(r#"{{"type":"{kind}","dimensions":{{"user":"u{}","video":"{video}"}}}}"#, n % 23));
+        events.push(r#"{"type":"bought","dimensions":{"item":"nails"}}"#.to_owned());
+    }
+    events.push(r#"{"type":"viewed","session":"s","seq":1,"dimensions":{"video":"no country"}}"#.to_owned());
+    format!("[{}]", events.join(","))
+}
+
+#[test]
+fn a_recount_agrees_with_every_mode_through_repeats_late_events_corrections_and_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), YAML);
+    asked.post("/v1/events", &traffic(0));
+    asked.post("/v1/events", &traffic(1));
+    asked.correct("adjust", "views:a:DE", -7);
+    let text = asked.agrees();
+    for counter in ["views: 4 keys", "likes: ", "impressions: 4 keys"] {
+        assert!(text.contains(counter), "{text}");
+    }
+    assert!(text.contains("stock: not compared: it is written by its name"), "{text}");
+    asked.server.stop(Signal::KILL);
+    // A counter more, and another type for one that is there: events are judged by the rules of their time.
+    let more =
+        YAML.replace("{on: viewed, op: increment}", "{on: viewed, op: increment}, {on: replayed, op: increment}");
+    let more = more + "  - {counterName: plays, mode: display, dedup: none, rules: [{on: viewed, op: increment}]}\n";
+    let asked = Asked::start(dir.path(), &more);
+    asked.post("/v1/events", &traffic(1));
+    asked.post("/v1/events", &traffic(2).replace("viewed", "replayed"));
+    asked.post("/v1/events", &traffic(3));
+    let text = asked.agrees();
+    assert!(text.contains("plays: 1 keys, 460 in all"), "{text}");
+}
+
+#[test]
+fn what_differs_is_named_key_by_key_and_put_right_by_a_correction() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), YAML);
+    asked.post("/v1/events", &traffic(0));
+    asked.agrees();
+    asked.correct("restore", "views:a:DE", 5);
+    asked.correct("restore", "impressions:b%3Ac", -2);
+    let differs = asked.reconcile(&[]);
+    let text = stdout(&differs);
+    assert_eq!(differs.status.code(), Some(3), "{text}");
+    assert!(text.contains("views:a:DE  55 instead of 50") && text.contains("impressions:b%3Ac  "), "{text}");
+    assert!(text.contains("is proposed"), "{text}");
+    let one = asked.reconcile(&["likes"]);
+    assert_eq!((one.status.code(), stdout(&one).lines().count()), (Some(0), 2), "{}", stdout(&one));
+    let applied = asked.reconcile(&["--apply", "--author", "ops", "--json"]);
+    assert_eq!(applied.status.code(), Some(0), "{}", stderr(&applied));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&applied)).unwrap();
+    assert!(report["applied"] == true && report["proposal"].is_u64(), "{report}");
+    assert_eq!(report["counters"][0]["differences"][0]["id"], "views:a:DE", "{report}");
+    asked.agrees();
+    let wrong = asked.reconcile(&["vews"]);
+    assert!(stderr(&wrong).contains("did you mean views"), "{}", stderr(&wrong));
+}

@@ -1,0 +1,175 @@
+//! Restating a range of time: what a bug has counted twice, and what other rules would have counted.
+
+use super::{Asked, stderr, stdout, tally};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Output;
+use std::time::UNIX_EPOCH;
+
+const YAML: &str = "
+counters:
+  - {counterName: views, mode: display, dimensions: [video], dedup: {by: [session, seq], window: 60s},
+     rollups: [[country, hour]], rules: [{on: viewed, op: increment}]}
+  - {counterName: plays, mode: display, dimensions: [video], dedup: none, rules: [{on: viewed, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [video], entity: [user, video],
+     rollups: [[hour]], rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: stock, mode: simple, dimensions: [item], rules: [{on: bought, op: increment}]}
+";
+
+impl Asked {
+    fn restate(&self, args: &[&str]) -> Output {
+        tally(&[&["restate", "--server", &self.http], args].concat())
+    }
+
+    fn restated(&self, args: &[&str]) -> Value {
+        let output = self.restate(&[args, &["--json"]].concat());
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+    }
+
+    fn value(&self, id: &str) -> i64 {
+        self.get(&format!("/v1/counters/{id}"))["value"].as_i64().unwrap()
+    }
+
+    fn view(&self, video: &str, seqs: std::ops::Range<u64>) {
+        let event = |seq: u64| json!({"type": "viewed", "session": video, "seq": seq, "dimensions": {"video": video}});
+        self.post("/v1/events", &Value::from_iter(seqs.map(event)).to_string());
+    }
+
+    /// A server whose views count twice for some seconds, and 20 of them that did.
+    fn with_double_counts(dir: &Path) -> Asked {
+        for seconds in [5, 20, 60] {
+            let dir = dir.join(seconds.to_string());
+            std::fs::create_dir(&dir).unwrap();
+            let now = dir.metadata().unwrap().modified().unwrap().duration_since(UNIX_EPOCH).unwrap();
+            let planted = format!("views 0 {}", now.as_millis() + seconds * 1000);
+            let asked = Asked::start_planted(&dir, YAML, Some(&planted));
+            asked.view("a", 0..20);
+            if asked.value("views:a") == 40 {
+                return asked;
+            }
+        }
+        panic!("a server takes longer than a minute to start");
+    }
+
+    /// The lines of the commits that come from now on.
+    fn followed(&self) -> impl Iterator<Item = std::io::Result<String>> {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        write!(stream, "GET /v1/commits HTTP/1.1\r\nhost: {}\r\n\r\n", self.http).unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.any(|line| line.unwrap() == ": subscribed"));
+        lines
+    }
+
+    /// Waits until views are counted once.
+    fn wait_for_the_end_of_double_counts(&self) {
+        let is_counted_once = |seq: u64| {
+            let before = self.get("/v1/counters/views:probe")["value"].as_i64().unwrap_or(0);
+            self.view("probe", seq..seq + 1);
+            self.value("views:probe") == before + 1
+        };
+        self.view("probe", 0..1);
+        assert!((1..100_000).any(is_counted_once));
+    }
+}
+
+#[test]
+fn what_a_bug_has_counted_twice_is_found_restated_and_published_with_these_commands_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::with_double_counts(dir.path());
+    asked.wait_for_the_end_of_double_counts();
+    asked.view("b", 0..10);
+    assert_eq!((asked.value("views:a"), asked.value("views:b"), asked.value("plays:a")), (40, 10, 20));
+    let found = asked.reconcile(&["--from", "-3h"]);
+    assert_eq!(found.status.code(), Some(3), "{}", stdout(&found));
+    assert!(
+        stdout(&found).contains("views:a at ") && stdout(&found).contains("  40 instead of 20"),
+        "{}",
+        stdout(&found)
+    );
+
+    let proposed = asked.restate(&["--from", "-3h", "--counter", "views"]);
+    let text = stdout(&proposed);
+    assert!(
+        text.contains("  40 becomes 20 (-20)") && text.contains("(restore) is proposed"),
+        "{text}{}",
+        stderr(&proposed)
+    );
+    assert_eq!(asked.value("views:a"), 40, "nothing has changed yet");
+    let mut commits = asked.followed();
+    let made = asked.restated(&["--from", "-3h", "--apply", "--author", "ops", "--reason", "counted twice"]);
+    assert_eq!((&made["kind"], &made["applied"]), (&json!("restore"), &json!(true)), "{made}");
+    let not_restated = made["counters"][1]["notRestated"].as_str().unwrap();
+    assert!(not_restated.contains("no roll-up by time"), "{made}");
+
+    assert_eq!((asked.value("views:a"), asked.value("views:b")), (20, 10));
+    let history = asked.get("/v1/counters/views:a/history");
+    let last = &history["generations"][0];
+    let told = ["generation", "kind", "reason", "appliedBy", "delta", "after"].map(|name| last[name].clone());
+    let generation = made["generation"].clone();
+    let expected = [generation, "restore".into(), "counted twice".into(), "ops".into(), (-20).into(), 20.into()];
+    assert_eq!(told, expected, "{history}");
+    assert_eq!(asked.get("/v1/counters/views:a?generation=0")["value"], 40);
+    assert!(commits.any(|line| line.unwrap() == "event: count_correction"), "whoever follows was told");
+    asked.agrees();
+}
+
+/// Each view twice, and replays, in two hours.
+fn traffic() -> String {
+    let mut events = Vec::new();
+    for n in 0..40u64 {
+        let hour = 10 + n % 2;
+        let rest = format!(
+            r#""occurredAt":"2026-11-02T{hour}:20:00Z","session":"s","seq":{n},"dimensions":{{"video":"a","country":"DE"}}}}"#
+        );
+        events.push(format!(r#"{{"type":"viewed",{rest}"#));
+        events.push(format!(r#"{{"type":"viewed",{rest}"#));
+        events.push(format!(r#"{{"type":"replayed",{rest}"#).replace("\"session\":\"s\"", "\"session\":\"r\""));
+        events.push(format!(
+            r#"{{"type":"loved","occurredAt":"2026-11-02T{hour}:20:00Z","dimensions":{{"user":"u{n}","video":"a"}}}}"#
+        ));
+    }
+    format!("[{}]", events.join(","))
+}
+
+#[test]
+fn a_range_can_be_judged_by_other_rules_and_a_recount_expects_that_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), YAML);
+    asked.post("/v1/events", &traffic());
+    assert_eq!((asked.value("views:a"), asked.value("plays:a")), (40, 80));
+    // Replays count as well, and views however often they come; loves are likes.
+    let config = YAML
+        .replace("dedup: {by: [session, seq], window: 60s}", "dedup: none")
+        .replace(
+            "rules: [{on: viewed, op: increment}]",
+            "rules: [{on: viewed, op: increment}, {on: replayed, op: increment}]",
+        )
+        .replace("rules: [{on: liked,", "rules: [{on: loved, op: increment}, {on: liked,");
+    let file = dir.path().join("new.yaml");
+    std::fs::write(&file, config).unwrap();
+    let hour = ["--from", "2026-11-02T10:00:00Z", "--to", "2026-11-02T11:00:00Z", "--config", file.to_str().unwrap()];
+    let text = stdout(&asked.restate(&hour));
+    assert!(
+        text.contains("views:a at 2026-11-02T10:00:00.000Z  20 becomes 60 (+40)") && !text.contains("11:00:00.000Z "),
+        "{text}"
+    );
+    assert!(text.contains("plays:a  80 becomes 100 (+20)"), "{text}");
+    assert!(text.contains("likes:a at 2026-11-02T10:00:00.000Z  0 becomes 20 (+20)"), "{text}");
+    assert!(
+        text.contains("stock: not restated: it is written by its name") && text.contains("(adjust) is proposed"),
+        "{text}"
+    );
+    asked.agrees();
+    let made = asked.restated(&[&hour[..], &["--apply", "--author", "ops"]].concat());
+    assert_eq!((asked.value("views:a"), asked.value("plays:a"), asked.value("likes:a")), (80, 100, 20), "{made}");
+    asked.agrees();
+    asked.post(&format!("/v1/corrections/{}/revert", made["proposal"]), "{}");
+    assert_eq!((asked.value("views:a"), asked.value("plays:a"), asked.value("likes:a")), (40, 80, 0));
+    asked.agrees();
+    let wrong = YAML.replace("dimensions: [video], dedup: {by", "dimensions: [video, device], dedup: {by");
+    std::fs::write(&file, wrong).unwrap();
+    let refused = asked.restate(&hour);
+    assert!(stderr(&refused).contains("changes what its numbers mean"), "{}", stderr(&refused));
+}
