@@ -59,6 +59,21 @@ pub fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(venv.join("bin/python"))
 }
 
+/// Backups go to a real object store, too; the tests start it themselves. It is built by Go, and is where Go puts programs.
+pub fn object_store() -> Result<()> {
+    let home = std::env::var("HOME").context("HOME says where programs of one's own are")?;
+    let programs = Path::new(&home).join("go/bin");
+    if programs.join("versitygw").exists() || succeeds("versitygw", &["--version"]) {
+        println!("  versitygw is there");
+        return Ok(());
+    }
+    if !succeeds("go", &["version"]) {
+        install("golang")?;
+    }
+    let into = format!("GOBIN={}", programs.display());
+    shell::run("env", &[&into, "go", "install", "github.com/versity/versitygw/cmd/versitygw@v1.8.0"])
+}
+
 /// The tests of clocks set that of the server ahead and back.
 pub fn faketime() -> Result<()> {
     if succeeds("faketime", &["--version"]) {

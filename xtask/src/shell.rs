@@ -18,7 +18,11 @@ pub fn run(program: &str, args: &[&str]) -> Result<()> {
 /// The same with some variables of the environment.
 pub fn run_with(program: &str, args: &[&str], variables: &[(&str, String)]) -> Result<()> {
     println!("  $ {program} {}", args.join(" "));
-    let status = Command::new(program)
+    let mut command = Command::new(program);
+    for name in about_this_package() {
+        command.env_remove(name);
+    }
+    let status = command
         .args(args)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(workspace())
@@ -26,6 +30,13 @@ pub fn run_with(program: &str, args: &[&str], variables: &[(&str, String)]) -> R
         .with_context(|| format!("{program} could not be started"))?;
     ensure!(status.success(), "`{program} {}` failed: {status}", args.join(" "));
     Ok(())
+}
+
+/// What cargo has told this program about itself. Build scripts look at it, so a cargo that this program runs would build again what the
+/// same command in a shell has built.
+fn about_this_package() -> impl Iterator<Item = String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
 }
 
 /// Whether a command runs and succeeds, in silence.

@@ -11,6 +11,7 @@ pub fn run() -> Result<()> {
     install::promtool()?;
     install::chromium()?;
     install::npm()?;
+    install::object_store()?;
     // First, so that everything is compiled once, and with it.
     web::build()?;
     check::run()?;

@@ -2,7 +2,7 @@
 
 use crate::anomalies::{AnomaliesHandle, AnomalyWatcher};
 use crate::archive::{ArchiveHandle, Archiver};
-use crate::backup::{self, BackupError, BackupHandle, Backups, ManifestName, Progress};
+use crate::backup::{self, BackupError, BackupHandle, Backups, ManifestName, Place, Progress};
 use crate::clock::Clock;
 use crate::counters::Host;
 use crate::data_dir::{DataDir, DataDirError};
@@ -78,7 +78,7 @@ pub struct Options {
     /// Makes who answers questions in SQL.
     pub sql: Option<MakeSql>,
     /// Where backups are kept; when they are taken is declared, or asked for.
-    pub backup: Option<PathBuf>,
+    pub backup: Option<Place>,
     /// Who is told what somebody should look at.
     pub webhooks: WebhookOptions,
     /// Makes the allocator of the process let go of what is free.
@@ -255,12 +255,8 @@ impl Node {
     }
 
     /// Takes a backup here and now, as fast as it can be done.
-    pub fn back_up(
-        &self,
-        directory: &Path,
-        tell: impl FnMut(&Progress),
-    ) -> Result<(ManifestName, Progress), BackupError> {
-        backup::take_at_once(&self.engine, self.data_dir.identity, directory, tell)
+    pub fn back_up(&self, place: &Place, tell: impl FnMut(&Progress)) -> Result<(ManifestName, Progress), BackupError> {
+        backup::take_at_once(&self.engine, self.data_dir.identity, place, random, tell)
     }
 
     pub fn engine(&self) -> &Engine {
@@ -370,9 +366,9 @@ fn start_reconciler(
     Ok(handle)
 }
 
-fn start_backups(engine: &Engine, directory: PathBuf, data_dir: &DataDir) -> io::Result<BackupHandle> {
+fn start_backups(engine: &Engine, place: Place, data_dir: &DataDir) -> io::Result<BackupHandle> {
     let spec = Backups::spec();
-    let (backups, handle) = Backups::new(engine.clone(), data_dir.identity, directory, &spec);
+    let (backups, handle) = Backups::new(engine.clone(), data_dir.identity, place, random, &spec);
     engine.workers().apart(spec, backups)?;
     Ok(handle)
 }

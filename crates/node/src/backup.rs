@@ -5,26 +5,27 @@
 //! since the last backup is there already, and one that was interrupted goes on where it was. A [`manifest`] names all of them and is written
 //! last: a backup without one does not exist. (`docs/formats/backup.md`)
 
+mod bucket;
 pub mod chunk;
-pub mod directory;
+mod directory;
 pub mod manifest;
+mod place;
 pub mod restore;
 mod take;
 mod work;
 
 pub use manifest::ManifestName;
+pub use place::{Place, PlaceError};
 pub use work::{BackupHandle, BackupStatus, Backups, EndedBackup, Progress};
 
 use crate::data_dir::DirIdentity;
 use crate::engine::{Engine, Refusal};
-use directory::Directory;
 use std::io;
-use std::path::Path;
 use take::Taking;
 use tally_storage::log::LogError;
 use tally_storage::store;
 
-/// Where objects are kept: a directory, one day a store of objects elsewhere. Names are short texts of letters, digits, `-`, `.` and `/`.
+/// Where objects are kept: a directory or a store of objects elsewhere. Names are short texts of letters, digits, `-`, `.` and `/`.
 ///
 /// - [`Target::put`] leaves nothing or the whole object behind, whatever happens meanwhile. One that is there already is left alone.
 /// - After [`Target::settle`] everything that was put survives a power cut.
@@ -46,8 +47,6 @@ pub enum BackupError {
     Io { place: String, error: io::Error },
     #[error("somebody else writes or reads the backups in {0}: only one may write to them, and nobody else meanwhile")]
     InUse(String),
-    #[error("{0} is a place that backups cannot be kept in yet: name a directory")]
-    NoDirectory(String),
     /// Take another backup.
     #[error("{object} is damaged: {what}. {remedy}")]
     Damaged { object: String, what: String, remedy: &'static str },
@@ -70,11 +69,12 @@ pub enum BackupError {
 pub fn take_at_once(
     engine: &Engine,
     identity: DirIdentity,
-    directory: &Path,
+    place: &Place,
+    random: impl FnOnce() -> io::Result<u64>,
     mut tell: impl FnMut(&Progress),
 ) -> Result<(ManifestName, Progress), BackupError> {
-    let (target, place) = (Box::new(Directory::open(directory)?), directory.display().to_string());
-    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place))?;
+    let target = place.open(random)?;
+    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place.clone()))?;
     loop {
         let made = taking.step()?;
         tell(&taking.progress);

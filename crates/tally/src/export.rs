@@ -5,14 +5,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::restore::parse_place;
 use crate::{progress, serve};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use tally_node::assemble::Options;
+use tally_node::backup::Place;
 
-/// Write all that a stopped server has to a directory: counters, parts, what was seen, corrections, its position
+/// Write all that a stopped server has to a directory or an object store: counters, parts, what was seen, corrections, its position
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,8 +24,9 @@ Examples:
 
 Of a server that runs, tally backup has one taken.")]
 pub struct ExportArgs {
-    /// The directory it is written to; what is there already is not written again
-    directory: PathBuf,
+    /// Where it is written to, a directory or s3://bucket/prefix; what is there already is not written again
+    #[arg(value_name = "PLACE", value_parser = parse_place)]
+    place: Place,
     /// The data directory of the stopped server
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
@@ -43,14 +46,14 @@ pub fn run(args: ExportArgs, out: &mut Output) -> Result<()> {
     let archive = serve::archive_directory(args.archive.as_deref(), &args.data);
     let node = serve::start(Options { archive, ..Options::new(&args.data) }, None)?;
     let bar = progress::bar(0);
-    let taken = node.back_up(&args.directory, |progress| {
+    let taken = node.back_up(&args.place, |progress| {
         bar.set_length(2 * progress.counters);
         bar.set_position(progress.rows.min(2 * progress.counters));
         bar.set_message(format!("{} rows", progress.rows));
     });
     bar.finish_and_clear();
     let stopped = node.stop();
-    let place = args.directory.display();
+    let place = &args.place;
     let (name, size) = taken.map_err(|error| Failure::new(format!("nothing was exported to {place}")).why(error))?;
     stopped.map_err(|refusal| Failure::new("the last checkpoint could not be taken").why(refusal))?;
     let (position, bytes) = (name.position.to_string(), ByteSize::b(size.bytes).display().iec());

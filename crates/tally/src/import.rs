@@ -16,6 +16,7 @@ use serde_json::json;
 use source::{Found, Source};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use tally_node::backup::Place;
 use tally_node::worker::Spawner;
 use write::Written;
 
@@ -35,7 +36,7 @@ Examples:
 Keys of Redis that are no integers are counted and left out. Run it again if it was
 interrupted: what is there already is set once more, or left alone with --only-new.")]
 pub struct ImportArgs {
-    /// redis://HOST[:PORT][/DATABASE], or the directory that was exported to
+    /// redis://HOST[:PORT][/DATABASE], or the place that was exported to: a directory or s3://bucket/prefix
     source: String,
     /// The data directory that is made of an exported one
     #[arg(long, value_name = "DIR", conflicts_with_all = ["only_new", "redis_password_file"])]
@@ -91,17 +92,17 @@ impl LeftOuts {
 }
 
 pub fn run(args: ImportArgs, out: &mut Output) -> Result<()> {
-    match (args.data.clone(), args.source.contains("://")) {
-        (Some(data), false) => restore::run(RestoreArgs::newest(&args.source, data, args.json), out),
-        (None, false) => {
+    match (args.data.clone(), args.source.parse::<Place>()) {
+        (Some(data), Ok(place)) => restore::run(RestoreArgs::newest(place, data, args.json), out),
+        (None, Ok(_)) => {
             let what = format!("nobody says where to import {} to", args.source);
             Err(Failure::new(what).remedy("Name the data directory to make with --data, or a Redis as redis://HOST."))
         }
-        (Some(_), true) => {
+        (Some(_), Err(_)) => {
             let what = "the counters of a Redis go to a server that runs, and not to a data directory";
             Err(Failure::new(what).remedy("Start tally serve, and leave out --data."))
         }
-        (None, true) => from_redis(&args, out),
+        (None, Err(_)) => from_redis(&args, out),
     }
 }
 

@@ -8,10 +8,9 @@ use rustix::fs::Mode;
 use serde_json::json;
 use std::path::PathBuf;
 use tally_node::assemble::random;
-use tally_node::backup::directory::Directory;
 use tally_node::backup::manifest;
 use tally_node::backup::restore::{RestoredBackup, Restoring, restore};
-use tally_node::backup::{BackupError, ManifestName};
+use tally_node::backup::{BackupError, ManifestName, Place, PlaceError};
 use tally_node::data_dir::DataDirError;
 
 /// Make a data directory of a backup
@@ -22,12 +21,14 @@ Examples:
   tally restore /srv/backups --list           which there are
   tally restore /srv/backups --at NAME --data new
   tally restore /srv/backups --check          look whether all of the newest can be read
+  tally restore s3://bucket/prefix --data new
   tally serve --data new                      go on from there
 
 One that was interrupted goes on where it was when it is run again.")]
 pub struct RestoreArgs {
-    /// The directory with the backups
-    backups: PathBuf,
+    /// Where the backups are: a directory, or s3://bucket/prefix
+    #[arg(value_name = "PLACE", value_parser = parse_place)]
+    backups: Place,
     /// The data directory that is made; it must be empty, or half restored from the same backup
     #[arg(long, value_name = "DIR", required_unless_present_any = ["check", "list"])]
     data: Option<PathBuf>,
@@ -46,9 +47,9 @@ pub struct RestoreArgs {
 }
 
 impl RestoreArgs {
-    /// The newest backup in a directory.
-    pub fn newest(backups: &str, data: PathBuf, json: bool) -> RestoreArgs {
-        RestoreArgs { backups: backups.into(), data: Some(data), at: None, check: false, list: false, json }
+    /// The newest backup of a place.
+    pub fn newest(backups: Place, data: PathBuf, json: bool) -> RestoreArgs {
+        RestoreArgs { backups, data: Some(data), at: None, check: false, list: false, json }
     }
 }
 
@@ -79,9 +80,9 @@ pub fn run(args: RestoreArgs, out: &mut Output) -> Result<()> {
 }
 
 fn list(args: &RestoreArgs, out: &mut Output) -> Result<()> {
-    let place = args.backups.display().to_string();
-    let listed = Directory::view(&args.backups)
-        .and_then(|target| manifest::list(&target).map_err(|error| BackupError::Io { place, error }));
+    let listed = args.backups.view().and_then(|target| {
+        manifest::list(&*target).map_err(|error| BackupError::Io { place: args.backups.to_string(), error })
+    });
     for ManifestName { name, position, .. } in listed.map_err(|error| failure(error, args))? {
         match args.json {
             true => out.json(&json!({"name": name, "position": position.to_string()}))?,
@@ -92,15 +93,18 @@ fn list(args: &RestoreArgs, out: &mut Output) -> Result<()> {
 }
 
 fn failure(error: BackupError, args: &RestoreArgs) -> Failure {
-    let failure = Failure::new(format!("{} cannot be restored", args.backups.display()));
+    let failure = Failure::new(format!("{} cannot be restored", args.backups));
     match error {
         BackupError::InUse(_) => failure.why(error).remedy("Try again when the backup under way is taken."),
-        BackupError::NotThere(_) => {
-            failure.why(error).remedy("Name the directory that tally serve --backup was given.")
-        }
+        BackupError::NotThere(_) => failure.why(error).remedy("Name the place that tally serve --backup was given."),
         BackupError::DataDir(DataDirError::InUse(_)) => {
             failure.why("a server runs on the data directory").remedy("Name another one with --data.")
         }
         error => failure.why(error),
     }
+}
+
+/// A directory, or `s3://bucket/prefix`.
+pub fn parse_place(text: &str) -> std::result::Result<Place, String> {
+    text.parse().map_err(|error: PlaceError| error.to_string())
 }

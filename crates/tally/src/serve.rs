@@ -7,6 +7,7 @@ use crate::check;
 use crate::container;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
+use crate::restore::parse_place;
 use crate::signals::Signals;
 use bytesize::ByteSize;
 use clap::Args;
@@ -20,6 +21,7 @@ use tally_core::counter::{Archived, duration};
 use tally_core::limits::{CHECKPOINT_LOG_BYTES_MIN, HTTP_THREADS_MAX, MEMORY_BYTES_MIN, WEBHOOKS_MAX};
 use tally_node::archive::ArchiveStatus;
 use tally_node::assemble::{Node, Options, StartError};
+use tally_node::backup::Place;
 use tally_node::data_dir::DataDirError;
 use tally_node::engine::{CommitsOptions, NodeDurability, RecoveryError};
 use tally_node::frontend::http;
@@ -56,9 +58,9 @@ pub struct ServeArgs {
     /// Sign the roots of the archive with this key; make one with tally keygen
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
-    /// Keep backups in this directory, or none; tally backup has one taken, and backup: {every: 1d} in the configuration
-    #[arg(long, value_name = "DIR")]
-    backup: Option<PathBuf>,
+    /// Keep backups in this directory or under s3://bucket/prefix, or none; tally backup has one taken, and backup: {every: 1d} in the configuration
+    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    backup: Option<Place>,
     /// Post anomalies and lasting drift to this http:// address; may be given again
     #[arg(long, value_name = "URL", value_parser = parse_webhook)]
     webhook: Vec<WebhookUrl>,
@@ -186,7 +188,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
         archive: archive_directory(args.archive.as_deref(), &args.data),
-        backup: args.backup.clone().filter(|directory| directory != Path::new(NONE)),
+        backup: args.backup.clone().filter(|place| *place != Place::from(Path::new(NONE))),
         signer: args.sign_key.as_deref().map(signer).transpose()?,
         webhooks: webhooks(args)?,
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
@@ -226,7 +228,8 @@ fn refuse_backups_without_a_place(node: &Node, args: &ServeArgs) -> Result<()> {
         return Ok(());
     }
     let what = "the configuration asks for backups, and nobody says where they are to be kept";
-    Err(Failure::new(what).remedy("Name a directory with --backup, or go without: --backup none."))
+    Err(Failure::new(what)
+        .remedy("Name a directory or s3://bucket/prefix with --backup, or go without: --backup none."))
 }
 
 /// What was asked for, or a part of the disk that nobody misses.

@@ -19,7 +19,6 @@ pub struct Directory {
 impl Directory {
     /// To write to; it is made if it is not there. What others have left unfinished goes.
     pub fn open(root: &Path) -> Result<Directory, BackupError> {
-        refuse_url(root)?;
         let failed = |error| failed(root, error);
         for folder in [root.to_owned(), root.join(super::manifest::FOLDER), root.join(super::manifest::OBJECTS)] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -37,7 +36,6 @@ impl Directory {
 
     /// To read from.
     pub fn view(root: &Path) -> Result<Directory, BackupError> {
-        refuse_url(root)?;
         let lock = match File::open(root.join(LOCK)) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -57,15 +55,6 @@ impl Directory {
             }
         }
         Ok(())
-    }
-}
-
-/// Other places than directories are written as URLs, and there are none yet.
-fn refuse_url(root: &Path) -> Result<(), BackupError> {
-    let text = root.to_string_lossy();
-    match text.contains("://") {
-        true => Err(BackupError::NoDirectory(text.into_owned())),
-        false => Ok(()),
     }
 }
 

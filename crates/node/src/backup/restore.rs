@@ -5,9 +5,8 @@
 //! Every object is compared with its digest. One that was interrupted goes on with the rows that are not there yet.
 
 use super::chunk::{self, Kind};
-use super::directory::Directory;
 use super::manifest::{self, Manifest, ManifestName, ObjectEntry};
-use super::{BackupError, Target, damaged};
+use super::{BackupError, Place, Target, damaged};
 use crate::data_dir::DirIdentity;
 use crate::data_dir::new::{NewDataDir, RestorePlan};
 use std::fs;
@@ -29,7 +28,7 @@ const EPOCH_STEPS: u32 = 1 << 10;
 /// Where from and where to.
 #[derive(Clone, Debug)]
 pub struct Restoring {
-    pub backups: PathBuf,
+    pub backups: Place,
     /// The name of a backup; `None` for the newest.
     pub at: Option<String>,
     /// `None` only looks whether all of it could be read.
@@ -53,11 +52,11 @@ pub fn restore(
     mut random: impl FnMut() -> io::Result<u64>,
     tell: Tell<'_>,
 ) -> Result<RestoredBackup, BackupError> {
-    let target = Directory::view(&what.backups)?;
-    let name = choose(&target, &what.backups, what.at.as_deref())?;
-    let manifest = Manifest::read(&target, &name)?;
+    let target = what.backups.view()?;
+    let name = choose(&*target, &what.backups, what.at.as_deref())?;
+    let manifest = Manifest::read(&*target, &name)?;
     let objects = manifest.objects().count();
-    let mut reading = Reading { target: &target, tell, read: 0, objects };
+    let mut reading = Reading { target: &*target, tell, read: 0, objects };
     match &what.data {
         Some(data) => fill(&mut reading, &name, &manifest, data, &mut random)?,
         None => check(&mut reading, &manifest)?,
@@ -65,10 +64,8 @@ pub fn restore(
     Ok(RestoredBackup { name, counters: manifest.counters, objects })
 }
 
-fn choose(target: &dyn Target, place: &Path, at: Option<&str>) -> Result<ManifestName, BackupError> {
-    let place = place.display();
-    let io = |error| BackupError::Io { place: place.to_string(), error };
-    let mut all = manifest::list(target).map_err(io)?;
+fn choose(target: &dyn Target, place: &Place, at: Option<&str>) -> Result<ManifestName, BackupError> {
+    let mut all = manifest::list(target).map_err(|error| place.failed(error))?;
     let Some(at) = at else {
         return all.pop().ok_or_else(|| BackupError::NotThere(format!("there is no backup in {place}")));
     };

@@ -2,7 +2,7 @@
 
 use super::chunk::{self, Filling, Kind};
 use super::manifest::{self, Manifest, ManifestName, ObjectEntry};
-use super::{BackupError, Progress, Target};
+use super::{BackupError, Place, Progress, Target};
 use crate::data_dir::DirIdentity;
 use crate::engine::{Engine, LogHold, Whole};
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use tally_storage::store::{self, Checkpoint, Reads};
 pub struct Taking {
     target: Box<dyn Target>,
     /// How it is called in errors.
-    place: String,
+    place: Place,
     rows: Box<dyn Reads>,
     checkpoint: Checkpoint,
     manifest: Manifest,
@@ -43,7 +43,7 @@ impl Taking {
         engine: &Engine,
         identity: DirIdentity,
         target: Box<dyn Target>,
-        place: String,
+        place: Place,
     ) -> Result<Taking, BackupError> {
         let Whole { rows, checkpoint, read_from, hold } = engine.whole().await?;
         let manifest = Manifest::new(identity, &checkpoint, engine.clock().wall_ms());
@@ -153,7 +153,7 @@ impl Taking {
     }
 
     fn failed(&self, error: io::Error) -> BackupError {
-        BackupError::Io { place: self.place.clone(), error }
+        self.place.failed(error)
     }
 }
 

@@ -1,13 +1,12 @@
 //! The worker `backup`: takes a backup when somebody asks for one, or when it is time.
 
-use super::directory::Directory;
 use super::manifest::{self, ManifestName};
 use super::take::Taking;
-use super::{BackupError, Target};
+use super::{BackupError, Place};
 use crate::data_dir::DirIdentity;
 use crate::engine::Engine;
 use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
-use std::path::PathBuf;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tally_core::counter::BackupSchedule;
@@ -48,9 +47,9 @@ pub struct EndedBackup {
 }
 
 /// What is told of backups.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct BackupStatus {
-    pub directory: PathBuf,
+    pub place: Place,
     /// Runs that were begun since the start. The next one has the next number.
     pub begun: u64,
     pub running: Option<Progress>,
@@ -58,6 +57,12 @@ pub struct BackupStatus {
     /// Those that are there, in the order of time.
     pub kept: Vec<ManifestName>,
     is_wanted: bool,
+}
+
+impl BackupStatus {
+    fn new(place: Place) -> BackupStatus {
+        BackupStatus { place, begun: 0, running: None, last: None, kept: Vec::new(), is_wanted: false }
+    }
 }
 
 /// What others hold of it.
@@ -91,7 +96,9 @@ fn lock(status: &Mutex<BackupStatus>) -> MutexGuard<'_, BackupStatus> {
 pub struct Backups {
     engine: Engine,
     identity: DirIdentity,
-    directory: PathBuf,
+    place: Place,
+    /// Another number each time.
+    random: fn() -> io::Result<u64>,
     status: Arc<Mutex<BackupStatus>>,
     taking: Option<Taking>,
     /// When the run began, by [`crate::clock::Clock::passed`].
@@ -104,12 +111,17 @@ impl Backups {
         Spec::new("backup", "takes backups, when it is time or somebody asks", RETRY).waits_for("somebody to ask")
     }
 
-    pub fn new(engine: Engine, identity: DirIdentity, directory: PathBuf, spec: &Spec) -> (Backups, BackupHandle) {
-        let status = BackupStatus { directory: directory.clone(), ..BackupStatus::default() };
-        let status = Arc::new(Mutex::new(status));
+    pub fn new(
+        engine: Engine,
+        identity: DirIdentity,
+        place: Place,
+        random: fn() -> io::Result<u64>,
+        spec: &Spec,
+    ) -> (Backups, BackupHandle) {
+        let status = Arc::new(Mutex::new(BackupStatus::new(place.clone())));
         let handle = BackupHandle { status: status.clone(), wake: spec.wake.clone() };
         let begun = engine.clock().passed();
-        (Backups { engine, identity, directory, status, taking: None, begun, has_looked: false }, handle)
+        (Backups { engine, identity, place, random, status, taking: None, begun, has_looked: false }, handle)
     }
 
     /// The first look: what is there, and how old it is.
@@ -120,15 +132,11 @@ impl Backups {
         if !context.is_among_others() {
             give_way(NICENESS);
         }
-        let target = Directory::open(&self.directory)?;
-        let listed = manifest::list(&target).map_err(|error| BackupError::Io { place: self.place(), error })?;
+        let target = self.place.open(self.random)?;
+        let listed = manifest::list(&*target).map_err(|error| self.place.failed(error))?;
         self.publish(listed);
         self.has_looked = true;
         Ok(())
-    }
-
-    fn place(&self) -> String {
-        self.directory.display().to_string()
     }
 
     fn publish(&self, kept: Vec<ManifestName>) {
@@ -161,8 +169,8 @@ impl Backups {
             status.is_wanted = false;
             status.running = Some(Progress::default());
         }
-        let target: Box<dyn Target> = Box::new(Directory::open(&self.directory)?);
-        self.taking = Some(Taking::begin(&self.engine, self.identity, target, self.place()).await?);
+        let target = self.place.open(self.random)?;
+        self.taking = Some(Taking::begin(&self.engine, self.identity, target, self.place.clone()).await?);
         Ok(())
     }
 

@@ -190,7 +190,7 @@ fn a_server_that_is_to_take_backups_is_told_where_or_does_not_start() {
     let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
     let on = ["serve", "--memory", "256MiB", "--data", data, "--config", config];
     let refused = tally(&[&on[..], &["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]].concat());
-    assert!(stderr(&refused).contains("Name a directory with --backup"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
     let without = Served::start(&[&on[..], &["--backup", "none"]].concat());
     assert_eq!(without.stop(Signal::TERM).0, Some(0));
 }

@@ -5,6 +5,7 @@
 mod anomalies;
 mod backups;
 mod bench;
+mod buckets;
 mod demo;
 mod encode;
 mod import;

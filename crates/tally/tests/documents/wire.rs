@@ -25,7 +25,7 @@ impl Asked {
         options.config = Some(YAML.to_owned());
         options.archive = Some(dir.path().join("archive"));
         options.sql = Some(tally_sql::make);
-        options.backup = Some(dir.path().join("backups"));
+        options.backup = Some((&*dir.path().join("backups")).into());
         let urls = vec!["http://127.0.0.1:9/".parse().unwrap()];
         options.webhooks = tally_node::webhook::WebhookOptions { urls, secret: None };
         options.log.segment_bytes = 16 << 20;

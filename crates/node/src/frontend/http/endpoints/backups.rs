@@ -64,7 +64,7 @@ pub struct LastBackup {
 pub struct BackupsState {
     /// Where they are kept
     #[schema(example = "/srv/backups")]
-    directory: String,
+    place: String,
     /// Those that are there, the oldest first
     backups: Vec<KeptBackup>,
     /// How far the one under way is; `null` if there is none
@@ -106,9 +106,9 @@ impl LastBackup {
 }
 
 impl BackupsState {
-    fn new(BackupStatus { directory, running, last, kept, .. }: BackupStatus) -> BackupsState {
+    fn new(BackupStatus { place, running, last, kept, .. }: BackupStatus) -> BackupsState {
         BackupsState {
-            directory: directory.display().to_string(),
+            place: place.to_string(),
             backups: kept.iter().map(KeptBackup::new).collect(),
             running: running.map(BackupProgress::from),
             last: last.map(LastBackup::new),
@@ -118,13 +118,16 @@ impl BackupsState {
 
 fn backups(api: &Api) -> Result<&BackupHandle, Problem> {
     api.host.backups.as_ref().ok_or_else(|| {
-        Problem::new(ProblemKind::NoBackups, "this server takes no backups: start it with --backup and a directory")
+        Problem::new(
+            ProblemKind::NoBackups,
+            "this server takes no backups: start it with --backup and a directory or s3://bucket/prefix",
+        )
     })
 }
 
 /// Which backups there are
 ///
-/// Those that are in the directory, how far one under way is, and how the last run ended.
+/// Those that are there, how far one under way is, and how the last run ended.
 #[utoipa::path(get, path = "/v1/backups", tag = "node",
     responses((status = 200, description = "Backups", body = BackupsState), Problem))]
 pub async fn list(State(api): State<Api>) -> Result<Json<BackupsState>, Problem> {

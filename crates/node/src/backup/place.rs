@@ -1,0 +1,113 @@
+//! Where backups are kept: a directory, or a prefix in a bucket of an object store.
+
+use super::bucket::Bucket;
+use super::directory::Directory;
+use super::{BackupError, Target};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What a bucket is written as.
+const S3: &str = "s3";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Directory(PathBuf),
+    /// `s3://bucket/prefix`; the prefix may be empty.
+    Bucket {
+        bucket: String,
+        prefix: String,
+    },
+}
+
+/// Why a text names no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    #[error("backups cannot be kept under {0}://; name a directory, or a bucket as s3://bucket/prefix")]
+    Scheme(String),
+    #[error("it has no bucket; write s3://bucket or s3://bucket/prefix")]
+    NoBucket,
+}
+
+impl Place {
+    /// To write to, alone. What others have left unfinished goes. `random` gives another number each time.
+    pub(super) fn open(&self, random: impl FnOnce() -> io::Result<u64>) -> Result<Box<dyn Target>, BackupError> {
+        Ok(match self {
+            Place::Directory(directory) => Box::new(Directory::open(directory)?),
+            Place::Bucket { bucket, prefix } => Box::new(Bucket::open(bucket, prefix, &self.to_string(), random)?),
+        })
+    }
+
+    /// To read from.
+    pub fn view(&self) -> Result<Box<dyn Target>, BackupError> {
+        Ok(match self {
+            Place::Directory(directory) => Box::new(Directory::view(directory)?),
+            Place::Bucket { bucket, prefix } => Box::new(Bucket::view(bucket, prefix, &self.to_string())?),
+        })
+    }
+
+    pub(super) fn failed(&self, error: io::Error) -> BackupError {
+        BackupError::Io { place: self.to_string(), error }
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        let Some((scheme, rest)) = text.split_once("://") else { return Ok(Place::Directory(text.into())) };
+        if !scheme.eq_ignore_ascii_case(S3) {
+            return Err(PlaceError::Scheme(scheme.to_owned()));
+        }
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        match bucket {
+            "" => Err(PlaceError::NoBucket),
+            bucket => Ok(Place::Bucket { bucket: bucket.to_owned(), prefix: prefix.trim_matches('/').to_owned() }),
+        }
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(directory: &Path) -> Place {
+        Place::Directory(directory.to_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(directory) => directory.display().fmt(f),
+            Place::Bucket { bucket, prefix } if prefix.is_empty() => write!(f, "{S3}://{bucket}"),
+            Place::Bucket { bucket, prefix } => write!(f, "{S3}://{bucket}/{prefix}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_a_bucket_and_is_shown_as_it_is_written() {
+        let bucket = |bucket: &str, prefix: &str| Place::Bucket { bucket: bucket.into(), prefix: prefix.into() };
+        for (text, place, shown) in [
+            ("backups", Place::Directory("backups".into()), "backups"),
+            ("/srv/a:b", Place::Directory("/srv/a:b".into()), "/srv/a:b"),
+            ("s3://b", bucket("b", ""), "s3://b"),
+            ("s3://b/", bucket("b", ""), "s3://b"),
+            ("S3://b/x/y/", bucket("b", "x/y"), "s3://b/x/y"),
+        ] {
+            assert_eq!(text.parse(), Ok(place.clone()), "{text}");
+            assert_eq!(place.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused_with_what_to_write() {
+        let refused = |text: &str| text.parse::<Place>().unwrap_err();
+        assert_eq!(refused("s3:///x"), PlaceError::NoBucket);
+        assert_eq!(refused("gs://b/x"), PlaceError::Scheme("gs".to_owned()));
+        assert_eq!(refused("redis://h"), PlaceError::Scheme("redis".to_owned()));
+    }
+}
