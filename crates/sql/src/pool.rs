@@ -1,7 +1,8 @@
 //! Memory for questions: part of what all clients may hold. Beyond it they spill to disk, and what cannot spill is refused.
 //!
 //! Who spills needs memory to do it: DataFusion sorts what it has of groups before it writes them, and asks for as much again. So what is
-//! shared out is half. Who was refused just before, and so spills now, may have of the other half, and so may those who cannot spill.
+//! shared out is half. Who was refused just before, and so spills now, may have of the other half, and so may those who cannot spill, and
+//! who has little.
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -13,6 +14,8 @@ use tally_node::frontend::budget::{Budget, Charge};
 const PARTS: usize = 4;
 /// And share out one part in so many of that.
 const SHARED_PARTS: usize = 2;
+/// Who has no more than one part in so many has little.
+const LITTLE_PARTS: usize = 16;
 /// What a group or a sort asks for while it spills.
 const ASKS_WHILE_SPILLING: u32 = 8;
 
@@ -41,11 +44,11 @@ impl Pool {
     fn take(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let consumer = reservation.consumer();
         let Err(error) = self.shared.try_grow(reservation, additional) else { return Ok(()) };
-        // The last quarter is for those who cannot spill: without them nobody's spilling comes to an end.
+        // The last quarter is for who has little: a merge takes what there is and would do with less, but nobody begins with nothing.
         let most = match consumer.can_spill() {
-            false => self.bytes,
-            true if self.is_spilling(consumer.id()) => self.bytes - self.bytes / 4,
-            true => 0,
+            _ if reservation.size() + additional <= self.bytes / LITTLE_PARTS => self.bytes,
+            true if !self.is_spilling(consumer.id()) => 0,
+            _ => self.bytes - self.bytes / 4,
         };
         if self.shared.reserved() + additional <= most {
             self.shared.grow(reservation, additional);
@@ -110,5 +113,29 @@ impl MemoryPool for Pool {
 
     fn memory_limit(&self) -> MemoryLimit {
         MemoryLimit::Finite(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn who_has_little_gets_something_though_others_have_all_that_is_shared_out() {
+        // Of 64 MiB questions have 48, of which 24 are shared out.
+        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(&Budget::new(64 * MIB)));
+        let merging = MemoryConsumer::new("merging").register(&pool);
+        merging.try_grow(24 * MIB).unwrap();
+        merging.try_grow(12 * MIB).unwrap();
+        assert!(merging.try_grow(MIB).is_err(), "who merges leaves something to others");
+        let sorting = MemoryConsumer::new("sorting").with_can_spill(true).register(&pool);
+        sorting.try_grow(MIB).unwrap();
+        sorting.try_grow(2 * MIB).unwrap();
+        assert!(sorting.try_grow(MIB).is_err(), "now it has something: it spills");
+        let others = [(); 3].map(|()| MemoryConsumer::new("another merge").register(&pool));
+        others.iter().for_each(|other| other.try_grow(3 * MIB).unwrap());
+        assert!(MemoryConsumer::new("too late").register(&pool).try_grow(MIB).is_err(), "there is an end to it");
     }
 }
