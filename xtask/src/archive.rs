@@ -183,7 +183,7 @@ fn post(server: SocketAddr, path: &str, body: &str) -> Result<()> {
 
 /// What is answered to a request of JSON.
 pub fn ask(server: SocketAddr, path: &str, body: &str) -> Result<Value> {
-    let (status, answer) = HttpClient::connect(server)?.post(path, "application/json", body)?;
+    let (status, answer) = HttpClient::connect(server)?.patient()?.post(path, "application/json", body)?;
     ensure!(status == 200, "{path} was answered {status}: {answer}");
     Ok(serde_json::from_str(&answer)?)
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// A server that takes longer has stopped answering, which is a failure of its own.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// What counts everything again, or waits until all of it is written, takes as long as there is much.
+const WORK_MAX: Duration = Duration::from_secs(600);
 const KEYS_PER_READ: usize = 100;
 
 #[derive(Debug, PartialEq)]
@@ -108,6 +110,12 @@ impl HttpClient {
             format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.answer()
+    }
+
+    /// Waits longer for each answer from here on.
+    pub fn patient(self) -> io::Result<HttpClient> {
+        self.stream.get_ref().set_read_timeout(Some(WORK_MAX))?;
+        Ok(self)
     }
 
     /// Answers the body of `path`, which must be there.

@@ -40,6 +40,11 @@ pub fn promtool() -> Result<()> {
     install("prometheus")
 }
 
+/// A webhook behind TLS is tried with a certificate of one's own.
+pub fn openssl() -> Result<()> {
+    if succeeds("openssl", &["version"]) { Ok(()) } else { install("openssl") }
+}
+
 /// Some of what is used is written for Python.
 fn python_venv() -> Result<()> {
     if succeeds("python3", &["-c", "import ensurepip, venv"]) { Ok(()) } else { install("python3-venv") }

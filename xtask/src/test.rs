@@ -12,6 +12,7 @@ pub fn run() -> Result<()> {
     install::chromium()?;
     install::npm()?;
     install::object_store()?;
+    install::openssl()?;
     // First, so that everything is compiled once, and with it.
     web::build()?;
     check::run()?;

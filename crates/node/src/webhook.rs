@@ -15,7 +15,8 @@ use crate::metrics::Metrics;
 use crate::worker::{Context, Next, Retry, Spec, Wake, Work, WorkFailure};
 use bytes::Bytes;
 use flume::{Receiver, Sender};
-use post::{Signing, post};
+use post::{Signing, client, post};
+use reqwest::Client;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Webhooks {
             let spec = spec.waits_for("something to tell").networked();
             queues.push((queue, spec.wake.clone()));
             let (signing, metrics) = (signing.clone(), engine.metrics().clone());
-            engine.workers().apart(spec, Delivery { url, signing, messages, pending: None, metrics })?;
+            engine.workers().apart(spec, Delivery { url, signing, messages, client: None, pending: None, metrics })?;
         }
         Ok(Webhooks { queues: queues.into(), metrics: engine.metrics().clone(), nonce })
     }
@@ -88,6 +89,8 @@ struct Delivery {
     url: WebhookUrl,
     signing: Option<Signing>,
     messages: Receiver<Arc<Message>>,
+    /// There is none before the first message.
+    client: Option<Client>,
     /// One that was not taken yet, and how often it was tried.
     pending: Option<(Arc<Message>, u32)>,
     metrics: Arc<Metrics>,
@@ -110,10 +113,14 @@ impl Delivery {
 impl Work for Delivery {
     async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
         context.queue(self.messages.len() + usize::from(self.pending.is_some()));
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => self.client.insert(client()?).clone(),
+        };
         let next = self.pending.take().or_else(|| Some((self.messages.try_recv().ok()?, 0)));
         let Some((message, tried)) = next else { return Ok(Next::WhenWoken) };
         let time = Duration::from_millis(WEBHOOK_WAIT_MS_MAX);
-        let posted = post(&self.url, &message.id, message.body.clone(), self.signing.as_ref());
+        let posted = post(&client, &self.url, &message.id, message.body.clone(), self.signing.as_ref());
         let answered = tokio::select! {
             biased;
             // Nobody waits for it.

@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// Keep backups in this directory or under s3://bucket/prefix, or none; tally backup has one taken, and backup: {every: 1d} in the configuration
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
     backup: Option<Place>,
-    /// Post anomalies and lasting drift to this http:// address; may be given again
+    /// Post anomalies and lasting drift to this https:// or http:// address; may be given again
     #[arg(long, value_name = "URL", value_parser = parse_webhook)]
     webhook: Vec<WebhookUrl>,
     /// The first line of this file is what messages to webhooks are signed with

@@ -14,9 +14,9 @@ use tally_storage::store::local::give_way;
 
 /// What comes behind each chunk at least: the time in which the log syncs a few times.
 const REST: Duration = Duration::from_millis(2);
-/// It rests so many times as long as it has worked, so that it takes a quarter of a core at most: where processors are all that is short, four
-/// fifths of one cost an eighth of the rate on two cores.
-const RESTS: u32 = 3;
+/// It rests so many times as long as it has worked, so that it takes an eighth of a core at most: where processors are all that is short,
+/// whoever counts misses each part of one.
+const RESTS: u32 = 7;
 /// How often it is looked whether it is time.
 const LOOK: Duration = Duration::from_secs(60);
 /// Behind merges, for which the next one waits: nobody waits for a backup.

@@ -1,18 +1,16 @@
-//! One message to one address, over a connection of its own. Only an answer of 200 to 299 means that it was taken; nobody is
+//! One message to one address. Only an answer of 200 to 299 means that it was taken; nobody is
 //! followed elsewhere.
 
 use super::url::WebhookUrl;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use http_body_util::Full;
-use hyper::Request;
-use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use hyper_util::rt::TokioIo;
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::Policy;
 use sha2::Sha256;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 
 /// What a receiver compares to tell one that comes twice.
 const ID: &str = "tally-message-id";
@@ -39,27 +37,41 @@ impl Signing {
     }
 }
 
+/// Asks receivers, each message over a connection of its own.
+pub(super) fn client() -> Result<Client, String> {
+    let client = Client::builder()
+        .redirect(Policy::none())
+        .pool_max_idle_per_host(0)
+        .user_agent(concat!("tally/", env!("CARGO_PKG_VERSION")))
+        .build();
+    client.map_err(words)
+}
+
 /// Posts a message, and answers whether it was taken, or why not.
-pub(super) async fn post(url: &WebhookUrl, id: &str, body: Bytes, signing: Option<&Signing>) -> Result<(), String> {
-    let stream = TcpStream::connect((&*url.host, url.port)).await.map_err(|error| error.to_string())?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let mut request = Request::post(&*url.target)
-        .header(HOST, &*url.authority)
-        .header(CONTENT_TYPE, "application/json")
-        .header(USER_AGENT, concat!("tally/", env!("CARGO_PKG_VERSION")))
-        .header(ID, id);
+pub(super) async fn post(
+    client: &Client,
+    url: &WebhookUrl,
+    id: &str,
+    body: Bytes,
+    signing: Option<&Signing>,
+) -> Result<(), String> {
+    let mut request = client.post(url.whole()).header(CONTENT_TYPE, "application/json").header(ID, id);
     if let Some(signing) = signing {
         request = request.header(SIGNATURE, signing.of(&body));
     }
-    let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-    // What it says beside its status is not read: when the answer is dropped, the connection ends.
-    let answer = async move { sender.send_request(request).await.map(|response| response.status()) };
-    let (answer, _) = tokio::join!(answer, connection);
-    match answer {
-        Ok(status) if status.is_success() => Ok(()),
-        Ok(status) => Err(format!("it answered {status}")),
-        Err(error) => Err(error.to_string()),
+    // What it says beside its status is not read.
+    match request.body(body).send().await {
+        Ok(answer) if answer.status().is_success() => Ok(()),
+        Ok(answer) => Err(format!("it answered {}", answer.status())),
+        Err(error) => Err(words(error)),
     }
+}
+
+/// With its causes, and without the address, which may be a secret.
+fn words(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
 }
 
 #[cfg(test)]
