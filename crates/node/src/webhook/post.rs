@@ -70,7 +70,7 @@ pub(super) async fn post(
 /// With its causes, and without the address, which may be a secret.
 fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
 }
 

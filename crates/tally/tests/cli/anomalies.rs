@@ -84,19 +84,15 @@ fn drift_that_lasts_is_told_to_a_webhook_and_named_as_an_alert() {
 /// Makes a counter wrong until it is an alert, and answers what is known of it.
 fn drift(http: &str) -> serde_json::Value {
     let events = (0..10).map(|n| format!(r#"{{"type":"liked","dimensions":{{"user":"u{n}","video":"a"}}}}"#));
-    ask(&http, "POST", "/v1/events", &format!("[{}]", events.collect::<Vec<_>>().join(",")));
+    ask(http, "POST", "/v1/events", &format!("[{}]", events.collect::<Vec<_>>().join(",")));
     let wrong = r#"{"reason":"a test","author":"test","kind":"restore","deltas":[{"id":"likes:a","delta":5}]}"#;
-    let number = ask(&http, "POST", "/v1/corrections", wrong)["number"].clone();
-    ask(&http, "POST", &format!("/v1/corrections/{number}/apply"), "");
+    let number = ask(http, "POST", "/v1/corrections", wrong)["number"].clone();
+    ask(http, "POST", &format!("/v1/corrections/{number}/apply"), "");
     for run in 1..=3 {
-        assert_eq!(
-            ask(&http, "GET", "/v1/reconciliation?limit=1", "")["alerts"],
-            serde_json::json!([]),
-            "before {run}"
-        );
-        ask(&http, "POST", "/v1/reconciliation", "{}");
+        assert_eq!(ask(http, "GET", "/v1/reconciliation?limit=1", "")["alerts"], serde_json::json!([]), "before {run}");
+        ask(http, "POST", "/v1/reconciliation", "{}");
     }
-    let known = ask(&http, "GET", "/v1/reconciliation?limit=1", "");
+    let known = ask(http, "GET", "/v1/reconciliation?limit=1", "");
     assert_eq!((&known["alerts"], known["reports"].as_array().unwrap().len()), (&serde_json::json!(["likes"]), 1));
     known
 }
