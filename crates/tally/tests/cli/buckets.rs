@@ -132,7 +132,7 @@ fn one_writes_at_a_time_and_whoever_has_not_been_heard_of_for_a_minute_does_not_
     let (store, dir) = (Store::start(), tempfile::tempdir().unwrap());
     let server = store.serve(&dir.path().join("data"));
     back_up(&store, &server).unwrap();
-    let (lock, held) = (store.path("LOCK"), br#"{"writer":"somebody else","beat":7,"is_free":false}"#);
+    let (lock, held) = (store.path("LOCK"), br#"{"writer":"somebody else","beat":7,"isFree":false}"#);
     fs::write(&lock, held).unwrap();
     let refused = back_up(&store, &server).unwrap_err();
     assert!(refused.contains("somebody else writes") && refused.contains(PLACE), "{refused}");
@@ -142,7 +142,7 @@ fn one_writes_at_a_time_and_whoever_has_not_been_heard_of_for_a_minute_does_not_
     let written = SystemTime::now() - an_hour;
     File::options().write(true).open(&lock).unwrap().set_modified(written).unwrap();
     back_up(&store, &server).unwrap();
-    assert!(fs::read_to_string(&lock).unwrap().contains(r#""is_free":true"#), "it is let go of at the end");
+    assert!(fs::read_to_string(&lock).unwrap().contains(r#""isFree":true"#), "it is let go of at the end");
     assert!(
         !fs::read_dir(store.path(""))
             .unwrap()

@@ -16,6 +16,7 @@ const RENEW: Duration = Duration::from_secs(10);
 
 /// What the object says. No two that are written are alike, so that each has another tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Holder {
     /// Whoever writes, by a number that was drawn.
     writer: String,
