@@ -1,11 +1,12 @@
 //! Memory for questions: part of what all clients may hold. Beyond it they spill to disk, and what cannot spill is refused.
 //!
-//! Who spills needs memory to do it: DataFusion sorts what it has of groups before it writes them, and asks for as much again. So what is
-//! shared out is half. Who was refused just before, and so spills now, may have of the other half, and so may those who cannot spill, and
-//! who has little.
+//! Half of it is shared out evenly among those who can spill and hold something: those who hold nothing yet wait for others, and a share that
+//! is kept for them would only make others spill too early. Who spills needs memory to do it: DataFusion sorts what it has of groups
+//! before it writes them, and asks for as much again. So who was refused just before may have of the other half, and so may those who cannot
+//! spill, and who has little.
 
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_node::frontend::budget::{Budget, Charge};
@@ -21,19 +22,63 @@ const ASKS_WHILE_SPILLING: u32 = 8;
 
 #[derive(Debug)]
 pub struct Pool {
-    /// Shares it out among those who spill.
-    shared: FairSpillPool,
     bytes: usize,
-    charge: Mutex<Charge>,
+    held: Mutex<Held>,
+}
+
+/// Who holds what.
+#[derive(Debug)]
+struct Held {
+    /// All of it, as everybody else sees it.
+    charge: Charge,
+    bytes: usize,
+    /// Of that, what those hold who can spill, each by his number. Nobody is here who holds nothing.
+    spillable: HashMap<usize, usize>,
     /// Who was refused a moment ago, and how often he may still ask for more.
-    spilling: Mutex<HashMap<usize, u32>>,
+    spilling: HashMap<usize, u32>,
+}
+
+impl Held {
+    /// What each of those who can spill may hold of so many bytes, if this one is among them.
+    fn share_of(&self, consumer: usize, bytes: usize) -> usize {
+        let others = self.spillable.iter().filter(|(id, _)| **id != consumer).count();
+        let fixed = self.bytes - self.spillable.values().sum::<usize>();
+        bytes.saturating_sub(fixed) / (others + 1)
+    }
+
+    /// Whether it was refused a moment ago; it is told so only a few times.
+    fn is_spilling(&mut self, consumer: usize) -> bool {
+        let left = self.spilling.get(&consumer).copied().unwrap_or(0);
+        match left {
+            0 => self.spilling.remove(&consumer),
+            _ => self.spilling.insert(consumer, left - 1),
+        };
+        left > 0
+    }
+
+    fn add(&mut self, consumer: &MemoryConsumer, bytes: usize) {
+        self.bytes += bytes;
+        if consumer.can_spill() && bytes > 0 {
+            *self.spillable.entry(consumer.id()).or_default() += bytes;
+        }
+    }
+
+    fn subtract(&mut self, consumer: &MemoryConsumer, bytes: usize) {
+        self.bytes -= bytes;
+        if let Some(held) = self.spillable.get_mut(&consumer.id()) {
+            *held -= bytes;
+            if *held == 0 {
+                self.spillable.remove(&consumer.id());
+            }
+        }
+    }
 }
 
 impl Pool {
     pub fn new(budget: &Arc<Budget>) -> Pool {
-        let bytes = budget.bytes() - budget.bytes() / PARTS;
-        let shared = FairSpillPool::new(bytes / SHARED_PARTS);
-        Pool { shared, bytes, charge: Mutex::new(Charge::new(budget)), spilling: Mutex::default() }
+        let charge = Charge::new(budget);
+        let held = Held { charge, bytes: 0, spillable: HashMap::new(), spilling: HashMap::new() };
+        Pool { bytes: budget.bytes() - budget.bytes() / PARTS, held: Mutex::new(held) }
     }
 
     /// What is shared out.
@@ -41,74 +86,70 @@ impl Pool {
         self.bytes / SHARED_PARTS
     }
 
-    fn take(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+    /// Whether somebody may have more.
+    fn allows(&self, held: &mut Held, reservation: &MemoryReservation, additional: usize) -> bool {
         let consumer = reservation.consumer();
-        let Err(error) = self.shared.try_grow(reservation, additional) else { return Ok(()) };
+        // Whoever can spill may hold it in several reservations.
+        let has = held.spillable.get(&consumer.id()).copied().unwrap_or(reservation.size());
+        let wanted = has + additional;
+        let is_shared = match consumer.can_spill() {
+            true => wanted <= held.share_of(consumer.id(), self.shared_bytes()),
+            false => held.bytes + additional <= self.shared_bytes(),
+        };
         // The last quarter is for who has little: a merge takes what there is and would do with less, but nobody begins with nothing.
         let most = match consumer.can_spill() {
-            _ if reservation.size() + additional <= self.bytes / LITTLE_PARTS => self.bytes,
-            true if !self.is_spilling(consumer.id()) => 0,
+            _ if is_shared || wanted <= self.bytes / LITTLE_PARTS => self.bytes,
+            true if !held.is_spilling(consumer.id()) => 0,
             _ => self.bytes - self.bytes / 4,
         };
-        if self.shared.reserved() + additional <= most {
-            self.shared.grow(reservation, additional);
-            return Ok(());
-        }
-        self.spilling().insert(consumer.id(), ASKS_WHILE_SPILLING);
-        Err(error)
+        held.bytes + additional <= most
     }
 
-    /// Whether it was refused a moment ago; it is told so only a few times.
-    fn is_spilling(&self, consumer: usize) -> bool {
-        let mut spilling = self.spilling();
-        let left = spilling.get(&consumer).copied().unwrap_or(0);
-        match left {
-            0 => spilling.remove(&consumer),
-            _ => spilling.insert(consumer, left - 1),
-        };
-        left > 0
-    }
-
-    fn spilling(&self) -> MutexGuard<'_, HashMap<usize, u32>> {
-        self.spilling.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn charge(&self) -> MutexGuard<'_, Charge> {
-        self.charge.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MemoryPool for Pool {
-    fn register(&self, consumer: &MemoryConsumer) {
-        self.shared.register(consumer);
-    }
-
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.shared.unregister(consumer);
-        self.spilling().remove(&consumer.id());
+        self.held().spilling.remove(&consumer.id());
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.shared.grow(reservation, additional);
+        let mut held = self.held();
+        held.add(reservation.consumer(), additional);
+        let bytes = held.bytes;
         // It has it already, and it is little: what is asked for next is refused instead.
-        let _ = self.charge().set(self.shared.reserved());
+        let _ = held.charge.set(bytes);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.shared.shrink(reservation, shrink);
-        let _ = self.charge().set(self.shared.reserved());
+        let mut held = self.held();
+        held.subtract(reservation.consumer(), shrink);
+        let bytes = held.bytes;
+        let _ = held.charge.set(bytes);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.take(reservation, additional)?;
-        self.charge().set(self.shared.reserved()).map_err(|_| {
-            self.shared.shrink(reservation, additional);
+        let (consumer, mut held) = (reservation.consumer(), self.held());
+        if !self.allows(&mut held, reservation, additional) {
+            held.spilling.insert(consumer.id(), ASKS_WHILE_SPILLING);
+            let (name, has, all) = (consumer.name(), reservation.size(), held.bytes);
+            return Err(DataFusionError::ResourcesExhausted(format!(
+                "{name} has {has} bytes and wants {additional} more; all questions together have {all} of {}",
+                self.bytes
+            )));
+        }
+        let bytes = held.bytes + additional;
+        held.charge.set(bytes).map_err(|_| {
             DataFusionError::ResourcesExhausted("other clients hold the memory that questions may have".to_owned())
-        })
+        })?;
+        held.add(consumer, additional);
+        Ok(())
     }
 
     fn reserved(&self) -> usize {
-        self.shared.reserved()
+        self.held().bytes
     }
 
     fn memory_limit(&self) -> MemoryLimit {
@@ -137,5 +178,21 @@ mod tests {
         let others = [(); 3].map(|()| MemoryConsumer::new("another merge").register(&pool));
         others.iter().for_each(|other| other.try_grow(3 * MIB).unwrap());
         assert!(MemoryConsumer::new("too late").register(&pool).try_grow(MIB).is_err(), "there is an end to it");
+    }
+
+    #[test]
+    fn what_is_shared_out_is_shared_by_those_who_hold_something() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(&Budget::new(64 * MIB)));
+        let [first, second, _idle] =
+            ["first", "second", "idle"].map(|name| MemoryConsumer::new(name).with_can_spill(true).register(&pool));
+        first.try_grow(20 * MIB).unwrap();
+        second.try_grow(12 * MIB).unwrap();
+        assert!(second.try_grow(MIB).is_err(), "it has half of 24");
+        assert!(first.try_grow(MIB).is_err(), "it has more than half");
+        first.free();
+        second.try_grow(MIB).unwrap();
+        assert_eq!(pool.reserved(), 13 * MIB);
+        drop((first, second));
+        assert_eq!(pool.reserved(), 0);
     }
 }

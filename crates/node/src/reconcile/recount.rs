@@ -104,13 +104,16 @@ impl Recount<'_> {
 
     /// Events whose ids are claimed: those that any counter of the contract counts, since all of them do or none.
     fn claims(&self) -> String {
-        let persistent = |counter: &&Counter| matches!(counter.contract, Contract::Persistent(_));
-        let any = self.types(|declarations| declarations.counters().iter().filter(persistent).collect());
-        let names = self.eras.iter().flat_map(|era| era.declarations.counters().iter().filter(persistent));
+        let any = self.claimed_types();
+        let names = self.eras.iter().flat_map(|era| era.declarations.counters().iter().filter(is_persistent));
         let mut names: Vec<&str> = names.map(|counter| &*counter.name).collect();
         names.sort_unstable();
         names.dedup();
         format!("{} AND {any} AND {}", self.within(), not_rejected(&names))
+    }
+
+    fn claimed_types(&self) -> String {
+        self.types(|declarations| declarations.counters().iter().filter(is_persistent).collect())
     }
 
     fn within(&self) -> String {
@@ -173,6 +176,10 @@ impl Recount<'_> {
         }
         id
     }
+}
+
+fn is_persistent(counter: &&Counter) -> bool {
+    matches!(counter.contract, Contract::Persistent(_))
 }
 
 fn not_rejected(counters: &[&str]) -> String {

@@ -50,14 +50,16 @@ impl Recount<'_> {
             Start::Beginning => String::new(),
             Start::Base(_) => self.not_repeated(),
         };
+        // What is not asked again is not carried through the sort.
+        let own = Some(self.own_types()).filter(|own| *own != self.claimed_types());
+        let own = own.map_or(String::new(), |own| format!(" AND {own}"));
         format!(
             "SELECT {id} AS id, {change} AS value{more} FROM (
     SELECT *, row_number() OVER (PARTITION BY event_id ORDER BY \"offset\") AS nth FROM events WHERE {claims}
-  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {id} IS NOT NULL AND {own}{known}",
+  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {id} IS NOT NULL{own}{known}",
             id = self.id(),
             change = self.change(),
             claims = self.claims(),
-            own = self.own_types(),
         )
     }
 
