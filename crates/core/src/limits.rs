@@ -183,6 +183,8 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 /// many of it, and so many bytes.
 pub const BEYOND_PARTS: u64 = 10;
 pub const BEYOND_BYTES: u64 = 64 << 20;
+/// What an archive takes beyond that while events come as fast as they can: groups of rows that are written, and what is read of the log for it.
+pub const ARCHIVE_BYTES: u64 = 192 << 20;
 
 /// Bytes of new ids after which a checkpoint is due, unless memory is small.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;
