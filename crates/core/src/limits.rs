@@ -182,7 +182,7 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 /// What the process may take beyond `--memory`, for its code, its threads and what the allocator has not given back: one part in so
 /// many of it, and so many bytes.
 pub const BEYOND_PARTS: u64 = 10;
-pub const BEYOND_BYTES: u64 = 64 << 20;
+pub const BEYOND_BYTES: u64 = 112 << 20;
 /// What an archive takes beyond that while events come as fast as they can: groups of rows that are written, and what is read of the log for it.
 pub const ARCHIVE_BYTES: u64 = 192 << 20;
 

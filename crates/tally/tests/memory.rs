@@ -1,4 +1,4 @@
-//! A real server under each of the attacks that made it take gigabytes, and under floods of writes: it stays within a tenth and 64 MiB
+//! A real server under each of the attacks that made it take gigabytes, and under floods of writes: it stays within a tenth and 112 MiB
 //! of its `--memory` and goes on.
 //!
 //! Each sends some hundred megabytes over loopback; without its bound the server takes more than it may.
