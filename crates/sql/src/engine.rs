@@ -1,5 +1,6 @@
 //! Runs questions, a few at a time, on threads of their own.
 
+use crate::neighbours::Neighbours;
 use crate::pool::Pool;
 use crate::scope::{Scope, Source, Tables};
 use crate::yielding::Yielding;
@@ -28,6 +29,9 @@ const CATALOG: &str = "tally";
 const SCHEMA: &str = "public";
 /// Questions give way to events, reads and checkpoints.
 const NICENESS: i32 = 10;
+/// Who reads files and what was spilled, for each thread that reckons: a merge asks for hundreds of pieces at once, and every thread that
+/// reads one keeps memory of its own.
+const READERS: usize = 2;
 /// What a question may put on the disk: one part in so many of what is free at the start.
 const SPILL_PARTS: u64 = 2;
 /// What each sort keeps aside of what is shared out, to merge what it has spilled: one part in so many, at most so many bytes.
@@ -50,6 +54,7 @@ pub fn make(parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
+        .max_blocking_threads(threads * READERS)
         .thread_name("tally-sql")
         .on_thread_start(give_way)
         .enable_time()
@@ -124,6 +129,7 @@ impl Engine {
             .with_config(config)
             .with_runtime_env(self.bounds.clone())
             .with_default_features()
+            .with_physical_optimizer_rule(Arc::new(Neighbours))
             .with_physical_optimizer_rule(Arc::new(Yielding))
             .build();
         let session = SessionContext::new_with_state(state);

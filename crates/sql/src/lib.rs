@@ -6,6 +6,7 @@
 mod archive;
 mod engine;
 mod live;
+mod neighbours;
 mod pool;
 mod scope;
 mod yielding;

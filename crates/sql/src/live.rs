@@ -21,6 +21,7 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use tally_node::worker::Spawner;
 
 /// Rows that are handed on at once.
 const BATCH_ROWS: usize = 8192;
@@ -131,14 +132,22 @@ impl PartitionStream for LiveRows {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut stream = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), BATCHES_AHEAD);
-        let (rows, produce) = (stream.tx(), self.produce.clone());
-        stream.spawn_blocking(move || {
-            produce(&mut |batch| match rows.blocking_send(batch) {
+        let stream = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), BATCHES_AHEAD);
+        let (rows, refused, produce) = (stream.tx(), stream.tx(), self.produce.clone());
+        // Not one of the few that read files: it stands still for as long as others do whose turn it is.
+        let begun = Spawner::thread("tally-sql-live", move || {
+            let told = produce(&mut |batch| match rows.blocking_send(batch) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
-            })
+            });
+            if let Err(error) = told {
+                // Nobody listens any more, or everybody is told.
+                let _ = rows.blocking_send(Err(error));
+            }
         });
+        if let Err(error) = begun {
+            let _ = refused.try_send(Err(error.into()));
+        }
         stream.build()
     }
 }

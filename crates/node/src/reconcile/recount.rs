@@ -72,7 +72,7 @@ impl Recount<'_> {
     /// the end of its commit, so one that ends where something begins is from before it.
     fn expected(&self) -> String {
         let to = self.to;
-        let (own, counted) = (self.own_ids("counter"), self.counted(""));
+        let (own, counted) = (self.own_ids("counter"), self.summed(&self.counted(""), ""));
         match self.from {
             Start::Beginning => format!(
                 "{counted}
@@ -169,12 +169,39 @@ impl Recount<'_> {
 
     /// The id of the key that an event belongs to.
     fn id(&self) -> String {
+        self.id_of(self.key_columns())
+    }
+
+    fn id_of(&self, values: impl Iterator<Item = String>) -> String {
         let mut id = text(&self.counter.name);
-        for dimension in &self.counter.dimensions {
-            let value = column(&Field::Dimension(dimension.clone()));
+        for value in values {
             let _ = write!(id, " || ':' || replace(replace({value}, '%', '%25'), ':', '%3A')");
         }
         id
+    }
+
+    /// The values that an id is made of, as columns of an event.
+    fn key_columns(&self) -> impl Iterator<Item = String> {
+        self.counter.dimensions.iter().map(|dimension| column(&Field::Dimension(dimension.clone())))
+    }
+
+    /// And as rules call them.
+    fn key_names(&self) -> impl Iterator<Item = String> {
+        (0..self.counter.dimensions.len()).map(|index| format!("key_{index}"))
+    }
+
+    /// Rows (`id`, `value`, and `by`, which begins with a comma if it is anything) of what a rule's rows come to: an id is put together
+    /// once for each key, not for each event.
+    fn summed(&self, rows: &str, by: &str) -> String {
+        let mut keys = self.key_names().collect::<Vec<_>>().join(", ");
+        let mut id = self.id_of(self.key_names());
+        if keys.is_empty() {
+            ("id".clone_into(&mut keys), "id".clone_into(&mut id));
+        }
+        format!(
+            "SELECT {id} AS id, value{by} FROM (
+    SELECT {keys}, sum(value) AS value{by} FROM ({rows}) AS counted GROUP BY {keys}{by}) AS summed"
+        )
     }
 }
 

@@ -1,5 +1,5 @@
-//! What of a counter's entries counts, contract by contract. Each rule is a statement whose rows have the key's id, what an entry adds,
-//! and whatever else of the event is asked for.
+//! What of a counter's entries counts, contract by contract. Each rule is a statement whose rows have the key's id and its values, what an
+//! entry adds, and whatever else of the event is asked for.
 
 use super::{Era, Recount, Start, column, text};
 use tally_core::contract::{Contract, DedupSettings};
@@ -9,7 +9,7 @@ use tally_core::counter::Field;
 pub const OWN_TIME: &str = "coalesce(occurred_at, received_at)";
 
 impl Recount<'_> {
-    /// Rows (`id`, `value`, and `more`, which begins with a comma if it is anything): what events come to.
+    /// Rows (`id`, `key_0` and so on, `value`, and `more`, which begins with a comma if it is anything): what events come to.
     pub(super) fn counted(&self, more: &str) -> String {
         match self.from {
             Start::Beginning => self.by_the_rules(more),
@@ -40,8 +40,8 @@ impl Recount<'_> {
 
     /// An entry counts, whatever came before it.
     fn every_entry(&self, more: &str) -> String {
-        let (id, change, own) = (self.id(), self.change(), self.own_entries());
-        format!("SELECT {id} AS id, {change} AS value{more} FROM events WHERE {own} AND {id} IS NOT NULL")
+        let (key, change, own, has_key) = (self.key(), self.change(), self.own_entries(), self.has_all(&[]));
+        format!("SELECT {key}, {change} AS value{more} FROM events WHERE {own} AND {has_key}")
     }
 
     /// Of those with the same event id the first counts, and no other, ever.
@@ -54,10 +54,11 @@ impl Recount<'_> {
         let own = Some(self.own_types()).filter(|own| *own != self.claimed_types());
         let own = own.map_or(String::new(), |own| format!(" AND {own}"));
         format!(
-            "SELECT {id} AS id, {change} AS value{more} FROM (
+            "SELECT {key}, {change} AS value{more} FROM (
     SELECT *, row_number() OVER (PARTITION BY event_id ORDER BY \"offset\") AS nth FROM events WHERE {claims}
-  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {id} IS NOT NULL{own}{known}",
-            id = self.id(),
+  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {has_key}{own}{known}",
+            key = self.key(),
+            has_key = self.has_all(&[]),
             change = self.change(),
             claims = self.claims(),
         )
@@ -103,12 +104,13 @@ impl Recount<'_> {
         let lacks = if dedup.required { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
         let window_us = dedup.window_ms * 1000;
         format!(
-            "SELECT {id} AS id, {change} AS value{more} FROM (
+            "SELECT {key}, {change} AS value{more} FROM (
     SELECT *, lag(own_window) OVER (PARTITION BY {by} ORDER BY \"offset\") AS window_before FROM (
       SELECT *, CAST(log_time AS BIGINT) / {window_us} AS own_window FROM events WHERE {own}) AS windows
-  ) AS seen WHERE {id} IS NOT NULL AND
+  ) AS seen WHERE {has_key} AND
     ({lacks} OR ({has_all}) AND (window_before IS NULL OR window_before < own_window - 1))",
-            id = self.id(),
+            key = self.key(),
+            has_key = self.has_all(&[]),
             change = self.change(),
             by = by.join(", "),
             own = self.own_entries(),
@@ -118,11 +120,11 @@ impl Recount<'_> {
     /// Per entity the event that happened last decides; of two at the same time the later in the log.
     fn last_state(&self, entity: &[Field]) -> String {
         format!(
-            "SELECT {id} AS id, 1 AS value FROM (
+            "SELECT {key}, 1 AS value FROM (
     SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {OWN_TIME} DESC, \"offset\" DESC) AS nth
     FROM events WHERE {own} AND {has_all}
   ) AS states WHERE nth = 1 AND {change} > 0",
-            id = self.id(),
+            key = self.key(),
             by = listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
@@ -134,7 +136,7 @@ impl Recount<'_> {
     /// Those do not matter that came after one that happened later.
     fn turned_on(&self, entity: &[Field], more: &str) -> String {
         format!(
-            "SELECT own_id AS id, 1 AS value{more} FROM (
+            "SELECT own_id AS id{key_values}, 1 AS value{more} FROM (
     SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS last_offset,
       max(CASE WHEN is_on THEN \"offset\" END) OVER (PARTITION BY {by}) AS last_on_offset,
       max(CASE WHEN is_on AND NOT (coalesce(was_on, FALSE) AND was_id = own_id) THEN \"offset\" END)
@@ -150,6 +152,7 @@ impl Recount<'_> {
       WHERE latest_before IS NULL OR own_time >= latest_before) AS in_order
   ) AS states WHERE \"offset\" = begun_offset AND last_on_offset = last_offset",
             id = self.id(),
+            key_values = self.key_values(),
             by = listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
@@ -157,19 +160,29 @@ impl Recount<'_> {
         )
     }
 
+    /// The id of an event's key, and the values that it is made of.
+    fn key(&self) -> String {
+        format!("{} AS id{}", self.id(), self.key_values())
+    }
+
+    fn key_values(&self) -> String {
+        let named = self.key_columns().zip(self.key_names());
+        named.map(|(value, name)| format!(", {value} AS {name}")).collect()
+    }
+
     /// Entries without one of these fields, or without a dimension of the key, are rejected.
     fn has_all(&self, fields: &[Field]) -> String {
-        let mut has: Vec<String> = fields.iter().map(|field| format!("{} IS NOT NULL", column(field))).collect();
-        has.push(format!("{} IS NOT NULL", self.id()));
-        has.join(" AND ")
+        let columns = fields.iter().map(column).chain(self.key_columns());
+        let has = columns.map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
+        if has.is_empty() { "TRUE".to_owned() } else { has }
     }
 
     /// Every entry behind a base counts that is not said to have ended elsewhere.
     fn not_named_in_fates(&self, more: &str, but: &str) -> String {
         format!(
-            "SELECT {} AS id, {} AS value{more} FROM events WHERE {} AND {} AND \"offset\" NOT IN (
+            "SELECT {}, {} AS value{more} FROM events WHERE {} AND {} AND \"offset\" NOT IN (
     SELECT \"offset\" FROM fates WHERE counter = {}{but})",
-            self.id(),
+            self.key(),
             self.change(),
             self.within(),
             self.own_types(),

@@ -106,7 +106,8 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     }
 
     fn expected_by(&self, slices: &Slices) -> String {
-        let (events, adjusted) = (self.counted_in_the_end_at(slices.at()), self.adjusted_by(slices.at()));
+        let events = self.summed(&self.counted_in_the_end_at(slices.at()), ", bucket");
+        let adjusted = self.adjusted_by(slices.at());
         format!("SELECT id, bucket, value FROM ({events}) AS counted\n  UNION ALL\n  {adjusted}")
     }
 
