@@ -3,7 +3,9 @@
 //! DataFusion's operator keeps books of each partition. Of a hundred million event ids most are a partition of one row, and a recount
 //! would spend most of its time on those books. A row that is alike or not alike the one before it is all that these two ask for.
 
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array, make_comparator, new_null_array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, UInt64Array, make_comparator, new_null_array,
+};
 use datafusion::arrow::compute::{SortOptions, concat, nullif, partition};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -122,10 +124,7 @@ impl ExecutionPlan for NeighboursExec {
         self.instead_of.children()
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let instead_of = self.instead_of.clone().with_new_children(children)?;
         Ok(Arc::new(NeighboursExec { instead_of, alike: self.alike.clone(), asked: self.asked.clone() }))
     }
@@ -133,7 +132,8 @@ impl ExecutionPlan for NeighboursExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.children()[0].execute(partition, context)?;
         let schema = self.schema();
-        let mut walk = Walk { schema: schema.clone(), alike: self.alike.clone(), asked: self.asked.clone(), last: None };
+        let mut walk =
+            Walk { schema: schema.clone(), alike: self.alike.clone(), asked: self.asked.clone(), last: None };
         let told = input.map(move |batch| batch.and_then(|batch| walk.tell(batch)));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, told)))
     }
@@ -225,4 +225,77 @@ fn before_each(values: &ArrayRef, last: Option<&ArrayRef>, numbers: &UInt64Array
     let moved = concat(&[&first, &values.slice(0, values.len() - 1)])?;
     let is_first: BooleanArray = numbers.values().iter().map(|number| Some(*number == 1)).collect();
     Ok(nullif(&moved, &is_first)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{Int64Array, StringArray};
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+    use datafusion::datasource::MemTable;
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::physical_plan::displayable;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    const NUMBERED: &str = "SELECT id, at, row_number() OVER (PARTITION BY id, part ORDER BY at) AS nth,
+        lag(at) OVER (PARTITION BY id, part ORDER BY at) AS before FROM rows ORDER BY at";
+
+    /// Rows of a few ids, some without one, in batches so small that those that are alike are in several.
+    fn session(rule: Option<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) -> SessionContext {
+        let at: Vec<i64> = (0..500).map(|row| row * 7919 % 500).collect();
+        let id = at.iter().map(|at| (at % 11 > 0).then(|| format!("id-{}", at * at % 23)));
+        let fields = [
+            Field::new("id", DataType::Utf8, true),
+            Field::new("part", DataType::Int64, false),
+            Field::new("at", DataType::Int64, false),
+        ];
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(id.collect::<StringArray>()),
+            Arc::new(at.iter().map(|at| Some(at % 2)).collect::<Int64Array>()),
+            Arc::new(Int64Array::from(at)),
+        ];
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let rows = RecordBatch::try_new(schema.clone(), columns).unwrap();
+        let config = SessionConfig::new().with_batch_size(3).with_target_partitions(2);
+        let mut state = SessionStateBuilder::new().with_config(config).with_default_features();
+        if let Some(rule) = rule {
+            state = state.with_physical_optimizer_rule(rule);
+        }
+        let session = SessionContext::new_with_state(state.build());
+        session.register_table("rows", Arc::new(MemTable::try_new(schema, vec![vec![rows]]).unwrap())).unwrap();
+        session
+    }
+
+    async fn answer(session: &SessionContext, statement: &str) -> String {
+        let batches = session.sql(statement).await.unwrap().collect().await.unwrap();
+        pretty_format_batches(&batches).unwrap().to_string()
+    }
+
+    async fn plan(session: &SessionContext, statement: &str) -> String {
+        let plan = session.sql(statement).await.unwrap().create_physical_plan().await.unwrap();
+        displayable(&*plan).indent(false).to_string()
+    }
+
+    #[tokio::test]
+    async fn rows_are_told_what_datafusion_tells_them() {
+        let (own, theirs) = (session(Some(Arc::new(Neighbours))), session(None));
+        let plan = plan(&own, NUMBERED).await;
+        assert!(plan.contains("NeighboursExec") && !plan.contains("WindowAggExec"), "{plan}");
+        assert_eq!(answer(&own, NUMBERED).await, answer(&theirs, NUMBERED).await);
+    }
+
+    #[tokio::test]
+    async fn what_asks_for_more_than_the_row_before_is_left_alone() {
+        let own = session(Some(Arc::new(Neighbours)));
+        for asked in [
+            "lag(at, 2) OVER (PARTITION BY id ORDER BY at)",
+            "lag(id) IGNORE NULLS OVER (PARTITION BY part ORDER BY at)",
+            "row_number() OVER (ORDER BY at)",
+            "sum(at) OVER (PARTITION BY id ORDER BY at)",
+        ] {
+            let plan = plan(&own, &format!("SELECT {asked} FROM rows")).await;
+            assert!(!plan.contains("NeighboursExec"), "{asked}: {plan}");
+        }
+    }
 }

@@ -8,8 +8,8 @@ use tally_core::memory::cell::Collected;
 use tally_storage::log::{Log, LogHandle};
 use tally_storage::store::{self, Checkpoint};
 
-/// A cut is due when changed rows of the ledger take one part in so many of the memory for cells.
-const LEDGER_PARTS: usize = 4;
+/// A cut is due when changed rows of the ledger take one part in so many of what they may.
+const LEDGER_PARTS: usize = 2;
 
 impl<L: Log> Writer<L> {
     pub fn is_cut_due(&self) -> bool {
@@ -26,7 +26,7 @@ impl<L: Log> Writer<L> {
                 || self.records_since_cut() >= options.checkpoint_records
                 || self.state.values.names.bytes() >= options.checkpoint_names_bytes
                 || self.state.facts_changed() >= options.checkpoint_ledger_rows
-                || self.unsettled_bytes >= options.table_bytes / LEDGER_PARTS)
+                || self.unsettled_bytes >= self.ledger_room() / LEDGER_PARTS)
     }
 
     pub(super) fn records_since_cut(&self) -> u64 {

@@ -3,7 +3,7 @@
 //! | who | of the share |
 //! |---|---|
 //! | repeats | a half; what needs more is rejected |
-//! | changed rows of the ledger | a half; a cut is due at a quarter, and beyond it writes wait |
+//! | changed rows of the ledger | a half, or what repeats and the quarter of cells leave, and a quarter in any case; a cut is due at half of that, and beyond it writes wait |
 //! | filters of the ledger | at most a half, a quarter and an eighth by kind (`ledger.rs`) |
 //! | cells | what the others leave, and a quarter in any case |
 
@@ -35,7 +35,15 @@ impl<L: Log> Writer<L> {
     /// cut lets go, such as filters, has bounds of its own and crowds nobody out.
     pub fn is_crowded(&self) -> bool {
         let bound = self.options.table_bytes;
-        self.state.values.table.bytes() > self.room() + bound / 8 || self.unsettled_bytes > bound / 2
+        self.state.values.table.bytes() > self.room() + bound / 8 || self.unsettled_bytes > self.ledger_room()
+    }
+
+    /// Memory for changed rows of the ledger. Repeats may have half of the state and cells always have a quarter: with another half for
+    /// rows there would be more of them than there is memory.
+    pub(super) fn ledger_room(&self) -> usize {
+        let bytes = self.options.table_bytes;
+        let settled = self.other_bytes.saturating_sub(self.unsettled_bytes);
+        (bytes - bytes / 4).saturating_sub(settled).clamp(bytes / 4, bytes / 2)
     }
 
     /// Looks how much memory the state takes; too long a look for every commit. Answers what the repeats take of it.
