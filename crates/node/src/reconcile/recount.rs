@@ -193,11 +193,10 @@ impl Recount<'_> {
     /// Rows (`id`, `value`, and `by`, which begins with a comma if it is anything) of what a rule's rows come to: an id is put together
     /// once for each key, not for each event.
     fn summed(&self, rows: &str, by: &str) -> String {
-        let mut keys = self.key_names().collect::<Vec<_>>().join(", ");
-        let mut id = self.id_of(self.key_names());
-        if keys.is_empty() {
-            ("id".clone_into(&mut keys), "id".clone_into(&mut id));
-        }
+        let (keys, id) = match self.key_names().collect::<Vec<_>>().join(", ") {
+            keys if keys.is_empty() => ("id".to_owned(), "id".to_owned()),
+            keys => (keys, self.id_of(self.key_names())),
+        };
         format!(
             "SELECT {id} AS id, value{by} FROM (
     SELECT {keys}, sum(value) AS value{by} FROM ({rows}) AS counted GROUP BY {keys}{by}) AS summed"
