@@ -2,7 +2,7 @@
 //! `--memory` plus 512 MiB, which is for the kernel's sockets and pages of files as well.
 //!
 //! Each attack has a server of its own. While its connections are held the server must still answer; afterwards the most that
-//! it had is held against the bounds: that of the group, and for its resident memory 1.1 times `--memory` plus 112 MiB and 192 for its archive. Where no control
+//! it had is held against the bounds: that of the group, and for its resident memory 1.1 times `--memory` plus 64 MiB. Where no control
 //! group can be made, its resident memory and the memory of the kernel's sockets stand in for it.
 
 mod attacks;
@@ -103,8 +103,7 @@ fn survives(binary: &Path, attack: &Attack) -> bool {
 
 /// What the guide promises of a process with so much `--memory`.
 fn resident_bytes_max(memory_bytes: u64) -> u64 {
-    let (beyond, archive) = (112 * MIB, 192 * MIB);
-    memory_bytes + memory_bytes / 10 + beyond + archive
+    memory_bytes + memory_bytes / 10 + 64 * MIB
 }
 
 fn carry_out(binary: &Path, attack: &Attack) -> Result<String> {

@@ -182,9 +182,7 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 /// What the process may take beyond `--memory`, for its code, its threads and what the allocator has not given back: one part in so
 /// many of it, and so many bytes.
 pub const BEYOND_PARTS: u64 = 10;
-pub const BEYOND_BYTES: u64 = 112 << 20;
-/// What an archive takes beyond that while events come as fast as they can: groups of rows that are written, and what is read of the log for it.
-pub const ARCHIVE_BYTES: u64 = 192 << 20;
+pub const BEYOND_BYTES: u64 = 64 << 20;
 
 /// Bytes of new ids after which a checkpoint is due, unless memory is small.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;
@@ -548,6 +546,11 @@ pub const PROBE_ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
 /// Questions in SQL that are answered at the same time; further ones are told to come again.
 pub const SQL_QUESTIONS_MAX: usize = 4;
+/// What a question in SQL may count on at least, and what its process may take beside what is counted: code that plans, buffers of those who
+/// read, stacks; in bytes.
+pub const SQL_MEMORY_BYTES_MIN: usize = 48 << 20;
+pub const SQL_UNCOUNTED_BYTES_MAX: usize = 256 << 20;
+
 /// What an answer in SQL may take in memory before it ends with what it has, in bytes.
 pub const SQL_ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Rows of an answer: if nobody says otherwise, and at most.

@@ -179,8 +179,8 @@ impl Node {
         let archive = start_archive(&engine, &options, data_dir.identity.id)?;
         let sql = options.sql.map(|make| {
             let archive = archive.as_ref().map(|archive| archive.status().directory);
-            let (engine, spill, budget) = (engine.clone(), data_dir.spill(), budget.clone());
-            make(SqlParts { engine, archive, spill, budget })
+            let memory_bytes = (shares.clients_bytes - shares.clients_bytes / 4) as usize;
+            make(SqlParts { engine: engine.clone(), archive, spill: data_dir.spill(), memory_bytes })
         });
         let sql = sql.transpose()?;
         let reconcile = match (&archive, &sql) {

@@ -3,10 +3,10 @@
 //! The engine for that is large, so it is a crate of its own that is handed in at the start: nothing else depends on it.
 
 use crate::engine::{Engine, Refusal, Snapshot};
-use crate::frontend::budget::Budget;
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_ipc::reader::StreamReader;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +15,22 @@ use tally_core::position::Position;
 
 /// Answers questions. Whoever drops the answer's future ends the question.
 pub trait Sql: Send + Sync {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, SqlError>>;
+    /// What a statement finds, as bytes of a form.
+    fn write(&self, question: Question, form: Form) -> BoxFuture<'_, Result<Written, SqlError>>;
 }
+
+impl dyn Sql {
+    /// What a statement finds, as rows.
+    pub async fn ask(&self, question: Question) -> Result<Answer, SqlError> {
+        let Written { bytes, is_truncated, archive, live, .. } = self.write(question, Form::Arrow).await?;
+        let rows = StreamReader::try_new(&*bytes, None).and_then(Iterator::collect);
+        let rows = rows.map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
+        Ok(Answer { rows, is_truncated, archive, live })
+    }
+}
+
+/// The argument of a program that is to answer a question.
+pub const ANSWER: &str = "answer-sql";
 
 /// A statement that only reads, and how much may be spent on it.
 #[derive(Clone)]
@@ -28,14 +42,43 @@ pub struct Question {
     pub snapshot: Option<Arc<Snapshot>>,
 }
 
-pub struct Answer {
-    pub schema: SchemaRef,
-    pub rows: Vec<RecordBatch>,
+/// How rows are written.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Form {
+    /// A list of objects.
+    Json,
+    /// With the names of the columns before the rows.
+    Csv,
+    /// A stream of Arrow's IPC.
+    Arrow,
+}
+
+/// A column of an answer, by its name and the word for what it has: `text`, `integer`, `number`, `boolean`, `time`, or what the engine calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub kind: String,
+}
+
+/// Rows that are written down.
+#[derive(Debug)]
+pub struct Written {
+    pub columns: Vec<Column>,
+    pub bytes: Vec<u8>,
+    pub row_count: u64,
     /// There are more rows.
     pub is_truncated: bool,
     /// Every event before it was seen, and none behind it, if the archive was asked.
     pub archive: Option<Position>,
     /// The moment at which the counters were seen, if they were asked for.
+    pub live: Option<Position>,
+}
+
+/// Rows, as [`Written`] has them otherwise.
+pub struct Answer {
+    pub rows: Vec<RecordBatch>,
+    pub is_truncated: bool,
+    pub archive: Option<Position>,
     pub live: Option<Position>,
 }
 
@@ -62,8 +105,8 @@ pub struct SqlParts {
     pub archive: Option<PathBuf>,
     /// Where what does not fit into memory is put; whatever is there is of no use to anybody.
     pub spill: PathBuf,
-    /// Of all clients: what a question holds is charged to it.
-    pub budget: Arc<Budget>,
+    /// What all questions together may count on; it is beside what the node has.
+    pub memory_bytes: usize,
 }
 
 pub type MakeSql = fn(SqlParts) -> io::Result<Arc<dyn Sql>>;

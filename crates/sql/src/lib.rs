@@ -1,14 +1,26 @@
 //! Questions in SQL: over the archive, which has every event, and over what counters say now, as tables of one database.
 //!
-//! DataFusion plans and runs them, on threads of its own that give way to everybody else's. A question reads, and nothing else; it
-//! is bounded in time, in memory (beyond which it spills to disk) and in rows, and it ends when nobody waits for its answer any more.
+//! Each question is answered by a process of its own, which is this program again ([`answer`]): DataFusion plans and runs the statement
+//! there, behind everybody else's work. A statement that makes it panic, overflow its stack or take memory that nobody counts ends that
+//! process, and so does the end of its time or whoever hangs up. The node only starts it, hands it rows of what counters say, and looks
+//! what it takes ([`make`]).
+//!
+//! ```text
+//!   node: asking ──task──▶ process: answering ◀── files of the archive
+//!     live rows ◀─request─┘ │
+//!         └──────rows──────▶├──▶ answer
+//! ```
 
+mod answering;
 mod archive;
-mod engine;
+mod asking;
 mod live;
 mod neighbours;
 mod pool;
 mod scope;
+mod wire;
+mod writing;
 mod yielding;
 
-pub use engine::make;
+pub use answering::answer;
+pub use asking::{make, make_with};

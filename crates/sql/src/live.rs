@@ -1,14 +1,17 @@
-//! What counters say now, as tables. All of a question's are as of one position.
+//! What counters say now, as tables. All of a question's are as of one position: the node takes rows from one snapshot, and writes them to
+//! whoever asks.
 
 mod boxes;
 mod commits;
 mod counters;
+pub mod moment;
 mod parked;
 mod parked_parts;
 mod parts;
 
-use crate::scope::Scope;
+use crate::wire::{LiveRequest, Teller};
 use arrow_array::RecordBatch;
+use arrow_ipc::reader::StreamReader;
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
@@ -18,10 +21,13 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPu
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use moment::Moment;
 use std::any::Any;
+use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use tally_node::worker::Spawner;
+use tokio::sync::mpsc::Sender;
 
 /// Rows that are handed on at once.
 const BATCH_ROWS: usize = 8192;
@@ -30,37 +36,6 @@ const BATCHES_AHEAD: usize = 2;
 
 pub const NAMES: [&str; 6] = ["counters", "parts", "parked", "parked_parts", "boxes", "commits"];
 
-/// The table of a name.
-pub fn table(scope: &Arc<Scope>, name: &str) -> Option<Arc<dyn TableProvider>> {
-    let (schema, kind) = match name {
-        "counters" => (counters::schema(), Kind::Counters),
-        "parts" => (parts::schema(), Kind::Parts),
-        "parked" => (parked::schema(), Kind::Parked),
-        "parked_parts" => (parked_parts::schema(), Kind::ParkedParts),
-        "boxes" => (boxes::schema(), Kind::Boxes),
-        "commits" => (commits::schema(), Kind::Commits),
-        _ => return None,
-    };
-    Some(Arc::new(LiveTable { kind, schema, scope: scope.clone() }))
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Counters,
-    Parts,
-    Parked,
-    ParkedParts,
-    Boxes,
-    Commits,
-}
-
-#[derive(Debug)]
-struct LiveTable {
-    kind: Kind,
-    schema: SchemaRef,
-    scope: Arc<Scope>,
-}
-
 /// A column of whole numbers, and what it says of a row.
 type Number<T> = (&'static str, fn(&T) -> i64);
 /// Takes rows for as long as somebody wants them.
@@ -68,18 +43,43 @@ type Emit<'a> = dyn FnMut(Result<RecordBatch>) -> ControlFlow<()> + 'a;
 /// Blocks on the store.
 type Produce = Arc<dyn Fn(&mut Emit<'_>) -> Result<()> + Send + Sync>;
 
-impl LiveTable {
-    async fn rows(&self, filters: &[Expr]) -> Result<Produce> {
-        let prefix = Prefix::of(filters);
-        match self.kind {
-            Kind::Counters => counters::rows(&self.scope, prefix).await,
-            Kind::Parts => parts::rows(&self.scope, prefix).await,
-            Kind::Parked => parked::rows(&self.scope).await,
-            Kind::ParkedParts => parked_parts::rows(&self.scope).await,
-            Kind::Boxes => boxes::rows(&self.scope).await,
-            Kind::Commits => Ok(commits::rows(&self.scope)),
-        }
+/// The columns of a table.
+pub fn schema(name: &str) -> Option<SchemaRef> {
+    Some(match name {
+        "counters" => counters::schema(),
+        "parts" => parts::schema(),
+        "parked" => parked::schema(),
+        "parked_parts" => parked_parts::schema(),
+        "boxes" => boxes::schema(),
+        "commits" => commits::schema(),
+        _ => return None,
+    })
+}
+
+/// The rows of a table, of ids that begin so.
+pub async fn rows(moment: &Arc<Moment>, request: &LiveRequest) -> Result<Produce> {
+    let prefix = Prefix(request.prefix.clone());
+    match &*request.table {
+        "counters" => counters::rows(moment, prefix).await,
+        "parts" => parts::rows(moment, prefix).await,
+        "parked" => parked::rows(moment).await,
+        "parked_parts" => parked_parts::rows(moment).await,
+        "boxes" => boxes::rows(moment).await,
+        "commits" => Ok(commits::rows(moment)),
+        other => Err(DataFusionError::Plan(format!("there is no table {other}"))),
     }
+}
+
+/// The table of a name, as a statement sees it.
+pub fn table(teller: &Arc<Teller>, name: &str) -> Option<Arc<dyn TableProvider>> {
+    Some(Arc::new(LiveTable { name: name.to_owned(), schema: schema(name)?, teller: teller.clone() }))
+}
+
+#[derive(Debug)]
+struct LiveTable {
+    name: String,
+    schema: SchemaRef,
+    teller: Arc<Teller>,
 }
 
 #[async_trait::async_trait]
@@ -108,21 +108,30 @@ impl TableProvider for LiveTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = LiveRows { schema: self.schema.clone(), produce: self.rows(filters).await? };
+        let request = LiveRequest { table: self.name.clone(), prefix: Prefix::of(filters).0 };
+        let rows = LiveRows { request, schema: self.schema.clone(), teller: self.teller.clone() };
         let stream: Arc<dyn PartitionStream> = Arc::new(rows);
         let plan = StreamingTableExec::try_new(self.schema.clone(), vec![stream], projection, [], false, limit)?;
         Ok(Arc::new(plan))
     }
 }
 
+#[derive(Debug)]
 struct LiveRows {
+    request: LiveRequest,
     schema: SchemaRef,
-    produce: Produce,
+    teller: Arc<Teller>,
 }
 
-impl std::fmt::Debug for LiveRows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveRows").finish_non_exhaustive()
+impl LiveRows {
+    /// Hands rows on as the node writes them, for as long as somebody takes them.
+    fn pass_on(stream: std::os::unix::net::UnixStream, to: &Sender<Result<RecordBatch>>) -> Result<()> {
+        for batch in StreamReader::try_new(BufReader::new(stream), None)? {
+            if to.blocking_send(Ok(batch?)).is_err() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -133,17 +142,15 @@ impl PartitionStream for LiveRows {
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let stream = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), BATCHES_AHEAD);
-        let (rows, refused, produce) = (stream.tx(), stream.tx(), self.produce.clone());
-        // Not one of the few that read files: it stands still for as long as others do whose turn it is.
-        let begun = Spawner::thread("tally-sql-live", move || {
-            let told = produce(&mut |batch| match rows.blocking_send(batch) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            });
-            if let Err(error) = told {
-                // Nobody listens any more, or everybody is told.
-                let _ = rows.blocking_send(Err(error));
-            }
+        let (rows, refused) = (stream.tx(), stream.tx());
+        let begun = self.teller.live(&self.request).and_then(|from| {
+            // Not one of the few that read files: it stands still for as long as others do whose turn it is.
+            Spawner::thread("tally-sql-live", move || {
+                if let Err(error) = LiveRows::pass_on(from, &rows) {
+                    // Nobody listens any more, or everybody is told.
+                    let _ = rows.blocking_send(Err(error));
+                }
+            })
         });
         if let Err(error) = begun {
             let _ = refused.try_send(Err(error.into()));

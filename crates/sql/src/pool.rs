@@ -1,4 +1,4 @@
-//! Memory for questions: part of what all clients may hold. Beyond it they spill to disk, and what cannot spill is refused.
+//! Memory for a question, as far as DataFusion counts it. Beyond it what can spills to disk, and what cannot is refused.
 //!
 //! Half of it is shared out evenly among those who can spill and hold something: those who hold nothing yet wait for others, and a share that
 //! is kept for them would only make others spill too early. Who spills needs memory to do it: DataFusion sorts what it has of groups
@@ -8,12 +8,9 @@
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tally_node::frontend::budget::{Budget, Charge};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Questions have all but one part in so many of the clients' budget.
-const PARTS: usize = 4;
-/// And share out one part in so many of that.
+/// One part in so many is shared out.
 const SHARED_PARTS: usize = 2;
 /// Who has no more than one part in so many has little.
 const LITTLE_PARTS: usize = 16;
@@ -27,10 +24,8 @@ pub struct Pool {
 }
 
 /// Who holds what.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held {
-    /// All of it, as everybody else sees it.
-    charge: Charge,
     bytes: usize,
     /// Of that, what those hold who can spill, each by his number. Nobody is here who holds nothing.
     spillable: HashMap<usize, usize>,
@@ -75,10 +70,8 @@ impl Held {
 }
 
 impl Pool {
-    pub fn new(budget: &Arc<Budget>) -> Pool {
-        let charge = Charge::new(budget);
-        let held = Held { charge, bytes: 0, spillable: HashMap::new(), spilling: HashMap::new() };
-        Pool { bytes: budget.bytes() - budget.bytes() / PARTS, held: Mutex::new(held) }
+    pub fn new(bytes: usize) -> Pool {
+        Pool { bytes, held: Mutex::default() }
     }
 
     /// What is shared out.
@@ -116,18 +109,12 @@ impl MemoryPool for Pool {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        let mut held = self.held();
-        held.add(reservation.consumer(), additional);
-        let bytes = held.bytes;
         // It has it already, and it is little: what is asked for next is refused instead.
-        let _ = held.charge.set(bytes);
+        self.held().add(reservation.consumer(), additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        let mut held = self.held();
-        held.subtract(reservation.consumer(), shrink);
-        let bytes = held.bytes;
-        let _ = held.charge.set(bytes);
+        self.held().subtract(reservation.consumer(), shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
@@ -136,14 +123,10 @@ impl MemoryPool for Pool {
             held.spilling.insert(consumer.id(), ASKS_WHILE_SPILLING);
             let (name, has, all) = (consumer.name(), reservation.size(), held.bytes);
             return Err(DataFusionError::ResourcesExhausted(format!(
-                "{name} has {has} bytes and wants {additional} more; all questions together have {all} of {}",
+                "{name} has {has} bytes and wants {additional} more; the question has {all} of {}",
                 self.bytes
             )));
         }
-        let bytes = held.bytes + additional;
-        held.charge.set(bytes).map_err(|_| {
-            DataFusionError::ResourcesExhausted("other clients hold the memory that questions may have".to_owned())
-        })?;
         held.add(consumer, additional);
         Ok(())
     }
@@ -160,13 +143,14 @@ impl MemoryPool for Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     const MIB: usize = 1 << 20;
 
     #[test]
     fn who_has_little_gets_something_though_others_have_all_that_is_shared_out() {
-        // Of 64 MiB questions have 48, of which 24 are shared out.
-        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(&Budget::new(64 * MIB)));
+        // Of 48 MiB 24 are shared out.
+        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(48 * MIB));
         let merging = MemoryConsumer::new("merging").register(&pool);
         merging.try_grow(24 * MIB).unwrap();
         merging.try_grow(12 * MIB).unwrap();
@@ -182,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_out_is_shared_by_those_who_hold_something() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(&Budget::new(64 * MIB)));
+        let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(48 * MIB));
         let [first, second, _idle] =
             ["first", "second", "idle"].map(|name| MemoryConsumer::new(name).with_can_spill(true).register(&pool));
         first.try_grow(20 * MIB).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::archive::ArchiveTable;
 use crate::live;
+use crate::wire::Teller;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use std::any::Any;
@@ -9,26 +10,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_archive::{Reader, Table};
 use tally_core::position::Position;
-use tally_node::counters::Snapshot;
-use tally_node::engine::Engine;
-use tokio::sync::OnceCell;
-
-/// Where tables come from.
-pub struct Source {
-    pub engine: Engine,
-    pub archive: Option<Reader>,
-}
-
-impl Source {
-    pub fn new(engine: Engine, archive: Option<PathBuf>) -> Source {
-        Source { engine, archive: archive.map(Reader::new) }
-    }
-}
 
 /// The database of one question.
 pub struct Scope {
-    source: Arc<Source>,
-    snapshot: OnceCell<Arc<Snapshot>>,
+    /// Who asks the node for rows of what counters say.
+    teller: Arc<Teller>,
+    archive: Option<Reader>,
     archived: Mutex<Option<Position>>,
 }
 
@@ -39,24 +26,8 @@ impl std::fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// One that sees counters at a snapshot, or takes one when it is needed.
-    pub fn new(source: Arc<Source>, snapshot: Option<Arc<Snapshot>>) -> Scope {
-        Scope { source, snapshot: OnceCell::new_with(snapshot), archived: Mutex::default() }
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.source.engine
-    }
-
-    /// Every counter at one position.
-    pub async fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        let take = async || self.engine().base().await.map(Arc::new).map_err(external);
-        self.snapshot.get_or_try_init(take).await.cloned()
-    }
-
-    /// The position of that, if it was needed.
-    pub fn live(&self) -> Option<Position> {
-        self.snapshot.get().map(|snapshot| snapshot.position())
+    pub fn new(teller: Arc<Teller>, archive: Option<PathBuf>) -> Scope {
+        Scope { teller, archive: archive.map(Reader::new), archived: Mutex::default() }
     }
 
     /// How far the archive was, if it was needed.
@@ -65,7 +36,7 @@ impl Scope {
     }
 
     async fn archive_table(&self, kind: Table) -> Result<Option<Arc<dyn TableProvider>>> {
-        let reader = self.source.archive.as_ref().ok_or_else(|| no_archive(kind))?;
+        let reader = self.archive.as_ref().ok_or_else(|| no_archive(kind))?;
         let Some(readable) = reader.table(kind).await.map_err(external)? else { return Err(no_archive(kind)) };
         let mut archived = self.archived.lock().unwrap_or_else(PoisonError::into_inner);
         // Tables are committed one after the other: all of them are there up to the one that is least far.
@@ -95,7 +66,7 @@ impl SchemaProvider for Tables {
     }
 
     fn table_names(&self) -> Vec<String> {
-        let archived = Table::ALL.map(Table::name).into_iter().filter(|_| self.0.source.archive.is_some());
+        let archived = Table::ALL.map(Table::name).into_iter().filter(|_| self.0.archive.is_some());
         live::NAMES.into_iter().chain(archived).map(str::to_owned).collect()
     }
 
@@ -103,7 +74,7 @@ impl SchemaProvider for Tables {
         if let Some(kind) = Table::ALL.into_iter().find(|kind| kind.name() == name) {
             return self.0.archive_table(kind).await;
         }
-        Ok(live::table(&self.0, name))
+        Ok(live::table(&self.0.teller, name))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -84,6 +84,9 @@ enum CliCommand {
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
     Completions(completions::CompletionsArgs),
+    /// What a server runs to answer a question in SQL
+    #[command(name = tally_node::sql::ANSWER, hide = true)]
+    AnswerSql,
 }
 
 fn main() -> ExitCode {
@@ -146,5 +149,6 @@ fn run(command: CliCommand, out: &mut Output) -> failure::Result<()> {
         CliCommand::Bench(args) => bench::run(args, out),
         CliCommand::Inspect(args) => inspect::run(args, out),
         CliCommand::Completions(args) => completions::run(args, out),
+        CliCommand::AnswerSql => tally_sql::answer().map_err(|error| failure::Failure::new(error.to_string())),
     }
 }

@@ -1,7 +1,7 @@
 //! `boxes`: where the entries of each counter ended.
 
+use super::moment::{Moment, external};
 use super::{Emit, Number, Produce, UTC, arrow, number, text, time};
-use crate::scope::{Scope, external};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
@@ -29,8 +29,8 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub async fn rows(scope: &Arc<Scope>) -> Result<Produce> {
-    let rows = batch(&scope.snapshot().await?.state().map_err(external)?.balances())?;
+pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
+    let rows = batch(&moment.snapshot().await?.state().map_err(external)?.balances())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));
         Ok(())

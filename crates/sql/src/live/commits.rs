@@ -1,7 +1,7 @@
 //! `commits`: what stretches of the log came to, the oldest that is kept first.
 
+use super::moment::{Moment, external};
 use super::{BATCH_ROWS, Emit, Number, Produce, UTC, arrow, micros, number, text, time};
-use crate::scope::{Scope, external};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
@@ -27,8 +27,8 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub fn rows(scope: &Arc<Scope>) -> Produce {
-    let engine = scope.engine().clone();
+pub fn rows(moment: &Arc<Moment>) -> Produce {
+    let engine = moment.engine().clone();
     Arc::new(move |emit: &mut Emit<'_>| tell(engine.commits(), emit))
 }
 

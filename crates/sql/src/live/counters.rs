@@ -1,7 +1,7 @@
 //! `counters`: a row for each counter of database 0.
 
+use super::moment::{Moment, external};
 use super::{BATCH_ROWS, Emit, Prefix, Produce, arrow, number, text};
-use crate::scope::{Scope, external};
 use arrow_array::builder::{Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -21,8 +21,8 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub async fn rows(scope: &Arc<Scope>, prefix: Prefix) -> Result<Produce> {
-    let (snapshot, declarations) = (scope.snapshot().await?, scope.engine().declarations());
+pub async fn rows(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
+    let (snapshot, declarations) = (moment.snapshot().await?, moment.engine().declarations());
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         walk(&snapshot, &prefix, |page| {
             let mut rows = Rows::default();

@@ -1,7 +1,7 @@
 //! `parked`: late entries that wait for their run, as sums by key and hour.
 
+use super::moment::{Moment, external};
 use super::{Emit, Produce, UTC, arrow, micros, number, text, time};
-use crate::scope::{Scope, external};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
@@ -21,9 +21,9 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub async fn rows(scope: &Arc<Scope>) -> Result<Produce> {
-    let state = scope.snapshot().await?.state().map_err(external)?;
-    let rows = batch(&state, &scope.engine().declarations())?;
+pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
+    let state = moment.snapshot().await?.state().map_err(external)?;
+    let rows = batch(&state, &moment.engine().declarations())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));
         Ok(())

@@ -1,7 +1,7 @@
 //! `parked_parts`: what late entries that wait for their run will add to the parts of their keys, as sums by key, bucket and dimensions.
 
+use super::moment::{Moment, external};
 use super::{Emit, Produce, UTC, arrow, micros, number, parts, text, time};
-use crate::scope::{Scope, external};
 use arrow_array::RecordBatch;
 use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder, TimestampMicrosecondBuilder};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -22,9 +22,9 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub async fn rows(scope: &Arc<Scope>) -> Result<Produce> {
-    let state = scope.snapshot().await?.state().map_err(external)?;
-    let rows = batch(&state, &scope.engine().declarations())?;
+pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
+    let state = moment.snapshot().await?.state().map_err(external)?;
+    let rows = batch(&state, &moment.engine().declarations())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));
         Ok(())

@@ -1,7 +1,7 @@
 //! `parts`: what each key is split into, by the roll-ups that are kept of its counter.
 
+use super::moment::{Moment, external};
 use super::{BATCH_ROWS, Emit, Prefix, Produce, UTC, arrow, counters, micros, number, text, time};
-use crate::scope::{Scope, external};
 use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder, TimestampMicrosecondBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -38,8 +38,8 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-pub async fn rows(scope: &Arc<Scope>, prefix: Prefix) -> Result<Produce> {
-    let (snapshot, declarations) = (scope.snapshot().await?, scope.engine().declarations());
+pub async fn rows(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
+    let (snapshot, declarations) = (moment.snapshot().await?, moment.engine().declarations());
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let mut rows = Rows::new();
         let mut pushed = Ok(());

@@ -196,3 +196,52 @@ fn whoever_hangs_up_ends_the_question() {
     drop(hung);
     while !asked.ask(&["select 1"]).status.success() {}
 }
+
+#[test]
+fn a_statement_that_breaks_the_engine_breaks_nothing_else() {
+    let asked = Asked::start();
+    for (statement, words) in [
+        // Panics of the engine, and of whoever it calls.
+        ("select range(9223372036854775807)", "broke"),
+        ("select date '2020-01-01' + interval '2147483647 days'", "broke"),
+        (
+            "select sum(value) over (order by value groups between 1 preceding and 18446744073709551615 following) from counters",
+            "broke",
+        ),
+        // Memory that nobody counts.
+        ("select array_length(range(1, 1000000000))", "memory"),
+        // What has no words.
+        ("select from_unixtime(9223372036854775807)", "cannot be written"),
+        ("select c.id, d.id from counters c, counters d", "AS"),
+    ] {
+        let text = asked.refused(&[statement]);
+        assert!(text.contains(words), "{statement}: {text}");
+    }
+    // It does not look at the time by itself.
+    let busy = "select levenshtein(repeat('a', 30000), repeat('b', 30000)) + value from generate_series(1, 100000)";
+    assert!(asked.refused(&["--timeout", "500ms", busy]).contains("500 ms"));
+    assert_eq!(asked.table("select count(*) as n from events"), "n\n4\n");
+}
+
+#[test]
+fn a_statement_may_be_as_deep_as_it_is_long() {
+    let asked = Asked::start();
+    let sum = format!("select {} as n", ["1"; 500].join("+"));
+    assert_eq!(asked.table(&sum), "  n\n500\n");
+    let any = (0..500).map(|n| format!("id = 'impressions:{n}'")).collect::<Vec<_>>().join(" or ");
+    assert_eq!(asked.table(&format!("select count(*) as n from counters where {any}")), "n\n0\n");
+    let inner = (0..20).fold("select 1 as n".to_owned(), |inner, _| format!("select * from ({inner}) t"));
+    assert_eq!(asked.table(&inner), "n\n1\n");
+}
+
+#[test]
+fn rows_are_called_as_their_columns_are_and_an_answer_ends() {
+    let asked = Asked::start();
+    let recursive = "with recursive t as (select 1 as n union all select n + 1 from t) select * from t limit 3";
+    let json = stdout(&asked.ask(&["--format", "json", recursive]));
+    assert_eq!(json, "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
+    let body = r#"{"query":"select repeat('x', 1000000) as x from generate_series(1, 200)"}"#;
+    let answer = asked.post("/v1/sql?format=csv", body);
+    assert!(answer.contains("tally-truncated: true"), "{}", &answer[..300]);
+    assert!((32..40).contains(&(answer.len() >> 20)), "{} MiB", answer.len() >> 20);
+}

@@ -24,7 +24,7 @@ impl Asked {
         let mut options = Options { http: any_port, resp: any_port, http_threads: 1, ..Options::new(dir.path()) };
         options.config = Some(YAML.to_owned());
         options.archive = Some(dir.path().join("archive"));
-        options.sql = Some(tally_sql::make);
+        options.sql = Some(|parts| tally_sql::make_with(env!("CARGO_BIN_EXE_tally").as_ref(), parts));
         options.backup = Some((&*dir.path().join("backups")).into());
         let urls = vec!["http://127.0.0.1:9/".parse().unwrap()];
         options.webhooks = tally_node::webhook::WebhookOptions { urls, secret: None };

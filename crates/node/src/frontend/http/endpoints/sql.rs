@@ -1,7 +1,5 @@
 //! `POST /v1/sql`: questions in SQL over the archive and over what counters say now, read only.
 
-mod encode;
-
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,14 +12,13 @@ use serde_json::value::RawValue;
 use tally_core::limits::{SMALL_BODY_BYTES_MAX, SQL_ROWS, SQL_ROWS_MAX, SQL_TIME_MS, SQL_TIME_MS_MAX};
 
 use crate::clock::Stopwatch;
-use crate::counters::Refusal;
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
 use crate::frontend::http::words::document::{given_number, parse};
 use crate::frontend::http::words::format::{self, CSV, Format, JSON};
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::sql::{Answer, Question, SqlError};
+use crate::sql::{Column, Form, Question, SqlError, Written};
 
 const ARROW: Format = ("arrow", "application/vnd.apache.arrow.stream");
 const TALLY_TRUNCATED: HeaderName = HeaderName::from_static("tally-truncated");
@@ -75,8 +72,8 @@ pub struct SqlColumn {
 
 /// Ask in SQL
 ///
-/// The tables are `events`, `fates`, `corrections` and `base` of the archive, and `counters`, `parts`, `boxes` and `commits` as they are
-/// now. It only reads. With `Accept` or `format` the answer is `text/csv` or a stream of Arrow; whether there is more is then in
+/// The tables are `events`, `fates`, `corrections`, `base`, `configurations`, `chain` and `roots` of the archive, and `counters`, `parts`,
+/// `parked`, `parked_parts`, `boxes` and `commits` as they are now. It only reads. With `Accept` or `format` the answer is `text/csv` or a stream of Arrow; whether there is more is then in
 /// the header `Tally-Truncated`. Whoever hangs up ends the question.
 #[utoipa::path(post, path = "/v1/sql", tag = "archive", request_body = SqlBody,
     params(("format" = Option<String>, Query, description = "`json`, `csv` or `arrow`, whatever `Accept` says")),
@@ -90,14 +87,22 @@ pub async fn sql(State(api): State<Api>, uri: Uri, headers: HeaderMap, body: Bod
         Problem::new(ProblemKind::NotFound, "this server was built without SQL: use the program tally")
     })?;
     let watch = Stopwatch::start();
-    let answer = engine.ask(question).await?;
-    let is_truncated = answer.is_truncated;
-    // Much is written here, and nobody else should wait for it.
-    let encode = move || encoded(&answer, format, watch);
-    let bytes = api.host.spawner.blocking(encode).await.ok_or(Refusal::ShuttingDown)??;
-    let truncated = HeaderValue::from_static(if is_truncated { "true" } else { "false" });
+    let written = engine.write(question, form(format)).await?;
+    let truncated = HeaderValue::from_static(if written.is_truncated { "true" } else { "false" });
+    let bytes = match format {
+        JSON => in_json(written, watch)?,
+        _ => written.bytes,
+    };
     let headers = [(CONTENT_TYPE, HeaderValue::from_static(format.1)), (TALLY_TRUNCATED, truncated)];
     Ok((headers, bytes).into_response())
+}
+
+fn form(format: Format) -> Form {
+    match format {
+        CSV => Form::Csv,
+        ARROW => Form::Arrow,
+        _ => Form::Json,
+    }
 }
 
 fn question(body: SqlBody) -> Result<Question, Problem> {
@@ -114,29 +119,24 @@ fn within(field: &str, given: Option<u64>, otherwise: u64, most: u64) -> Result<
     }
 }
 
-fn encoded(answer: &Answer, format: Format, watch: Stopwatch) -> Result<Vec<u8>, Problem> {
-    let bytes = match format {
-        CSV => encode::csv(answer),
-        ARROW => encode::arrow(answer),
-        _ => encode::json(answer).map(|rows| in_json(answer, rows, watch)),
-    };
-    bytes.map_err(|error| {
+fn in_json(written: Written, watch: Stopwatch) -> Result<Vec<u8>, Problem> {
+    let Written { columns, bytes, row_count, is_truncated, archive, live } = written;
+    let rows = String::from_utf8(bytes).ok().and_then(|text| RawValue::from_string(text).ok());
+    let rows = rows.ok_or_else(|| {
         let fix = "select other columns, or cast them to text";
-        Problem::new(ProblemKind::InvalidQuery, format!("the answer cannot be written as {}: {error}; {fix}", format.0))
-    })
-}
-
-fn in_json(answer: &Answer, rows: Box<RawValue>, watch: Stopwatch) -> Vec<u8> {
+        Problem::new(ProblemKind::InvalidQuery, format!("the answer cannot be written as json; {fix}"))
+    })?;
+    let column = |column: Column| SqlColumn { name: column.name, r#type: column.kind };
     let answer = SqlAnswer {
-        columns: answer.schema.fields().iter().map(|field| encode::column(field)).collect(),
+        columns: columns.into_iter().map(column).collect(),
         rows,
-        row_count: answer.rows.iter().map(|batch| batch.num_rows() as u64).sum(),
-        truncated: answer.is_truncated,
-        archived_to: answer.archive.map(|position| position.to_string()),
-        live_at: answer.live.map(|position| position.to_string()),
+        row_count,
+        truncated: is_truncated,
+        archived_to: archive.map(|position| position.to_string()),
+        live_at: live.map(|position| position.to_string()),
         took_ms: watch.elapsed().as_millis() as u64,
     };
-    serde_json::to_vec(&answer).expect("strings and numbers are JSON")
+    Ok(serde_json::to_vec(&answer).expect("strings and numbers are JSON"))
 }
 
 impl From<SqlError> for Problem {

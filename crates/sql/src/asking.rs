@@ -1,0 +1,224 @@
+//! The node's side of a question: a process that answers it, the rows that it asks for, and how much it takes.
+
+mod process;
+
+use crate::live::{self, moment::Moment};
+use crate::wire::{Ended, Found, Heard, LiveRequest, Task};
+use arrow_ipc::writer::StreamWriter;
+use datafusion::common::Result as Told;
+use futures_util::future::BoxFuture;
+use process::Process;
+use std::io::{self, BufWriter};
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tally_core::limits::{SQL_ANSWER_BYTES_MAX, SQL_MEMORY_BYTES_MIN, SQL_QUESTIONS_MAX, SQL_UNCOUNTED_BYTES_MAX};
+use tally_node::clock::Stopwatch;
+use tally_node::engine::{Engine, Refusal};
+use tally_node::sql::{Form, Question, Sql, SqlError, SqlParts, Written};
+use tally_node::worker::Spawner;
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, oneshot};
+
+/// This program, even if its file has been replaced since.
+const SELF: &str = "/proc/self/exe";
+
+struct Processes {
+    program: PathBuf,
+    engine: Engine,
+    archive: Option<PathBuf>,
+    spill: PathBuf,
+    memory: Arc<Memory>,
+    places: Arc<Semaphore>,
+    /// Each question has a number.
+    next: AtomicU64,
+    /// Where the node is asked for snapshots; `None` only while it ends.
+    runtime: Option<Runtime>,
+}
+
+/// Has this program answer questions.
+pub fn make(parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
+    make_with(Path::new(SELF), parts)
+}
+
+/// Has another program answer questions, which calls [`crate::answer`] if its argument is [`tally_node::sql::ANSWER`].
+pub fn make_with(program: &Path, parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
+    let SqlParts { engine, archive, spill, memory_bytes } = parts;
+    begin_spill(&spill)?;
+    let (program, memory) = (program.to_owned(), Arc::new(Memory(Mutex::new(memory_bytes))));
+    let (places, next) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), AtomicU64::new(0));
+    let runtime = Some(runtime()?);
+    Ok(Arc::new(Processes { program, engine, archive, spill, memory, places, next, runtime }))
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("tally-sql").enable_time().build()
+}
+
+/// What is there was left by a process that ended without its leave.
+fn begin_spill(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => std::fs::create_dir_all(directory),
+    }
+}
+
+/// What is left for questions. Who comes gets half of it, so that there is something for the next one, too.
+struct Memory(Mutex<usize>);
+
+struct Granted {
+    bytes: usize,
+    of: Arc<Memory>,
+}
+
+impl Memory {
+    fn grant(self: &Arc<Memory>) -> Granted {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = *left / 2;
+        *left -= bytes;
+        Granted { bytes, of: self.clone() }
+    }
+}
+
+impl Granted {
+    /// There is a least that a question can do with.
+    fn bytes(&self) -> usize {
+        self.bytes.max(SQL_MEMORY_BYTES_MIN)
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        *self.of.0.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+    }
+}
+
+impl Sql for Processes {
+    fn write(&self, question: Question, form: Form) -> BoxFuture<'_, Result<Written, SqlError>> {
+        Box::pin(async move {
+            let place = self.places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
+            let granted = self.memory.grant();
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Question { statement, rows_max, time, snapshot } = question;
+            let (archive, spill) = (self.archive.clone(), self.spill.join(number.to_string()));
+            let task = Task { statement, form, rows_max, memory_bytes: granted.bytes(), archive, spill };
+            let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();
+            let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, runtime));
+            let (answered, answer) = oneshot::channel();
+            let program = self.program.clone();
+            let attended = Spawner::thread("tally-sql-ask", move || {
+                let found = attend(&program, &task, &moment, time, || answered.is_closed());
+                // Given back when it has really ended.
+                drop((place, granted));
+                let _ = answered.send(found);
+            });
+            attended.map_err(failed)?;
+            answer.await.unwrap_or_else(|_| Err(Refusal::ShuttingDown.into()))
+        })
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Starts a process and hears what it says, until it has answered, is over its bounds or nobody waits for it any more.
+fn attend(
+    program: &Path,
+    task: &Task,
+    moment: &Arc<Moment>,
+    time: Duration,
+    is_over: impl Fn() -> bool,
+) -> Result<Written, SqlError> {
+    let watch = Stopwatch::start();
+    let mut process = Process::start(program, task).map_err(failed)?;
+    let (mut bytes, mut found) = (Vec::new(), None);
+    loop {
+        match process.hear().map_err(failed)? {
+            Heard::Nothing => {}
+            Heard::Rows(more) => bytes.extend(more),
+            Heard::Live(request, to) => tell(moment, request, to).map_err(failed)?,
+            Heard::Ended(ended) => found = Some(ended),
+            Heard::End => break,
+        }
+        if is_over() {
+            return Err(Refusal::ShuttingDown.into());
+        }
+        if watch.elapsed() >= time {
+            return Err(SqlError::TooLong(time));
+        }
+        let most = task.memory_bytes + SQL_UNCOUNTED_BYTES_MAX;
+        if bytes.len() > 3 * SQL_ANSWER_BYTES_MAX || process.memory_bytes() > most {
+            return Err(SqlError::TooMuch(format!(
+                "it takes more than the {} MiB of memory that there are for it",
+                most >> 20
+            )));
+        }
+    }
+    if let Some(refusal) = moment.failure() {
+        return Err(refusal.into());
+    }
+    match found {
+        Some(Ended::Found(found)) => Ok(written(found, bytes, moment)),
+        Some(Ended::Wrong(words)) => Err(SqlError::Wrong(words)),
+        Some(Ended::TooMuch(words)) => Err(SqlError::TooMuch(words)),
+        Some(Ended::Failed(words)) => Err(Refusal::StoreFailed(words.into()).into()),
+        None => Err(broken(process)),
+    }
+}
+
+fn written(found: Found, bytes: Vec<u8>, moment: &Moment) -> Written {
+    let Found { columns, row_count, is_truncated, archived } = found;
+    let archive = archived.and_then(|position| position.parse().ok());
+    Written { columns, bytes, row_count, is_truncated, archive, live: moment.position() }
+}
+
+/// It ended without an answer.
+fn broken(process: Process) -> SqlError {
+    let said = process.last_words();
+    tracing::warn!(said, "a question in SQL has ended the process that was to answer it");
+    SqlError::Wrong(format!(
+        "the engine for SQL broke on this statement ({said}); nothing else is affected. Ask in another way"
+    ))
+}
+
+fn failed(error: io::Error) -> SqlError {
+    Refusal::StoreFailed(format!("questions in SQL: {error}").into()).into()
+}
+
+/// Writes rows of a live table to who asks for them, on a thread of its own.
+fn tell(moment: &Arc<Moment>, request: LiveRequest, to: UnixStream) -> io::Result<()> {
+    let moment = moment.clone();
+    Spawner::thread("tally-sql-live", move || {
+        if let Err(error) = tell_all(&moment, &request, to) {
+            moment.fail(&error);
+        }
+    })?;
+    Ok(())
+}
+
+fn tell_all(moment: &Arc<Moment>, request: &LiveRequest, to: UnixStream) -> Told<()> {
+    let produce = moment.wait_for(live::rows(moment, request))?;
+    let schema = live::schema(&request.table).expect("it has rows");
+    let mut writer = StreamWriter::try_new(BufWriter::new(to), &schema)?;
+    let mut told = Ok(());
+    produce(&mut |batch| match batch.map(|batch| writer.write(&batch)) {
+        Ok(Ok(())) => ControlFlow::Continue(()),
+        // Nobody wants more.
+        Ok(Err(_)) => ControlFlow::Break(()),
+        Err(error) => {
+            told = Err(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    // Whoever has enough does not hear that this was all.
+    let _ = writer.finish();
+    told
+}
