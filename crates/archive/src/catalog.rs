@@ -14,7 +14,7 @@ use iceberg::{
     Catalog, Error, ErrorKind, MetadataLocation, Namespace, NamespaceIdent, Result, Runtime, TableCommit,
     TableCreation, TableIdent,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,6 +68,27 @@ impl SqliteCatalog {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.execute_batch(SCHEMA)?;
+        SqliteCatalog::of(connection, root)
+    }
+
+    /// The catalog of an archive for who reads it; `None` if none has been made. It writes nothing and waits for no writer, but for one
+    /// that is about to commit. Called inside a runtime.
+    pub fn view(root: &Path) -> std::result::Result<Option<SqliteCatalog>, ArchiveError> {
+        if !root.join(FILE).exists() {
+            return Ok(None);
+        }
+        // What a writer that was killed left half done is taken back by whoever comes first, so it is not opened to read only.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(root.join(FILE), flags)?;
+        connection.busy_timeout(BUSY)?;
+        let is_made = "SELECT count(*) = 1 FROM sqlite_master WHERE name = 'iceberg_tables'";
+        if !connection.query_row(is_made, [], |row| row.get::<_, bool>(0))? {
+            return Ok(None);
+        }
+        SqliteCatalog::of(connection, root).map(Some)
+    }
+
+    fn of(connection: Connection, root: &Path) -> std::result::Result<SqliteCatalog, ArchiveError> {
         let disk = Disk::new(root, recorded_root(&connection)?);
         let file_io = FileIOBuilder::new(Arc::new(disk.clone())).build();
         let (connection, left) = (Mutex::new(connection), Mutex::default());

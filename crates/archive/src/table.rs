@@ -52,7 +52,7 @@ impl TableWriter {
             Some(table) => table,
             None => create(catalog, kind, writer).await?,
         };
-        check_owner(&table, writer)?;
+        check_owner(&table, writer.log_id)?;
         let mut opened = TableWriter { kind, table, nonce: writer.nonce, files: None, rows: 0 };
         let missing = kind.missing_texts(opened.schema());
         if !missing.is_empty() {
@@ -215,13 +215,14 @@ impl TableWriter {
 /// Whose events a table has.
 const LOG_ID: &str = "tally.log-id";
 
-fn check_owner(table: &iceberg::table::Table, writer: Writer) -> Result<(), ArchiveError> {
-    let (expected, found) = (log_id(writer), table.metadata().properties().get(LOG_ID).cloned().unwrap_or_default());
+/// Refuses a table with the events of another log.
+pub fn check_owner(table: &iceberg::table::Table, log_id: u64) -> Result<(), ArchiveError> {
+    let (expected, found) = (written(log_id), table.metadata().properties().get(LOG_ID).cloned().unwrap_or_default());
     if found == expected { Ok(()) } else { Err(ArchiveError::Foreign { expected, found }) }
 }
 
-fn log_id(writer: Writer) -> String {
-    format!("{:016x}", writer.log_id)
+fn written(log_id: u64) -> String {
+    format!("{log_id:016x}")
 }
 
 async fn create(
@@ -232,7 +233,7 @@ async fn create(
     let properties = HashMap::from([
         ("write.metadata.previous-versions-max".to_owned(), VERSIONS_KEPT.to_string()),
         ("write.parquet.compression-codec".to_owned(), "zstd".to_owned()),
-        (LOG_ID.to_owned(), log_id(writer)),
+        (LOG_ID.to_owned(), written(writer.log_id)),
     ]);
     let creation = TableCreation::builder()
         .name(kind.name().to_owned())

@@ -1,6 +1,7 @@
 //! The archive as its writer and its readers see it.
 
 mod anchored;
+mod edges;
 mod size;
 
 use crate::{Archive, ArchiveError, BaseAt, Place, Reached, Reasons, Table, Told, Under, Writer};
@@ -158,6 +159,9 @@ fn an_archive_of_another_log_is_left_alone() {
         archive.commit(&reached(4)).await?;
         let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9 }).await.err().unwrap().to_string();
         assert!(other.contains("another data directory"), "{other}");
+        let other = crate::Reader::of_log(directory.path().to_owned(), 2).table(Table::Events).await;
+        assert!(matches!(other, Err(ArchiveError::Foreign { .. })), "nor is it read");
+        assert!(crate::Reader::of_log(directory.path().to_owned(), 1).table(Table::Events).await?.is_some());
         check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
         Ok(())
     });

@@ -176,7 +176,7 @@ impl Node {
         engine.metrics().memory.set_shares(&shares);
         let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
         let anomalies = Some(start_anomalies(&engine, &webhooks, &data_dir)?);
-        let archive = start_archive(&engine, &options, data_dir.identity.id)?;
+        let archive = start_archive(&engine, &options)?;
         let sql = options.sql.map(|make| {
             let archive = archive.as_ref().map(|archive| archive.status().directory);
             let (engine, spill, budget) = (engine.clone(), data_dir.spill(), budget.clone());
@@ -336,13 +336,13 @@ fn shares(options: &Options) -> Shares {
 }
 
 /// Begins before anything of the log is freed. Tables name their files, so the directory is named in full.
-fn start_archive(engine: &Engine, options: &Options, log_id: u64) -> io::Result<Option<ArchiveHandle>> {
+fn start_archive(engine: &Engine, options: &Options) -> io::Result<Option<ArchiveHandle>> {
     let wanted = engine.declarations().archived() != Archived::No;
     let Some(directory) = options.archive.as_deref().filter(|_| wanted) else { return Ok(None) };
     std::fs::create_dir_all(directory)?;
     let spec = Archiver::spec();
     let signer = options.signer.clone().map(|signer| signer as Arc<dyn Sign>);
-    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, log_id, random, signer, &spec);
+    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, random, signer, &spec);
     engine.workers().apart(spec, archiver)?;
     Ok(Some(handle))
 }
@@ -403,6 +403,7 @@ fn open_engine(
     declarations: Option<Declarations>,
 ) -> Result<(EngineThread, Recovered, LocalHandle), StartError> {
     let engine_options = EngineOptions {
+        log_id: data_dir.identity.id,
         durability: options.durability,
         table_bytes: shares.state_bytes as usize,
         checkpoint_names_bytes: shares.names_bytes(),

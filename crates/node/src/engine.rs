@@ -235,6 +235,11 @@ impl Engine {
         self.shared.cells.cold()
     }
 
+    /// Whose log it is: nothing of another one is taken for its archive.
+    pub fn log_id(&self) -> u64 {
+        self.shared.log_id
+    }
+
     /// The first record of the log that a restart would replay, or that the archive or a backup does not have; what lies before it may be
     /// forgotten.
     pub fn log_needed_from(&self) -> u64 {

@@ -21,7 +21,8 @@ pub struct Source {
 
 impl Source {
     pub fn new(engine: Engine, archive: Option<PathBuf>) -> Source {
-        Source { engine, archive: archive.map(Reader::new) }
+        let archive = archive.map(|root| Reader::of_log(root, engine.log_id()));
+        Source { engine, archive }
     }
 }
 

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use tally_archive::Tables;
 use tally_core::contract::Contract;
 
 use super::archive::archive;
@@ -29,7 +28,7 @@ pub async fn proof(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
     let wanted = wanted(&api, id, &uri)?;
     let archive = archive(&api)?;
     let place = archive.proofs().clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
-    let tables = Tables::read(archive.reader()).await.map_err(unreadable)?;
+    let tables = archive.tables().await?.map_err(unreadable)?;
     let make = move || {
         let _place = place;
         make(&tables, &wanted)
