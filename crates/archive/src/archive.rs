@@ -63,6 +63,8 @@ pub struct Writer {
     pub log_id: u64,
     /// Another one each time that an archive is opened.
     pub nonce: u64,
+    /// The node's time, which tables that are made now are of.
+    pub now_ms: u64,
 }
 
 /// Where a base is.

@@ -19,6 +19,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 mod tree;
 mod verify;
 mod walk;

@@ -4,11 +4,14 @@
 //! A table's position is a property of it, changed by the commit that brings the rows before it. So whatever happens, a table has
 //! exactly the rows before its position: files of a commit that was not made are no part of it.
 
-use crate::catalog::{SqliteCatalog, ident};
+use crate::catalog::SqliteCatalog;
 use crate::remove;
 use crate::schema;
+use crate::sweep;
+use crate::times::VERSIONS_KEPT;
 use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
+use iceberg::TableCreation;
 use iceberg::spec::{DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, Type};
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
 use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
@@ -17,14 +20,11 @@ use iceberg::writer::file_writer::location_generator::{DefaultFileNameGenerator,
 use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
 use iceberg::writer::partitioning::PartitioningWriter;
 use iceberg::writer::partitioning::fanout_writer::FanoutWriter;
-use iceberg::{Catalog, NamespaceIdent, TableCreation};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Larger files are ended and the next one begun.
 const FILE_BYTES: usize = 512 << 20;
-/// Old metadata files that a table names, and so the versions that somebody who is reading it may still ask for.
-const VERSIONS_KEPT: usize = 20;
 /// Snapshots that stay for whoever is reading one.
 const SNAPSHOTS_KEPT: usize = 20;
 
@@ -251,6 +251,5 @@ async fn create(
         .partition_spec(kind.partitions()?)
         .properties(properties)
         .build();
-    let namespace: &NamespaceIdent = &ident(kind.name()).namespace().clone();
-    Ok(catalog.create_table(namespace, creation).await?)
+    Ok(catalog.make_table(creation, writer.now_ms).await?)
 }

@@ -54,7 +54,7 @@ fn told<'a>(commit: &'a Commit, corrections: &'a [Correction], reasons: &'a Reas
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 async fn opened(root: &Path) -> Result<Archive, ArchiveError> {
-    Archive::open(root, Writer { log_id: 1, nonce: OPENED.fetch_add(1, Ordering::Relaxed) }).await
+    Archive::open(root, Writer { log_id: 1, nonce: OPENED.fetch_add(1, Ordering::Relaxed), now_ms: START_MS }).await
 }
 
 async fn begun(root: &Path) -> Result<Archive, ArchiveError> {
@@ -157,7 +157,11 @@ fn an_archive_of_another_log_is_left_alone() {
         let mut archive = begun(directory.path()).await?;
         write(&mut archive, 0..4).await?;
         archive.commit(&reached(4)).await?;
-        let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9 }).await.err().unwrap().to_string();
+        let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9, now_ms: START_MS })
+            .await
+            .err()
+            .unwrap()
+            .to_string();
         assert!(other.contains("another data directory"), "{other}");
         let other = crate::Reader::of_log(directory.path().to_owned(), 2).table(Table::Events).await;
         assert!(matches!(other, Err(ArchiveError::Foreign { .. })), "nor is it read");

@@ -222,7 +222,8 @@ impl Archiver {
     async fn open(&mut self) -> Result<Following, Stop> {
         // Until it is known how far it is, nothing is freed.
         self.engine.hold_for_archive(0);
-        let writer = Writer { log_id: self.engine.log_id(), nonce: (self.nonce)()? };
+        let now_ms = self.engine.clock().now_ms();
+        let writer = Writer { log_id: self.engine.log_id(), nonce: (self.nonce)()?, now_ms };
         let mut archive = Archive::open(&self.root, writer).await?;
         if let Some(signer) = &self.signer {
             archive.sign_with(signer.clone());

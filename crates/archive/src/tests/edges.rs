@@ -46,6 +46,76 @@ fn a_table_that_is_ahead_of_the_others_stays_there_and_has_each_row_once() {
     });
 }
 
+/// Has a version of a table be of later, as if the clock had been ahead when it was made.
+fn move_ahead(root: &Path, table: Table, by_ms: i64) {
+    let file = in_force(root, table);
+    let file = file.strip_prefix("file://").unwrap();
+    let mut metadata: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let later = |time: &mut serde_json::Value| *time = (time.as_i64().unwrap() + by_ms).into();
+    later(&mut metadata["last-updated-ms"]);
+    for name in ["metadata-log", "snapshot-log", "snapshots"] {
+        for entry in metadata[name].as_array_mut().into_iter().flatten() {
+            later(&mut entry["timestamp-ms"]);
+        }
+    }
+    std::fs::write(file, metadata.to_string()).unwrap();
+}
+
+#[test]
+fn a_clock_that_was_years_ahead_does_not_stop_the_archive() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        write(&mut archive, 0..10).await?;
+        archive.commit(&reached(10)).await?;
+        drop(archive);
+        for table in [Table::Events, Table::Fates, Table::Base] {
+            move_ahead(root, table, 10 * 365 * 24 * HOUR_MS as i64);
+        }
+        let mut archive = begun(root).await?;
+        for offset in 10..60 {
+            write(&mut archive, offset..offset + 1).await?;
+            archive.commit(&reached(offset + 1)).await?;
+        }
+        let at = reached_at(8, START_MS + 4 * HOUR_MS);
+        archive.close_base(&at).await?;
+        archive.let_go_before(BaseAt { offset: 8, log_time_ms: at.log_time_ms }).await?;
+        archive.forget_what_was_let_go().await?;
+        let wider = CONFIG.replace("[[country]]", "[[country], [extra]]");
+        archive.declare(&Declarations::parse(&wider).unwrap()).await?;
+        assert_eq!(archive.sweep().await?.events, 52);
+        drop(archive);
+        begun(root).await?;
+        check_offsets(&read(root, Table::Events).await?, 8..60);
+        Ok(())
+    });
+}
+
+#[test]
+fn versions_are_of_the_log_time_that_they_reach_and_later_than_the_one_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        for offset in 0..30 {
+            write(&mut archive, offset..offset + 1).await?;
+            archive.commit(&reached_at(offset + 1, START_MS + offset / 2 * HOUR_MS)).await?;
+        }
+        let opened = crate::catalog::SqliteCatalog::open(root)?.open_table(Table::Events.name()).await?.unwrap();
+        let metadata = opened.metadata();
+        assert_eq!(metadata.last_updated_ms() as u64, START_MS + 14 * HOUR_MS + 1);
+        let snapshots: Vec<i64> = metadata.history().iter().map(|entry| entry.timestamp_ms).collect();
+        assert!(snapshots.is_sorted_by(|one, next| one < next), "{snapshots:?}");
+        let of_its_own = metadata.snapshots().map(|snapshot| snapshot.timestamp_ms());
+        assert_eq!(of_its_own.max(), snapshots.last().copied());
+        let versions = metadata.metadata_log();
+        assert_eq!(versions.len(), crate::times::VERSIONS_KEPT);
+        assert!(versions.is_sorted_by(|one, next| one.timestamp_ms < next.timestamp_ms), "{versions:?}");
+        Ok(())
+    });
+}
+
 #[test]
 fn whoever_holds_the_catalog_keeps_nobody_from_reading() {
     let directory = tempfile::tempdir().unwrap();
