@@ -9,7 +9,7 @@ use crate::rows::{
     BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
     hour_of,
 };
-use crate::schema::{Table, dimension_columns};
+use crate::schema::{Table, dimension_columns, stays_in_map};
 use crate::sweep::{self, Used};
 use crate::table::TableWriter;
 use crate::tree::{Sign, TREE, Tree};
@@ -285,7 +285,7 @@ impl Archive {
         let mut names: Vec<String> = Vec::new();
         for name in declarations.counters().iter().flat_map(|counter| counter.named_dimensions()) {
             let mut known = dimension_columns(self.events.schema()).chain(names.iter().map(String::as_str));
-            let is_taken = Table::Events.has_column(name) || known.any(|known| known.eq_ignore_ascii_case(name));
+            let is_taken = stays_in_map(name) || known.any(|known| known.eq_ignore_ascii_case(name));
             drop(known);
             if !is_taken {
                 names.push(name.to_owned());

@@ -30,7 +30,7 @@ pub use error::ArchiveError;
 pub use reached::Reached;
 pub use read::{Bounds, Readable, ReadableFile, Reader};
 pub use rows::{ArchivedEvent, Differing, Place, Reasons, Under};
-pub use schema::Table;
+pub use schema::{Table, stays_in_map};
 pub use tree::{Counted, Sign};
 pub use verify::{Different, Verified, verify_roots};
 pub use walk::{ArchivedFate, EventsInOrder, FatesInOrder, FileFault, configurations, look_through};

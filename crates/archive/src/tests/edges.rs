@@ -117,6 +117,26 @@ fn versions_are_of_the_log_time_that_they_reach_and_later_than_the_one_before() 
 }
 
 #[test]
+fn dimensions_that_no_column_can_be_called_by_stay_in_the_map() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        let wider = CONFIG.replace("[[country]]", "[[hour], [a.b], [Hour], [city]]");
+        archive.declare(&Declarations::parse(&wider).unwrap()).await?;
+        let mut event = Event::new("video.viewed", START_MS);
+        event.dimensions = ["hour", "a.b", "city"].map(|name| (name.into(), "x".into())).into();
+        let place = Place { position: at(0), log_time_ms: START_MS };
+        archive.event(Stream::Display, place, Under::default(), &event).await?;
+        archive.commit(&reached(1)).await?;
+        let rows = read(directory.path(), Table::Events).await?;
+        assert_eq!(texts(&rows, "city"), [Some("x".to_owned())]);
+        let keys = rows[0].column_by_name("dimensions").unwrap().as_map().keys().as_string::<i32>();
+        assert_eq!(keys.iter().flatten().collect::<Vec<_>>(), ["hour", "a.b"]);
+        Ok(())
+    });
+}
+
+#[test]
 fn whoever_holds_the_catalog_keeps_nobody_from_reading() {
     let directory = tempfile::tempdir().unwrap();
     run(async {

@@ -10,7 +10,7 @@ pub use slices::{At, Slices};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use tally_archive::Table;
+use tally_archive::stays_in_map;
 use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Declarations, Direction, Field};
 
@@ -220,7 +220,7 @@ fn column(field: &Field) -> String {
         Field::Session => "session".to_owned(),
         Field::Seq => "seq".to_owned(),
         Field::Type => "type".to_owned(),
-        Field::Dimension(name) if Table::Events.has_column(name) => format!("dimensions[{}]", text(name)),
+        Field::Dimension(name) if stays_in_map(name) => format!("dimensions[{}]", text(name)),
         Field::Dimension(name) => format!("\"{}\"", name.replace('"', "\"\"")),
     }
 }
