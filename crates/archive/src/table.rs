@@ -240,6 +240,7 @@ async fn create(
     kind: schema::Table,
     writer: Writer,
 ) -> Result<iceberg::table::Table, ArchiveError> {
+    sweep::check_is_free(&catalog.directory_of(kind.name()))?;
     let properties = HashMap::from([
         ("write.metadata.previous-versions-max".to_owned(), VERSIONS_KEPT.to_string()),
         ("write.parquet.compression-codec".to_owned(), "zstd".to_owned()),

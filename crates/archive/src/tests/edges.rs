@@ -137,6 +137,33 @@ fn dimensions_that_no_column_can_be_called_by_stay_in_the_map() {
 }
 
 #[test]
+fn files_of_others_are_never_removed_and_a_table_is_not_made_among_them() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let (taken, own) = (directory.path().join("taken"), directory.path().join("own"));
+        let theirs = taken.join("events/2024/mine.txt");
+        std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+        std::fs::write(&theirs, "mine").unwrap();
+        let error = begun(&taken).await.err().unwrap().to_string();
+        assert!(error.contains("events/2024/mine.txt is there and not its own"), "{error}");
+        assert!(theirs.exists());
+
+        // Who was stopped while making a table goes on.
+        let left = own.join("fates/metadata/00000-left.metadata.json");
+        std::fs::create_dir_all(left.parent().unwrap()).unwrap();
+        std::fs::write(&left, "half a fi").unwrap();
+        let mut archive = begun(&own).await?;
+        let notes = [own.join("events/notes.txt"), own.join("events/data/notes.txt")];
+        write(&mut archive, 0..2).await?;
+        archive.commit(&reached(2)).await?;
+        notes.iter().for_each(|note| std::fs::write(note, "mine").unwrap());
+        archive.sweep().await?;
+        assert!(notes.iter().all(|note| note.exists()) && !left.exists());
+        Ok(())
+    });
+}
+
+#[test]
 fn whoever_holds_the_catalog_keeps_nobody_from_reading() {
     let directory = tempfile::tempdir().unwrap();
     run(async {
