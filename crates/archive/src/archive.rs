@@ -4,6 +4,7 @@ mod anchoring;
 
 pub use anchoring::Told;
 
+use crate::bounds::BATCH_ROWS;
 use crate::catalog::SqliteCatalog;
 use crate::rows::{
     BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
@@ -20,9 +21,6 @@ use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::op::Stream;
-
-/// Rows that are handed on to a file at once.
-const BATCH_ROWS: usize = 8192;
 
 /// An archive that is written to.
 pub struct Archive {
@@ -221,7 +219,7 @@ impl Archive {
         event: &Event<'_>,
     ) -> Result<(), ArchiveError> {
         let lane = &mut self.lanes[stream as usize];
-        if (lane.hour != place.hour() && !lane.rows.is_empty()) || lane.rows.len() >= BATCH_ROWS {
+        if (lane.hour != place.hour() && !lane.rows.is_empty()) || lane.rows.is_full() {
             let (partition, rows) = (lane.partition(), lane.rows.take()?);
             self.events.write(partition, rows).await?;
         }

@@ -7,6 +7,7 @@
 
 mod again;
 mod archive;
+mod bounds;
 pub mod catalog;
 mod disk;
 mod error;

@@ -4,6 +4,7 @@
 //! is called so already, whatever the case of its letters, or none can be: then it stays in the map `dimensions`, with those that nobody
 //! declared.
 
+use crate::bounds::{GROUP_BYTES, GROUP_ROWS};
 use iceberg::spec::{
     NestedField, NestedFieldRef, PrimitiveType, Schema, Transform, Type, UnboundPartitionField, UnboundPartitionSpec,
 };
@@ -34,8 +35,6 @@ pub enum Table {
     Probes,
 }
 
-/// Rows that are put into one group of a file, and so the most that is held of it.
-const GROUP_ROWS: usize = 1 << 18;
 /// Of a column's values in one group; what has more different ones is written as it is.
 const DICTIONARY_BYTES: usize = 256 << 10;
 
@@ -231,6 +230,7 @@ impl Table {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(zstd))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_max_row_group_bytes(Some(GROUP_BYTES))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_dictionary_page_size_limit(DICTIONARY_BYTES);
         for column in self.columns().filter(|column| column.written != Again) {

@@ -7,6 +7,7 @@ mod fates;
 pub use fates::{ArchivedFate, FatesInOrder};
 
 use crate::ArchiveError;
+use crate::bounds::batch_rows;
 use crate::read::{Bounds, ReadableFile};
 use crate::rows::{ArchivedEvent, EventBatch};
 use arrow_array::RecordBatch;
@@ -16,9 +17,6 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-
-/// Rows that are read at a time.
-const BATCH_ROWS: usize = 8192;
 
 /// A file that is not what its table says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +44,10 @@ impl FileRows {
             return Err(fault(format!("it has {bytes} bytes, and its table says {}", file.bytes)));
         }
         let builder = ParquetRecordBatchReaderBuilder::try_new(opened);
-        let reader = builder.and_then(|builder| builder.with_batch_size(BATCH_ROWS).build());
+        let reader = builder.and_then(|builder| {
+            let rows = batch_rows(builder.metadata());
+            builder.with_batch_size(rows).build()
+        });
         let reader = reader.map_err(|error| fault(format!("it is no file of Parquet any more: {error}")))?;
         Ok(FileRows { file: file.clone(), reader, rows: 0, bounds: Vec::new() })
     }

@@ -1,6 +1,9 @@
 //! What an archive must stand: a crash between the commits of two tables, clocks that leap, names that nobody foresaw, files of others.
 
 use super::*;
+use crate::bounds::{BATCH_BYTES, GROUP_BYTES};
+use crate::walk::FileRows;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use rusqlite::{Connection, params};
 
 fn catalog(root: &Path) -> Connection {
@@ -159,6 +162,44 @@ fn files_of_others_are_never_removed_and_a_table_is_not_made_among_them() {
         notes.iter().for_each(|note| std::fs::write(note, "mine").unwrap());
         archive.sweep().await?;
         assert!(notes.iter().all(|note| note.exists()) && !left.exists());
+        Ok(())
+    });
+}
+
+#[test]
+fn large_events_are_written_and_read_a_few_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        // What cannot be made smaller, so that what is in a file is what was held.
+        let mut payload = String::from("\"");
+        let mut digits = 1u64;
+        while payload.len() < 200 << 10 {
+            digits = digits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            payload.push_str(&format!("{digits:016x}"));
+        }
+        payload.push('"');
+        for offset in 0..300 {
+            let mut event = Event::new("video.viewed", START_MS);
+            event.payload = Some(&payload);
+            let place = Place { position: at(offset), log_time_ms: START_MS };
+            archive.event(Stream::Display, place, Under::default(), &event).await?;
+        }
+        archive.commit(&reached(300)).await?;
+        let readable = crate::Reader::new(directory.path().to_owned()).table(Table::Events).await?.unwrap();
+        let mut rows = 0;
+        for file in &readable.files {
+            let parquet = SerializedFileReader::new(std::fs::File::open(&file.path).unwrap()).unwrap();
+            for group in parquet.metadata().row_groups() {
+                assert!(group.total_byte_size() <= 2 * GROUP_BYTES as i64, "{} bytes", group.total_byte_size());
+            }
+            let mut reading = FileRows::open(file).unwrap();
+            while let Some(batch) = reading.next().unwrap() {
+                rows += batch.num_rows();
+                assert!(batch.num_rows() * payload.len() <= 2 * BATCH_BYTES, "{} rows at a time", batch.num_rows());
+            }
+        }
+        assert_eq!(rows, 300);
         Ok(())
     });
 }
