@@ -304,7 +304,7 @@ impl Archive {
     /// What was declared under a version, if it is written down.
     pub async fn configuration(&self, version: u64) -> Result<Option<String>, ArchiveError> {
         let files = Reader::new(self.root.clone()).table(Table::Configurations).await?.map(|table| table.files);
-        Ok(again::configurations(&files.unwrap_or_default())?.remove(&version))
+        Ok(again::configurations(&files.unwrap_or_default())?.remove(&version).map(|declared| declared.yaml))
     }
 
     /// Writes down what is declared from a position on, whose version is that of `at`.

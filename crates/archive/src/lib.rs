@@ -25,7 +25,7 @@ mod tree;
 mod verify;
 mod walk;
 
-pub use again::{CommitRows, Keep, Row, SignedRoot, Tables};
+pub use again::{CommitRows, Declared, Keep, Row, SignedRoot, Tables};
 pub use archive::{Archive, BaseAt, Tally, Told, Writer};
 pub use error::ArchiveError;
 pub use reached::Reached;

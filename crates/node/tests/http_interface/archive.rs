@@ -225,6 +225,46 @@ fn a_base_and_what_came_behind_it_are_what_counters_are_worth_after_old_hours_ar
         assert_eq!(node.value(&id), worth, "{id}");
         assert_eq!(tables.worth(counter), BTreeMap::from([(id, worth)]));
     }
+    // What is proven begins with the base, or not before it.
+    hands.pass(1_000);
+    node.post("/v1/roots", "").ok();
+    let proof = node.get("/v1/counters/impressions:a/proof").ok();
+    assert_eq!((&proof["start"]["kind"], &proof["value"]), (&json!("base"), &json!(6)), "{}", proof["start"]);
+    let why = node.get("/v1/counters/impressions:a/proof?from=-24h").problem(422, "not-provable");
+    assert!(why.contains("let go of"), "{why}");
+}
+
+#[test]
+fn a_time_in_which_events_were_not_archived_is_not_proven() {
+    let billed = |more: &'static str| {
+        move |options: &mut Options| {
+            with_archive(options);
+            let rules = "rules: [{on: used, op: increment}]";
+            options.config = Some(format!("counters: [{{counterName: billed, mode: persistent, {more}{rules}}}]"));
+        }
+    };
+    let node = TestNode::start_with(billed("archive: none, "));
+    let used = |node: &TestNode, id: &str| {
+        node.post("/v1/events", json!({"type": "used", "eventId": id}).to_string()).ok();
+        node.post("/v1/roots", "").ok()
+    };
+    used(&node, "a");
+    let node = node.restart(billed(""));
+    used(&node, "b");
+    assert_eq!(node.value("billed"), 2);
+    let why = node.get("/v1/counters/billed/proof").problem(422, "not-provable");
+    assert!(why.contains("were not archived under configuration 1"), "{why}");
+}
+
+#[test]
+fn nothing_is_answered_from_the_archive_of_another_data_directory() {
+    let other = start();
+    view(&other, 1);
+    other.post("/v1/roots", "").ok();
+    let theirs = other.path().join("archive");
+    let node = TestNode::start_with(|options| options.archive = Some(theirs));
+    let why = node.get("/v1/roots").problem(503, "store-failed");
+    assert!(why.contains("another data directory"), "{why}");
 }
 
 #[test]

@@ -35,7 +35,9 @@ pub async fn proof(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
     };
     let made = api.host.spawner.blocking(make).await.ok_or(Refusal::ShuttingDown)?;
     made.map(Json).map_err(|error| match error {
-        CannotProve::NoRoot(what) | CannotProve::TooMuch(what) => Problem::new(ProblemKind::NotProvable, what),
+        CannotProve::NoRoot(what) | CannotProve::TooMuch(what) | CannotProve::NotKept(what) => {
+            Problem::new(ProblemKind::NotProvable, what)
+        }
         CannotProve::Archive(error) => unreadable(error),
         changed @ CannotProve::Changed(_) => Refusal::StoreFailed(changed.to_string().into()).into(),
     })
