@@ -77,6 +77,13 @@ fn simple(options: &mut Options) {
     options.log.segment_bytes = 64 << 10;
 }
 
+/// The same under another version.
+fn simple_by_other_rules(options: &mut Options) {
+    simple(options);
+    let rules = "rules: [{on: hit, op: increment}, {on: miss, op: decrement}]";
+    options.config = Some(format!("counters: [{{counterName: hits, mode: simple, {rules}}}]"));
+}
+
 /// More than a segment of them.
 fn hit(node: &TestNode) {
     let events: Vec<Value> = (0..1000).map(|n| json!({"type": "hit", "dimensions": {"n": n}})).collect();
@@ -119,13 +126,13 @@ fn an_archive_that_was_switched_off_for_a_while_goes_on_behind_a_base_of_its_own
     });
     hit(&node);
     let had = offset(&node.post("/v1/archive/flush", "").ok()["position"]);
-    // Without it the log goes when a checkpoint has it.
-    let node = node.restart(simple);
+    // Without it the log goes when a checkpoint has it, and with it what was declared meanwhile.
+    let node = node.restart(simple_by_other_rules);
     hit(&node);
-    let node = node.restart(simple);
+    let node = node.restart(simple_by_other_rules);
     wait_until("the end of a segment", || node.node().engine().log().start().offset > had);
     let node = node.restart(|options| {
-        simple(options);
+        simple_by_other_rules(options);
         with_archive(options);
     });
     hit(&node);
@@ -135,6 +142,7 @@ fn an_archive_that_was_switched_off_for_a_while_goes_on_behind_a_base_of_its_own
     assert!(bases.len() == 1 && bases[0] > had, "what is before the gap has no base any more: {bases:?}, had {had}");
     assert_eq!(tables.worth("hits"), BTreeMap::from([("hits".to_owned(), node.value("hits"))]));
     assert_eq!(tables.events.len(), 10_000, "what was there stays, and what was not is not");
+    assert_eq!(tables::versions(&node), [1, 2], "what counts behind the gap is written down");
 }
 
 #[test]
