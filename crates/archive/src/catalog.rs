@@ -112,7 +112,7 @@ impl SqliteCatalog {
     /// A table as it is: what is written from here on goes on from that.
     pub async fn open_table(&self, name: &str) -> Result<Option<Table>> {
         let Some(in_force) = self.in_force(name)? else { return Ok(None) };
-        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
+        let metadata = self.read_metadata(&in_force).await?;
         self.left().insert(name.to_owned(), in_force.clone());
         self.table(&ident(name), metadata, in_force).map(Some)
     }
@@ -125,6 +125,13 @@ impl SqliteCatalog {
             .file_io(self.file_io.clone())
             .runtime(self.runtime.clone())
             .build()
+    }
+
+    async fn read_metadata(&self, at: &str) -> Result<TableMetadata> {
+        let unread = |error: Error| {
+            Error::new(error.kind(), format!("{} cannot be read: {error}", self.disk.path(at).display()))
+        };
+        TableMetadata::read_from(&self.file_io, at).await.map_err(unread)
     }
 
     fn timeless(&self, table: &Table) -> Result<Table> {
@@ -179,7 +186,7 @@ impl SqliteCatalog {
         if in_force != left {
             return Err(self.fenced(name, &left));
         }
-        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
+        let metadata = self.read_metadata(&in_force).await?;
         self.table(&ident(name), metadata, in_force)
     }
 
