@@ -257,6 +257,17 @@ impl Archive {
         waiting as u64 + self.events.rows() + self.fates.rows() + self.corrections.rows() + probes
     }
 
+    /// How many events can be read, and in how many files all rows are.
+    pub fn visible(&self) -> (u64, u64) {
+        let files: u64 = self.tables().map(|table| table.visible().1).sum();
+        (self.events.visible().0, files)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &TableWriter> {
+        let all = [&self.events, &self.fates, &self.corrections, &self.base, &self.configurations];
+        all.into_iter().chain([&self.chain, &self.roots]).chain(&self.probes)
+    }
+
     /// Makes everything visible that was handed over, which is everything before `to`, and durable.
     pub async fn commit(&mut self, to: &Reached) -> Result<(), ArchiveError> {
         for lane in &mut self.lanes {
@@ -328,8 +339,7 @@ impl Archive {
     pub async fn sweep(&self) -> Result<Tally, ArchiveError> {
         assert!(self.is_at_rest(), "files of rows that are on their way are named by nobody yet");
         let mut tally = Tally::default();
-        let all = [&self.events, &self.fates, &self.corrections, &self.base, &self.configurations];
-        for writer in all.into_iter().chain([&self.chain, &self.roots]).chain(&self.probes) {
+        for writer in self.tables() {
             let used = Used::of(writer.table(), self.catalog.disk()).await?;
             if std::ptr::eq(writer, &self.events) {
                 tally.events = used.rows;

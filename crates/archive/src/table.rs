@@ -84,6 +84,13 @@ impl TableWriter {
         &self.table
     }
 
+    /// How many rows and files its readers find, as its last snapshot says.
+    pub fn visible(&self) -> (u64, u64) {
+        let said = self.table.metadata().current_snapshot().map(|snapshot| &snapshot.summary().additional_properties);
+        let number = |name| said.and_then(|said| said.get(name)?.parse().ok()).unwrap_or(0);
+        (number("total-records"), number("total-data-files"))
+    }
+
     /// Rows that no commit has made visible.
     pub fn rows(&self) -> u64 {
         self.rows

@@ -201,6 +201,7 @@ fn files_of_commits_that_were_not_made_are_removed_and_all_others_stay() {
         let swept = archive.sweep().await?;
         assert_eq!((swept.events, swept.files), (50, 51), "of events, and of the base that it begins with");
         assert!(swept.bytes > 0);
+        assert_eq!(archive.visible(), (swept.events, swept.files), "without a look at them");
         let stray = directory.path().join("events/data/stream=display/stray.parquet");
         std::fs::write(&stray, "half a file").unwrap();
         assert_eq!(archive.sweep().await?.events, 50);
@@ -344,6 +345,7 @@ fn what_was_let_go_of_leaves_the_disk_when_its_versions_are_forgotten() {
         let swept = archive.sweep().await?;
         let files = || parquet_files(&directory.path().join("events"));
         assert_eq!((swept.events, files()), (2, 10), "an older version may still be read");
+        assert_eq!(archive.visible(), (swept.events, swept.files));
         archive.forget_what_was_let_go().await?;
         archive.sweep().await?;
         assert_eq!(files(), 2);

@@ -229,7 +229,7 @@ impl Archiver {
             archive.sign_with(signer.clone());
         }
         let mut following = Following::begin(&self.engine, archive).await?;
-        self.publish(following.reached);
+        self.publish(&following);
         self.tidy(&mut following).await?;
         Ok(following)
     }
@@ -257,13 +257,13 @@ impl Archiver {
         if self.is_due(&following) {
             following.commit().await?;
             self.committed = self.engine.clock().passed();
-            self.publish(following.reached);
+            self.publish(&following);
         }
         let since_ms = self.engine.clock().now_ms().saturating_sub(self.tidied_ms);
         if following.archive.pending() == 0 && since_ms >= TIDY_EVERY_MS {
             if !following.archive.is_at_rest() {
                 following.commit().await?;
-                self.publish(following.reached);
+                self.publish(&following);
             }
             self.tidy(&mut following).await?;
         }
@@ -283,10 +283,14 @@ impl Archiver {
     }
 
     /// Everything before it can be read in the archive, so the log may go, and whoever waits is told.
-    fn publish(&mut self, reached: Reached) {
+    fn publish(&mut self, following: &Following) {
+        let reached = following.reached;
         self.engine.hold_for_archive(reached.to.offset);
         self.engine.metrics().archive.offset.set(reached.to.offset as i64);
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).reached = Some(reached);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.events, status.files) = following.archive.visible();
+        status.reached = Some(reached);
+        drop(status);
         for flush in self.flushes.extract_if(.., |flush| flush.to <= reached.to.offset) {
             let _ = flush.done.send(Ok(reached));
         }

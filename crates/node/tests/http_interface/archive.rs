@@ -41,6 +41,7 @@ fn a_flush_answers_when_everything_acknowledged_is_in_the_archive() {
     }
     let status = node.get("/v1/archive").ok();
     assert_eq!((offset(&status["position"]), status["digest"].as_str().unwrap().len()), (before, 32), "{status}");
+    assert_eq!(status["events"], 3, "{status}");
 }
 
 #[test]
