@@ -299,7 +299,7 @@ impl Archiver {
     /// Nobody waits for what may never come.
     fn refuse_all(&mut self, stop: &Stop) {
         for flush in self.flushes.drain(..) {
-            let _ = flush.done.send(Err(Refusal::StoreFailed(stop.to_string().into())));
+            let _ = flush.done.send(Err(Refusal::ArchiveFailed(stop.to_string().into())));
         }
     }
 

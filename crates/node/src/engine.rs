@@ -160,6 +160,9 @@ pub enum Refusal {
     ShuttingDown,
     #[error("the store cannot be read: {0}")]
     StoreFailed(Arc<str>),
+    /// The words say that it is the archive.
+    #[error("{0}")]
+    ArchiveFailed(Arc<str>),
     #[error("{0}")]
     TooLarge(Arc<str>),
     /// Some of what must count as a whole would not have counted; what would have become of each operation.

@@ -272,7 +272,7 @@ fn nothing_is_answered_from_the_archive_of_another_data_directory() {
     other.post("/v1/roots", "").ok();
     let theirs = other.path().join("archive");
     let node = TestNode::start_with(|options| options.archive = Some(theirs));
-    let why = node.get("/v1/roots").problem(503, "store-failed");
+    let why = node.get("/v1/roots").problem(503, "archive-failed");
     assert!(why.contains("another data directory"), "{why}");
 }
 
@@ -301,7 +301,7 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     node.post("/v1/archive/flush", "").ok();
     let newer = node.path().join("archive");
     let refused = |older: &TestNode| {
-        let why = older.post("/v1/archive/flush", "").problem(503, "store-failed");
+        let why = older.post("/v1/archive/flush", "").problem(503, "archive-failed");
         assert!(why.contains("has what this log has not"), "{why}");
     };
     let older = older.restart(|options| options.archive = Some(newer.clone()));

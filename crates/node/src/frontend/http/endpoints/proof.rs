@@ -39,7 +39,7 @@ pub async fn proof(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
             Problem::new(ProblemKind::NotProvable, what)
         }
         CannotProve::Archive(error) => unreadable(error),
-        changed @ CannotProve::Changed(_) => Refusal::StoreFailed(changed.to_string().into()).into(),
+        changed @ CannotProve::Changed(_) => Refusal::ArchiveFailed(changed.to_string().into()).into(),
     })
 }
 

@@ -73,5 +73,5 @@ async fn page(api: &Api, archive: &ArchiveHandle, Paging { limit, before }: Pagi
 
 /// The archive cannot be read.
 pub fn unreadable(error: ArchiveError) -> Problem {
-    Refusal::StoreFailed(Arc::from(error.to_string())).into()
+    Refusal::ArchiveFailed(Arc::from(error.to_string())).into()
 }
