@@ -36,6 +36,14 @@ pub struct SignedRoot {
     pub file: PathBuf,
 }
 
+/// What was declared under a version.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// It is in force for what comes behind this offset.
+    pub from: u64,
+    pub yaml: String,
+}
+
 /// What of rows somebody wants to hold beside their hashes.
 pub trait Keep {
     type Event;
@@ -121,7 +129,7 @@ impl Tables {
     }
 
     /// What was declared, by its version.
-    pub fn configurations(&self) -> Result<BTreeMap<u64, String>, ArchiveError> {
+    pub fn configurations(&self) -> Result<BTreeMap<u64, Declared>, ArchiveError> {
         configurations(&self.configurations)
     }
 
@@ -184,7 +192,7 @@ fn between(files: &[ReadableFile], from: u64, to: u64) -> Vec<&Path> {
 }
 
 /// What was declared, by its version.
-pub fn configurations(files: &[ReadableFile]) -> Result<BTreeMap<u64, String>, ArchiveError> {
+pub fn configurations(files: &[ReadableFile]) -> Result<BTreeMap<u64, Declared>, ArchiveError> {
     let mut all = BTreeMap::new();
     for file in files {
         for batch in merged::batches(&file.path)? {

@@ -4,12 +4,13 @@ mod anchoring;
 
 pub use anchoring::Told;
 
+use crate::bounds::BATCH_ROWS;
 use crate::catalog::SqliteCatalog;
 use crate::rows::{
     BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
     hour_of,
 };
-use crate::schema::{Table, dimension_columns};
+use crate::schema::{Table, dimension_columns, stays_in_map};
 use crate::sweep::{self, Used};
 use crate::table::TableWriter;
 use crate::tree::{Sign, TREE, Tree};
@@ -20,9 +21,6 @@ use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::op::Stream;
-
-/// Rows that are handed on to a file at once.
-const BATCH_ROWS: usize = 8192;
 
 /// An archive that is written to.
 pub struct Archive {
@@ -63,6 +61,8 @@ pub struct Writer {
     pub log_id: u64,
     /// Another one each time that an archive is opened.
     pub nonce: u64,
+    /// The node's time, which tables that are made now are of.
+    pub now_ms: u64,
 }
 
 /// Where a base is.
@@ -219,7 +219,7 @@ impl Archive {
         event: &Event<'_>,
     ) -> Result<(), ArchiveError> {
         let lane = &mut self.lanes[stream as usize];
-        if (lane.hour != place.hour() && !lane.rows.is_empty()) || lane.rows.len() >= BATCH_ROWS {
+        if (lane.hour != place.hour() && !lane.rows.is_empty()) || lane.rows.is_full() {
             let (partition, rows) = (lane.partition(), lane.rows.take()?);
             self.events.write(partition, rows).await?;
         }
@@ -257,6 +257,17 @@ impl Archive {
         waiting as u64 + self.events.rows() + self.fates.rows() + self.corrections.rows() + probes
     }
 
+    /// How many events can be read, and in how many files all rows are.
+    pub fn visible(&self) -> (u64, u64) {
+        let files: u64 = self.tables().map(|table| table.visible().1).sum();
+        (self.events.visible().0, files)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &TableWriter> {
+        let all = [&self.events, &self.fates, &self.corrections, &self.base, &self.configurations];
+        all.into_iter().chain([&self.chain, &self.roots]).chain(&self.probes)
+    }
+
     /// Makes everything visible that was handed over, which is everything before `to`, and durable.
     pub async fn commit(&mut self, to: &Reached) -> Result<(), ArchiveError> {
         for lane in &mut self.lanes {
@@ -283,7 +294,7 @@ impl Archive {
         let mut names: Vec<String> = Vec::new();
         for name in declarations.counters().iter().flat_map(|counter| counter.named_dimensions()) {
             let mut known = dimension_columns(self.events.schema()).chain(names.iter().map(String::as_str));
-            let is_taken = Table::Events.has_column(name) || known.any(|known| known.eq_ignore_ascii_case(name));
+            let is_taken = stays_in_map(name) || known.any(|known| known.eq_ignore_ascii_case(name));
             drop(known);
             if !is_taken {
                 names.push(name.to_owned());
@@ -304,7 +315,7 @@ impl Archive {
     /// What was declared under a version, if it is written down.
     pub async fn configuration(&self, version: u64) -> Result<Option<String>, ArchiveError> {
         let files = Reader::new(self.root.clone()).table(Table::Configurations).await?.map(|table| table.files);
-        Ok(again::configurations(&files.unwrap_or_default())?.remove(&version))
+        Ok(again::configurations(&files.unwrap_or_default())?.remove(&version).map(|declared| declared.yaml))
     }
 
     /// Writes down what is declared from a position on, whose version is that of `at`.
@@ -328,8 +339,7 @@ impl Archive {
     pub async fn sweep(&self) -> Result<Tally, ArchiveError> {
         assert!(self.is_at_rest(), "files of rows that are on their way are named by nobody yet");
         let mut tally = Tally::default();
-        let all = [&self.events, &self.fates, &self.corrections, &self.base, &self.configurations];
-        for writer in all.into_iter().chain([&self.chain, &self.roots]).chain(&self.probes) {
+        for writer in self.tables() {
             let used = Used::of(writer.table(), self.catalog.disk()).await?;
             if std::ptr::eq(writer, &self.events) {
                 tally.events = used.rows;

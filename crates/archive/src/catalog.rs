@@ -6,6 +6,7 @@
 
 use crate::ArchiveError;
 use crate::disk::Disk;
+use crate::times::{made_at, with_times, without_times};
 use async_trait::async_trait;
 use iceberg::io::{FileIO, FileIOBuilder};
 use iceberg::spec::{MAIN_BRANCH, Snapshot, TableMetadata, TableMetadataBuilder};
@@ -14,9 +15,9 @@ use iceberg::{
     Catalog, Error, ErrorKind, MetadataLocation, Namespace, NamespaceIdent, Result, Runtime, TableCommit,
     TableCreation, TableIdent,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,10 +69,40 @@ impl SqliteCatalog {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.execute_batch(SCHEMA)?;
+        SqliteCatalog::of(connection, root)
+    }
+
+    /// The catalog of an archive for who reads it; `None` if none has been made. It writes nothing and waits for no writer, but for one
+    /// that is about to commit. Called inside a runtime.
+    pub fn view(root: &Path) -> std::result::Result<Option<SqliteCatalog>, ArchiveError> {
+        if !root.join(FILE).exists() {
+            return Ok(None);
+        }
+        // What a writer that was killed left half done is taken back by whoever comes first, so it is not opened to read only.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(root.join(FILE), flags)?;
+        connection.busy_timeout(BUSY)?;
+        let is_made = "SELECT count(*) = 1 FROM sqlite_master WHERE name = 'iceberg_tables'";
+        if !connection.query_row(is_made, [], |row| row.get::<_, bool>(0))? {
+            return Ok(None);
+        }
+        SqliteCatalog::of(connection, root).map(Some)
+    }
+
+    fn of(connection: Connection, root: &Path) -> std::result::Result<SqliteCatalog, ArchiveError> {
         let disk = Disk::new(root, recorded_root(&connection)?);
         let file_io = FileIOBuilder::new(Arc::new(disk.clone())).build();
         let (connection, left) = (Mutex::new(connection), Mutex::default());
         Ok(SqliteCatalog { connection, disk, file_io, runtime: Runtime::try_current()?, left })
+    }
+
+    /// Where a table is, or is to be.
+    pub fn directory_of(&self, name: &str) -> PathBuf {
+        self.disk.path(&self.location_of(name))
+    }
+
+    fn location_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.disk.location())
     }
 
     pub fn disk(&self) -> &Disk {
@@ -81,7 +112,7 @@ impl SqliteCatalog {
     /// A table as it is: what is written from here on goes on from that.
     pub async fn open_table(&self, name: &str) -> Result<Option<Table>> {
         let Some(in_force) = self.in_force(name)? else { return Ok(None) };
-        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
+        let metadata = self.read_metadata(&in_force).await?;
         self.left().insert(name.to_owned(), in_force.clone());
         self.table(&ident(name), metadata, in_force).map(Some)
     }
@@ -96,6 +127,17 @@ impl SqliteCatalog {
             .build()
     }
 
+    async fn read_metadata(&self, at: &str) -> Result<TableMetadata> {
+        let unread = |error: Error| {
+            Error::new(error.kind(), format!("{} cannot be read: {error}", self.disk.path(at).display()))
+        };
+        TableMetadata::read_from(&self.file_io, at).await.map_err(unread)
+    }
+
+    fn timeless(&self, table: &Table) -> Result<Table> {
+        self.table(table.identifier(), without_times(table.metadata())?, table.metadata_location_result()?.to_owned())
+    }
+
     fn in_force(&self, name: &str) -> Result<Option<String>> {
         let select = "SELECT metadata_location FROM iceberg_tables
             WHERE catalog_name = ?1 AND table_namespace = ?1 AND table_name = ?2";
@@ -104,19 +146,48 @@ impl SqliteCatalog {
 
     /// A table with another snapshot of its own, which is what its readers see from here on.
     pub async fn put_snapshot(&self, table: &Table, snapshot: Snapshot) -> Result<Table> {
-        let left = table.metadata_location_result()?;
-        let builder = table.metadata().clone().into_builder(Some(left.to_owned()));
-        let metadata = builder.set_branch_snapshot(snapshot, MAIN_BRANCH)?.build()?.metadata;
-        let at = left.parse::<MetadataLocation>()?.with_next_version().with_new_metadata(&metadata).to_string();
-        self.put_in_force(table.identifier().name(), left, &metadata, &at).await?;
-        self.table(table.identifier(), metadata, at)
+        let builder = without_times(table.metadata())?.into_builder(None);
+        let made = builder.set_branch_snapshot(snapshot, MAIN_BRANCH)?.build()?.metadata;
+        self.put_in_force(table, &made).await
     }
 
-    async fn put_in_force(&self, name: &str, left: &str, metadata: &TableMetadata, at: &str) -> Result<()> {
-        metadata.write_to(&self.file_io, &at.parse()?).await?;
-        self.swap(name, left, at)?;
-        self.left().insert(name.to_owned(), at.to_owned());
-        Ok(())
+    /// The next version of a table, as the library made it of the one before without its times.
+    async fn put_in_force(&self, before: &Table, made: &TableMetadata) -> Result<Table> {
+        let (ident, left) = (before.identifier(), before.metadata_location_result()?);
+        let metadata = with_times(made, before.metadata(), left)?;
+        let at = left.parse::<MetadataLocation>()?.with_next_version().with_new_metadata(&metadata);
+        metadata.write_to(&self.file_io, &at).await?;
+        self.swap(ident.name(), left, &at.to_string())?;
+        self.left().insert(ident.name().to_owned(), at.to_string());
+        self.table(ident, metadata, at.to_string())
+    }
+
+    /// Makes a table, at a time of its writer's.
+    pub async fn make_table(&self, mut creation: TableCreation, at_ms: u64) -> Result<Table> {
+        let name = creation.name.clone();
+        let location = self.location_of(&name);
+        creation.location = Some(location.clone());
+        let metadata = made_at(&TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata, at_ms)?;
+        let at = MetadataLocation::new_with_metadata(location, &metadata);
+        metadata.write_to(&self.file_io, &at).await?;
+        let insert = "INSERT INTO iceberg_tables VALUES (?1, ?1, ?2, ?3, NULL, 'TABLE')";
+        self.connection().execute(insert, params![NAME, name, at.to_string()]).map_err(sqlite)?;
+        self.left().insert(name.clone(), at.to_string());
+        self.table(&ident(&name), metadata, at.to_string())
+    }
+
+    /// A table as this writer left it.
+    async fn as_left(&self, name: &str) -> Result<Table> {
+        let left = self.left().get(name).cloned();
+        let in_force = self.in_force(name)?;
+        let (Some(left), Some(in_force)) = (left, in_force) else {
+            return Err(Error::new(ErrorKind::TableNotFound, format!("there is no table {name}")));
+        };
+        if in_force != left {
+            return Err(self.fenced(name, &left));
+        }
+        let metadata = self.read_metadata(&in_force).await?;
+        self.table(&ident(name), metadata, in_force)
     }
 
     /// Puts another metadata file in force, in place of the one that this writer left there.
@@ -173,39 +244,19 @@ fn not_ours<T>(what: &str) -> Result<T> {
 
 #[async_trait]
 impl Catalog for SqliteCatalog {
+    /// What a transaction changes: without times, since it takes the wall clock.
     async fn load_table(&self, table: &TableIdent) -> Result<Table> {
-        let left = self.left().get(table.name()).cloned();
-        let in_force = self.in_force(table.name())?;
-        let (Some(left), Some(in_force)) = (left, in_force) else {
-            return Err(Error::new(ErrorKind::TableNotFound, format!("there is no table {}", table.name())));
-        };
-        if in_force != left {
-            return Err(self.fenced(table.name(), &left));
-        }
-        let metadata = TableMetadata::read_from(&self.file_io, &in_force).await?;
-        self.table(table, metadata, in_force)
+        self.timeless(&self.as_left(table.name()).await?)
     }
 
-    async fn create_table(&self, _: &NamespaceIdent, mut creation: TableCreation) -> Result<Table> {
-        let name = creation.name.clone();
-        let location = format!("{}/{name}", self.disk.location());
-        creation.location = Some(location.clone());
-        let metadata = TableMetadataBuilder::from_table_creation(creation)?.build()?.metadata;
-        let at = MetadataLocation::new_with_metadata(location, &metadata);
-        metadata.write_to(&self.file_io, &at).await?;
-        let insert = "INSERT INTO iceberg_tables VALUES (?1, ?1, ?2, ?3, NULL, 'TABLE')";
-        self.connection().execute(insert, params![NAME, name, at.to_string()]).map_err(sqlite)?;
-        self.left().insert(name.clone(), at.to_string());
-        self.table(&ident(&name), metadata, at.to_string())
+    async fn create_table(&self, _: &NamespaceIdent, _: TableCreation) -> Result<Table> {
+        not_ours("table by a clock that is not the node's")
     }
 
     async fn update_table(&self, commit: TableCommit) -> Result<Table> {
-        let name = commit.identifier().name().to_owned();
-        let before = self.load_table(commit.identifier()).await?;
-        let left = before.metadata_location_result()?.to_owned();
-        let next = commit.apply(before)?;
-        self.put_in_force(&name, &left, next.metadata(), next.metadata_location_result()?).await?;
-        Ok(next)
+        let before = self.as_left(commit.identifier().name()).await?;
+        let made = commit.apply(self.timeless(&before)?)?;
+        self.put_in_force(&before, made.metadata()).await
     }
 
     async fn table_exists(&self, table: &TableIdent) -> Result<bool> {

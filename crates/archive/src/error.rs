@@ -1,5 +1,7 @@
 //! What goes wrong with the archive, by what to do about it.
 
+use std::path::PathBuf;
+
 /// Whatever it is: what was not committed was never there, so the archive is opened again and goes on from its position.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
@@ -17,6 +19,9 @@ pub enum ArchiveError {
         "the archive has the events of another data directory ({found}, this one is {expected}): name a directory that is empty, or its own"
     )]
     Foreign { expected: String, found: String },
+    /// The same.
+    #[error("the archive: {} is there and not its own: name a directory that is empty", file.display())]
+    NotEmpty { file: PathBuf },
     /// Ask an operator; the text says what is where, and what can be done.
     #[error("the archive: {0}")]
     Damaged(String),

@@ -7,6 +7,7 @@
 
 mod again;
 mod archive;
+mod bounds;
 pub mod catalog;
 mod disk;
 mod error;
@@ -19,17 +20,18 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 mod tree;
 mod verify;
 mod walk;
 
-pub use again::{CommitRows, Keep, Row, SignedRoot, Tables};
+pub use again::{CommitRows, Declared, Keep, Row, SignedRoot, Tables};
 pub use archive::{Archive, BaseAt, Tally, Told, Writer};
 pub use error::ArchiveError;
 pub use reached::Reached;
 pub use read::{Bounds, Readable, ReadableFile, Reader};
 pub use rows::{ArchivedEvent, Differing, Place, Reasons, Under};
-pub use schema::Table;
+pub use schema::{Table, stays_in_map};
 pub use tree::{Counted, Sign};
 pub use verify::{Different, Verified, verify_roots};
 pub use walk::{ArchivedFate, EventsInOrder, FatesInOrder, FileFault, configurations, look_through};

@@ -1,8 +1,9 @@
 //! The archive for those who only read it: which files a table has as of its last commit.
 
-use crate::catalog::{self, SqliteCatalog};
+use crate::catalog::SqliteCatalog;
 use crate::disk::Disk;
 use crate::schema::{self, Table};
+use crate::table::check_owner;
 use crate::{ArchiveError, Reached};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -11,6 +12,8 @@ use futures_util::TryStreamExt;
 use hashbrown::HashMap;
 use iceberg::expr::Reference;
 use iceberg::spec::{DataFile, Datum, ManifestFile, PrimitiveLiteral, Schema};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Reads the tables of an archive, whoever writes to it meanwhile.
 pub struct Reader {
     root: PathBuf,
+    /// Whose archive it must be, if somebody knows.
+    log_id: Option<u64>,
     /// What manifests name: they never change, and there are many.
     manifests: Mutex<HashMap<String, Arc<[ReadableFile]>>>,
 }
@@ -31,7 +36,7 @@ pub struct Readable {
 }
 
 /// A file of Parquet. A table may have columns that it has not; they are empty in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadableFile {
     pub path: PathBuf,
     pub bytes: u64,
@@ -40,9 +45,9 @@ pub struct ReadableFile {
     pub bounds: Vec<Bounds>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    pub column: &'static str,
+    pub column: Cow<'static, str>,
     pub least: i64,
     pub greatest: i64,
 }
@@ -51,17 +56,29 @@ pub struct Bounds {
 const BOUNDED: [&str; 2] = ["offset", "log_time"];
 
 impl Reader {
+    /// Reads whatever archive is there.
     pub fn new(root: PathBuf) -> Reader {
-        Reader { root, manifests: Mutex::default() }
+        Reader { root, log_id: None, manifests: Mutex::default() }
+    }
+
+    /// Reads the archive of a log, and refuses that of another one.
+    pub fn of_log(root: PathBuf, log_id: u64) -> Reader {
+        Reader { log_id: Some(log_id), ..Reader::new(root) }
+    }
+
+    /// A table and the catalog that it is in; `None` if there is none yet.
+    async fn open(&self, kind: Table) -> Result<Option<(SqliteCatalog, iceberg::table::Table)>, ArchiveError> {
+        let Some(catalog) = SqliteCatalog::view(&self.root)? else { return Ok(None) };
+        let Some(table) = catalog.open_table(kind.name()).await? else { return Ok(None) };
+        if let Some(log_id) = self.log_id {
+            check_owner(&table, log_id)?;
+        }
+        Ok(Some((catalog, table)))
     }
 
     /// What a table has now; `None` if there is no archive yet. Called inside a runtime.
     pub async fn table(&self, kind: Table) -> Result<Option<Readable>, ArchiveError> {
-        if !self.root.join(catalog::FILE).exists() {
-            return Ok(None);
-        }
-        let catalog = SqliteCatalog::open(&self.root)?;
-        let Some(table) = catalog.open_table(kind.name()).await? else { return Ok(None) };
+        let Some((catalog, table)) = self.open(kind).await? else { return Ok(None) };
         let metadata = table.metadata();
         let reached = Reached::read(metadata.properties()).map_err(ArchiveError::Damaged)?;
         let schema = schema::arrow(metadata.current_schema())?;
@@ -79,11 +96,7 @@ impl Reader {
 
     /// The event ids of probes from an offset on, as somebody finds them who opens the directory. Called inside a runtime.
     pub async fn probes(&self, from_offset: u64) -> Result<HashSet<String>, ArchiveError> {
-        if !self.root.join(catalog::FILE).exists() {
-            return Ok(HashSet::new());
-        }
-        let catalog = SqliteCatalog::open(&self.root)?;
-        let Some(table) = catalog.open_table(Table::Probes.name()).await? else { return Ok(HashSet::new()) };
+        let Some((_, table)) = self.open(Table::Probes).await? else { return Ok(HashSet::new()) };
         let behind = Reference::new("offset").greater_than_or_equal_to(Datum::long(from_offset as i64));
         let rows = table.scan().select(["event_id"]).with_filter(behind).build()?.to_arrow().await?;
         let rows: Vec<RecordBatch> = rows.try_collect().await?;
@@ -133,7 +146,7 @@ fn readable(disk: &Disk, columns: &Schema, file: &DataFile) -> ReadableFile {
             PrimitiveLiteral::Long(value) => Some(*value),
             _ => None,
         };
-        Some(Bounds { column, least: of(file.lower_bounds())?, greatest: of(file.upper_bounds())? })
+        Some(Bounds { column: column.into(), least: of(file.lower_bounds())?, greatest: of(file.upper_bounds())? })
     });
     ReadableFile {
         path: disk.path(file.file_path()),

@@ -1,8 +1,10 @@
 //! What the tables have: columns, partitions and how each column is written (`docs/formats/archive.md`).
 //!
 //! Columns are only ever added. Every dimension that was ever declared is a column of `events` under its own name, unless a column
-//! is called so already, whatever the case of its letters: then it stays in the map `dimensions`, with those that nobody declared.
+//! is called so already, whatever the case of its letters, or none can be: then it stays in the map `dimensions`, with those that nobody
+//! declared.
 
+use crate::bounds::{GROUP_BYTES, GROUP_ROWS};
 use iceberg::spec::{
     NestedField, NestedFieldRef, PrimitiveType, Schema, Transform, Type, UnboundPartitionField, UnboundPartitionSpec,
 };
@@ -33,8 +35,6 @@ pub enum Table {
     Probes,
 }
 
-/// Rows that are put into one group of a file, and so the most that is held of it.
-const GROUP_ROWS: usize = 1 << 18;
 /// Of a column's values in one group; what has more different ones is written as it is.
 const DICTIONARY_BYTES: usize = 256 << 10;
 
@@ -215,7 +215,7 @@ impl Table {
             let source = schema.field_by_name(column).expect("it is one of its columns");
             UnboundPartitionField::builder().source_id(source.id).name(name.to_owned()).transform(transform).build()
         };
-        let hour = || by("log_time", "hour", Transform::Hour);
+        let hour = || by("log_time", HOUR, Transform::Hour);
         let fields = match self {
             Table::Events => vec![by("stream", "stream", Transform::Identity), hour()],
             Table::Fates | Table::Corrections | Table::Chain | Table::Probes => vec![hour()],
@@ -230,6 +230,7 @@ impl Table {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(zstd))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_max_row_group_bytes(Some(GROUP_BYTES))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_dictionary_page_size_limit(DICTIONARY_BYTES);
         for column in self.columns().filter(|column| column.written != Again) {
@@ -246,6 +247,15 @@ impl Table {
     pub fn has_column(self, name: &str) -> bool {
         self.columns().any(|column| column.name.eq_ignore_ascii_case(name)) || DIMENSIONS.eq_ignore_ascii_case(name)
     }
+}
+
+/// What the tables are partitioned by, beside columns.
+const HOUR: &str = "hour";
+
+/// Whether a dimension of this name stays in the map, whatever else is declared: a column is called so, or Iceberg allows none. It takes
+/// a dot for a field within another, and knows no column by the name of a partition.
+pub fn stays_in_map(name: &str) -> bool {
+    Table::Events.has_column(name) || HOUR.eq_ignore_ascii_case(name) || name.contains('.')
 }
 
 fn dimensions(id: i32) -> NestedField {

@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use hashbrown::HashSet;
 use iceberg::table::Table;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a table consists of.
@@ -49,21 +50,55 @@ impl Used {
     }
 }
 
-/// Removes every other file below a table's directory; answers the bytes of those that stay.
+/// Where a table has files of its own, and how they end. Whatever else is there is somebody else's.
+const OWN: [(&str, &[&str]); 2] = [("data", &[".parquet"]), ("metadata", &[".avro", ".metadata.json"])];
+
+/// Removes every other file that a table may have left in its directory; answers the bytes of those that stay.
 pub fn remove_others(directory: &Path, used: &Used) -> Result<u64, ArchiveError> {
     let mut bytes = 0;
-    let mut directories = vec![directory.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                directories.push(entry.path());
-            } else if used.files.contains(&entry.path()) {
-                bytes += entry.metadata()?.len();
-            } else {
-                fs::remove_file(entry.path())?;
+    for (below, endings) in OWN {
+        each_file(&directory.join(below), &mut |file, len| {
+            if used.files.contains(file) {
+                bytes += len;
+            } else if endings.iter().any(|ending| file.to_string_lossy().ends_with(ending)) {
+                fs::remove_file(file)?;
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(bytes)
+}
+
+/// Refuses a directory for a table that is to be made, if it has a file that was not left there by who was stopped while making it: its
+/// files would be taken for those of the table, and swept away.
+pub fn check_is_free(directory: &Path) -> Result<(), ArchiveError> {
+    let metadata = directory.join("metadata");
+    each_file(directory, &mut |file, _| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let is_first_version = name.starts_with("00000-") && name.ends_with(".metadata.json");
+        if is_first_version && file.parent() == Some(&metadata) {
+            return Ok(());
+        }
+        Err(ArchiveError::NotEmpty { file: file.to_owned() })
+    })
+}
+
+/// Each file below a directory, if there is one, and its length.
+fn each_file(
+    directory: &Path,
+    each: &mut dyn FnMut(&Path, u64) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            each_file(&entry.path(), each)?;
+        } else {
+            each(&entry.path(), entry.metadata()?.len())?;
+        }
+    }
+    Ok(())
 }

@@ -4,11 +4,14 @@
 //! A table's position is a property of it, changed by the commit that brings the rows before it. So whatever happens, a table has
 //! exactly the rows before its position: files of a commit that was not made are no part of it.
 
-use crate::catalog::{SqliteCatalog, ident};
+use crate::catalog::SqliteCatalog;
 use crate::remove;
 use crate::schema;
+use crate::sweep;
+use crate::times::VERSIONS_KEPT;
 use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
+use iceberg::TableCreation;
 use iceberg::spec::{DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, Type};
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
 use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
@@ -17,14 +20,11 @@ use iceberg::writer::file_writer::location_generator::{DefaultFileNameGenerator,
 use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
 use iceberg::writer::partitioning::PartitioningWriter;
 use iceberg::writer::partitioning::fanout_writer::FanoutWriter;
-use iceberg::{Catalog, NamespaceIdent, TableCreation};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Larger files are ended and the next one begun.
 const FILE_BYTES: usize = 512 << 20;
-/// Old metadata files that a table names, and so the versions that somebody who is reading it may still ask for.
-const VERSIONS_KEPT: usize = 20;
 /// Snapshots that stay for whoever is reading one.
 const SNAPSHOTS_KEPT: usize = 20;
 
@@ -52,7 +52,7 @@ impl TableWriter {
             Some(table) => table,
             None => create(catalog, kind, writer).await?,
         };
-        check_owner(&table, writer)?;
+        check_owner(&table, writer.log_id)?;
         let mut opened = TableWriter { kind, table, nonce: writer.nonce, files: None, rows: 0 };
         let missing = kind.missing_texts(opened.schema());
         if !missing.is_empty() {
@@ -82,6 +82,13 @@ impl TableWriter {
 
     pub fn table(&self) -> &iceberg::table::Table {
         &self.table
+    }
+
+    /// How many rows and files its readers find, as its last snapshot says.
+    pub fn visible(&self) -> (u64, u64) {
+        let said = self.table.metadata().current_snapshot().map(|snapshot| &snapshot.summary().additional_properties);
+        let number = |name| said.and_then(|said| said.get(name)?.parse().ok()).unwrap_or(0);
+        (number("total-records"), number("total-data-files"))
     }
 
     /// Rows that no commit has made visible.
@@ -120,12 +127,22 @@ impl TableWriter {
     }
 
     /// Makes everything visible that was written, and with it how far that reaches and what else the table says of itself.
+    ///
+    /// A table that is further stays there: after a crash between the commits of two tables one waits for the other, and what it
+    /// has would come twice if it went back.
     pub async fn commit(
         &mut self,
         catalog: &SqliteCatalog,
         to: &Reached,
         said: Option<(&str, String)>,
     ) -> Result<(), ArchiveError> {
+        if self.reached()?.is_some_and(|reached| reached.to.offset > to.to.offset) {
+            // A base is of whatever the counters had come to: that of an archive that begins again may be before the last one.
+            assert!(self.rows == 0 || self.kind == schema::Table::Base, "a table has every row before its position");
+            if self.rows == 0 {
+                return Ok(());
+            }
+        }
         let files: Vec<DataFile> = match self.files.take() {
             Some(files) => files.close().await?,
             None => Vec::new(),
@@ -215,13 +232,14 @@ impl TableWriter {
 /// Whose events a table has.
 const LOG_ID: &str = "tally.log-id";
 
-fn check_owner(table: &iceberg::table::Table, writer: Writer) -> Result<(), ArchiveError> {
-    let (expected, found) = (log_id(writer), table.metadata().properties().get(LOG_ID).cloned().unwrap_or_default());
+/// Refuses a table with the events of another log.
+pub fn check_owner(table: &iceberg::table::Table, log_id: u64) -> Result<(), ArchiveError> {
+    let (expected, found) = (written(log_id), table.metadata().properties().get(LOG_ID).cloned().unwrap_or_default());
     if found == expected { Ok(()) } else { Err(ArchiveError::Foreign { expected, found }) }
 }
 
-fn log_id(writer: Writer) -> String {
-    format!("{:016x}", writer.log_id)
+fn written(log_id: u64) -> String {
+    format!("{log_id:016x}")
 }
 
 async fn create(
@@ -229,10 +247,11 @@ async fn create(
     kind: schema::Table,
     writer: Writer,
 ) -> Result<iceberg::table::Table, ArchiveError> {
+    sweep::check_is_free(&catalog.directory_of(kind.name()))?;
     let properties = HashMap::from([
         ("write.metadata.previous-versions-max".to_owned(), VERSIONS_KEPT.to_string()),
         ("write.parquet.compression-codec".to_owned(), "zstd".to_owned()),
-        (LOG_ID.to_owned(), log_id(writer)),
+        (LOG_ID.to_owned(), written(writer.log_id)),
     ]);
     let creation = TableCreation::builder()
         .name(kind.name().to_owned())
@@ -240,6 +259,5 @@ async fn create(
         .partition_spec(kind.partitions()?)
         .properties(properties)
         .build();
-    let namespace: &NamespaceIdent = &ident(kind.name()).namespace().clone();
-    Ok(catalog.create_table(namespace, creation).await?)
+    Ok(catalog.make_table(creation, writer.now_ms).await?)
 }

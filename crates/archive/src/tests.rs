@@ -1,6 +1,7 @@
 //! The archive as its writer and its readers see it.
 
 mod anchored;
+mod edges;
 mod size;
 
 use crate::{Archive, ArchiveError, BaseAt, Place, Reached, Reasons, Table, Told, Under, Writer};
@@ -53,7 +54,7 @@ fn told<'a>(commit: &'a Commit, corrections: &'a [Correction], reasons: &'a Reas
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 async fn opened(root: &Path) -> Result<Archive, ArchiveError> {
-    Archive::open(root, Writer { log_id: 1, nonce: OPENED.fetch_add(1, Ordering::Relaxed) }).await
+    Archive::open(root, Writer { log_id: 1, nonce: OPENED.fetch_add(1, Ordering::Relaxed), now_ms: START_MS }).await
 }
 
 async fn begun(root: &Path) -> Result<Archive, ArchiveError> {
@@ -156,8 +157,15 @@ fn an_archive_of_another_log_is_left_alone() {
         let mut archive = begun(directory.path()).await?;
         write(&mut archive, 0..4).await?;
         archive.commit(&reached(4)).await?;
-        let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9 }).await.err().unwrap().to_string();
+        let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9, now_ms: START_MS })
+            .await
+            .err()
+            .unwrap()
+            .to_string();
         assert!(other.contains("another data directory"), "{other}");
+        let other = crate::Reader::of_log(directory.path().to_owned(), 2).table(Table::Events).await;
+        assert!(matches!(other, Err(ArchiveError::Foreign { .. })), "nor is it read");
+        assert!(crate::Reader::of_log(directory.path().to_owned(), 1).table(Table::Events).await?.is_some());
         check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
         Ok(())
     });
@@ -193,6 +201,7 @@ fn files_of_commits_that_were_not_made_are_removed_and_all_others_stay() {
         let swept = archive.sweep().await?;
         assert_eq!((swept.events, swept.files), (50, 51), "of events, and of the base that it begins with");
         assert!(swept.bytes > 0);
+        assert_eq!(archive.visible(), (swept.events, swept.files), "without a look at them");
         let stray = directory.path().join("events/data/stream=display/stray.parquet");
         std::fs::write(&stray, "half a file").unwrap();
         assert_eq!(archive.sweep().await?.events, 50);
@@ -336,6 +345,7 @@ fn what_was_let_go_of_leaves_the_disk_when_its_versions_are_forgotten() {
         let swept = archive.sweep().await?;
         let files = || parquet_files(&directory.path().join("events"));
         assert_eq!((swept.events, files()), (2, 10), "an older version may still be read");
+        assert_eq!(archive.visible(), (swept.events, swept.files));
         archive.forget_what_was_let_go().await?;
         archive.sweep().await?;
         assert_eq!(files(), 2);

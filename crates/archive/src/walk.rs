@@ -7,18 +7,17 @@ mod fates;
 pub use fates::{ArchivedFate, FatesInOrder};
 
 use crate::ArchiveError;
+use crate::bounds::batch_rows;
 use crate::read::{Bounds, ReadableFile};
 use crate::rows::{ArchivedEvent, EventBatch};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use std::borrow::Cow;
 use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-
-/// Rows that are read at a time.
-const BATCH_ROWS: usize = 8192;
 
 /// A file that is not what its table says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +45,10 @@ impl FileRows {
             return Err(fault(format!("it has {bytes} bytes, and its table says {}", file.bytes)));
         }
         let builder = ParquetRecordBatchReaderBuilder::try_new(opened);
-        let reader = builder.and_then(|builder| builder.with_batch_size(BATCH_ROWS).build());
+        let reader = builder.and_then(|builder| {
+            let rows = batch_rows(builder.metadata());
+            builder.with_batch_size(rows).build()
+        });
         let reader = reader.map_err(|error| fault(format!("it is no file of Parquet any more: {error}")))?;
         Ok(FileRows { file: file.clone(), reader, rows: 0, bounds: Vec::new() })
     }
@@ -57,7 +59,7 @@ impl FileRows {
             Some(Ok(batch)) => {
                 self.rows += batch.num_rows() as u64;
                 for bounds in &self.file.bounds {
-                    widen(&mut self.bounds, bounds.column, &batch);
+                    widen(&mut self.bounds, &bounds.column, &batch);
                 }
                 Ok(Some(batch))
             }
@@ -77,7 +79,7 @@ impl FileRows {
             let found = self.bounds.iter().find(|found| found.column == told.column);
             if found != Some(told) {
                 let found = found.map_or("none".to_owned(), |found| format!("{} to {}", found.least, found.greatest));
-                let (column, least, greatest) = (told.column, told.least, told.greatest);
+                let (column, least, greatest) = (&told.column, told.least, told.greatest);
                 return Err(fault(format!(
                     "its rows have a {column} of {found}, and its table says {least} to {greatest}"
                 )));
@@ -99,7 +101,7 @@ impl ReadableFile {
     }
 }
 
-fn widen(bounds: &mut Vec<Bounds>, column: &'static str, batch: &RecordBatch) {
+fn widen(bounds: &mut Vec<Bounds>, column: &Cow<'static, str>, batch: &RecordBatch) {
     let Some(values) = batch.column_by_name(column) else { return };
     let range = |values: &mut dyn Iterator<Item = i64>| {
         values.fold(None, |range: Option<(i64, i64)>, value| {
@@ -113,9 +115,9 @@ fn widen(bounds: &mut Vec<Bounds>, column: &'static str, batch: &RecordBatch) {
         }
     };
     let Some((least, greatest)) = range else { return };
-    match bounds.iter_mut().find(|bounds| bounds.column == column) {
+    match bounds.iter_mut().find(|bounds| bounds.column == *column) {
         Some(known) => (known.least, known.greatest) = (known.least.min(least), known.greatest.max(greatest)),
-        None => bounds.push(Bounds { column, least, greatest }),
+        None => bounds.push(Bounds { column: column.clone(), least, greatest }),
     }
 }
 

@@ -17,12 +17,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tally_archive::{Archive, ArchiveError, Reached, Reader, Sign, Writer};
+use tally_archive::{Archive, ArchiveError, Reached, Reader, Sign, Tables, Writer};
 use tally_core::counter::Archived;
 use tally_core::limits::{ARCHIVE_COMMITS_MAX, ARCHIVE_FLUSHES_MAX, PROOFS_MAX};
 use tally_core::position::Position;
 use tally_core::record::DecodeError;
 use tally_storage::log::LogError;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 
 /// How often what was taken in is made visible, if there is anything.
@@ -98,9 +99,29 @@ struct Flush {
 }
 
 impl ArchiveHandle {
-    /// Who reads its tables.
-    pub fn reader(&self) -> &Reader {
+    /// Who reads its tables. May wait for the disk, and for who holds the catalog.
+    pub fn reader(&self) -> &Arc<Reader> {
         &self.reader
+    }
+
+    /// Its tables as they are now.
+    pub async fn tables(&self) -> Result<Result<Tables, ArchiveError>, Refusal> {
+        self.read_apart(async |reader| Tables::read(reader).await).await
+    }
+
+    /// Those of its roots alone.
+    pub async fn tables_of_roots(&self) -> Result<Result<Tables, ArchiveError>, Refusal> {
+        self.read_apart(async |reader| Tables::roots_only(reader).await).await
+    }
+
+    /// Reads where nobody else has to wait for it.
+    async fn read_apart<T: Send + 'static>(
+        &self,
+        read: impl AsyncFnOnce(&Reader) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (reader, runtime) = (self.reader.clone(), Handle::current());
+        let read = move || runtime.block_on(read(&reader));
+        self.engine.workers().spawner().blocking(read).await.ok_or(Refusal::ShuttingDown)
     }
 
     /// Places for those who make proofs.
@@ -142,7 +163,6 @@ impl ArchiveHandle {
 pub struct Archiver {
     engine: Engine,
     root: PathBuf,
-    log_id: u64,
     /// Another number each time.
     nonce: fn() -> io::Result<u64>,
     /// Who signs roots, if somebody does.
@@ -167,7 +187,6 @@ impl Archiver {
     pub fn new(
         engine: Engine,
         root: PathBuf,
-        log_id: u64,
         nonce: fn() -> io::Result<u64>,
         signer: Option<Arc<dyn Sign>>,
         spec: &Spec,
@@ -181,14 +200,13 @@ impl Archiver {
             wake: spec.wake.clone(),
             engine: engine.clone(),
             status: status.clone(),
-            reader: Arc::new(Reader::new(root.clone())),
+            reader: Arc::new(Reader::of_log(root.clone(), engine.log_id())),
             proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
         };
         let now = engine.clock().passed();
         let archiver = Archiver {
             engine,
             root,
-            log_id,
             nonce,
             signer,
             asked,
@@ -204,13 +222,14 @@ impl Archiver {
     async fn open(&mut self) -> Result<Following, Stop> {
         // Until it is known how far it is, nothing is freed.
         self.engine.hold_for_archive(0);
-        let writer = Writer { log_id: self.log_id, nonce: (self.nonce)()? };
+        let now_ms = self.engine.clock().now_ms();
+        let writer = Writer { log_id: self.engine.log_id(), nonce: (self.nonce)()?, now_ms };
         let mut archive = Archive::open(&self.root, writer).await?;
         if let Some(signer) = &self.signer {
             archive.sign_with(signer.clone());
         }
         let mut following = Following::begin(&self.engine, archive).await?;
-        self.publish(following.reached);
+        self.publish(&following);
         self.tidy(&mut following).await?;
         Ok(following)
     }
@@ -238,13 +257,13 @@ impl Archiver {
         if self.is_due(&following) {
             following.commit().await?;
             self.committed = self.engine.clock().passed();
-            self.publish(following.reached);
+            self.publish(&following);
         }
         let since_ms = self.engine.clock().now_ms().saturating_sub(self.tidied_ms);
         if following.archive.pending() == 0 && since_ms >= TIDY_EVERY_MS {
             if !following.archive.is_at_rest() {
                 following.commit().await?;
-                self.publish(following.reached);
+                self.publish(&following);
             }
             self.tidy(&mut following).await?;
         }
@@ -264,10 +283,14 @@ impl Archiver {
     }
 
     /// Everything before it can be read in the archive, so the log may go, and whoever waits is told.
-    fn publish(&mut self, reached: Reached) {
+    fn publish(&mut self, following: &Following) {
+        let reached = following.reached;
         self.engine.hold_for_archive(reached.to.offset);
         self.engine.metrics().archive.offset.set(reached.to.offset as i64);
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).reached = Some(reached);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.events, status.files) = following.archive.visible();
+        status.reached = Some(reached);
+        drop(status);
         for flush in self.flushes.extract_if(.., |flush| flush.to <= reached.to.offset) {
             let _ = flush.done.send(Ok(reached));
         }
@@ -276,7 +299,7 @@ impl Archiver {
     /// Nobody waits for what may never come.
     fn refuse_all(&mut self, stop: &Stop) {
         for flush in self.flushes.drain(..) {
-            let _ = flush.done.send(Err(Refusal::StoreFailed(stop.to_string().into())));
+            let _ = flush.done.send(Err(Refusal::ArchiveFailed(stop.to_string().into())));
         }
     }
 

@@ -128,6 +128,8 @@ pub enum StartError {
     TooLittleMemory { given: u64 },
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
+    #[error("--archive {}: {what}", path.display())]
+    Archive { path: PathBuf, what: String },
     #[error("{0}")]
     Recovery(#[from] RecoveryError),
     #[error("cannot start: {0}")]
@@ -164,6 +166,10 @@ impl Node {
             return Err(StartError::TooLittleMemory { given: options.memory_bytes });
         }
         let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
+        // Before anything is written down of what is declared.
+        if declarations.as_ref().is_some_and(|declared| declared.archived() != Archived::No) {
+            options.archive.as_deref().map(check_archive).transpose()?;
+        }
         let data_dir = DataDir::open(&options.data_dir, random)?;
         let shares = shares(&options);
         let bounds = Bounds::new(&options, shares);
@@ -176,7 +182,7 @@ impl Node {
         engine.metrics().memory.set_shares(&shares);
         let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
         let anomalies = Some(start_anomalies(&engine, &webhooks, &data_dir)?);
-        let archive = start_archive(&engine, &options, data_dir.identity.id)?;
+        let archive = start_archive(&engine, &options)?;
         let sql = options.sql.map(|make| {
             let archive = archive.as_ref().map(|archive| archive.status().directory);
             let memory_bytes = (shares.clients_bytes - shares.clients_bytes / 4) as usize;
@@ -335,14 +341,30 @@ fn shares(options: &Options) -> Shares {
     }
 }
 
+/// Refuses what no archive can be in. Tables name their files as text.
+fn check_archive(directory: &Path) -> Result<(), StartError> {
+    let refused = |what: &str| Err(StartError::Archive { path: directory.to_owned(), what: what.to_owned() });
+    if directory.exists() && !directory.is_dir() {
+        return refused("it is a file; name a directory");
+    }
+    if directory.to_str().is_none() {
+        return refused("its name is not UTF-8, and tables name their files; name another directory");
+    }
+    Ok(())
+}
+
 /// Begins before anything of the log is freed. Tables name their files, so the directory is named in full.
-fn start_archive(engine: &Engine, options: &Options, log_id: u64) -> io::Result<Option<ArchiveHandle>> {
+fn start_archive(engine: &Engine, options: &Options) -> Result<Option<ArchiveHandle>, StartError> {
     let wanted = engine.declarations().archived() != Archived::No;
     let Some(directory) = options.archive.as_deref().filter(|_| wanted) else { return Ok(None) };
-    std::fs::create_dir_all(directory)?;
+    check_archive(directory)?;
+    let failed = |error: io::Error| StartError::Archive { path: directory.to_owned(), what: error.to_string() };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let directory = directory.canonicalize().map_err(failed)?;
+    check_archive(&directory)?;
     let spec = Archiver::spec();
     let signer = options.signer.clone().map(|signer| signer as Arc<dyn Sign>);
-    let (archiver, handle) = Archiver::new(engine.clone(), directory.canonicalize()?, log_id, random, signer, &spec);
+    let (archiver, handle) = Archiver::new(engine.clone(), directory, random, signer, &spec);
     engine.workers().apart(spec, archiver)?;
     Ok(Some(handle))
 }
@@ -403,6 +425,7 @@ fn open_engine(
     declarations: Option<Declarations>,
 ) -> Result<(EngineThread, Recovered, LocalHandle), StartError> {
     let engine_options = EngineOptions {
+        log_id: data_dir.identity.id,
         durability: options.durability,
         table_bytes: shares.state_bytes as usize,
         checkpoint_names_bytes: shares.names_bytes(),

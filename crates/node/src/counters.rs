@@ -40,8 +40,8 @@ pub type Answering<'a, T, E = Refusal> = BoxFuture<'a, Result<T, E>>;
 ///
 /// **Errors** are by what to do. [`Refusal::Busy`]: the same again, after a while. [`Refusal::DiskFull`]: the same again, once somebody
 /// has made room. [`Refusal::TooLarge`] and [`Refusal::NotAll`]: another request. [`Refusal::ShuttingDown`]: somewhere else, or here after the
-/// restart. [`Refusal::LogFailed`], [`Refusal::WorkerFailed`], [`Refusal::StoreFailed`]: call the operator. Whether a write happened that
-/// met one of these is said at [`Refusal`].
+/// restart. [`Refusal::LogFailed`], [`Refusal::WorkerFailed`], [`Refusal::StoreFailed`], [`Refusal::ArchiveFailed`]: call
+/// the operator. Whether a write happened that met one of these is said at [`Refusal`].
 ///
 /// Futures may be dropped at any time. What was handed over goes on without them.
 pub trait Counters: Send + Sync {

@@ -160,6 +160,9 @@ pub enum Refusal {
     ShuttingDown,
     #[error("the store cannot be read: {0}")]
     StoreFailed(Arc<str>),
+    /// The words say that it is the archive.
+    #[error("{0}")]
+    ArchiveFailed(Arc<str>),
     #[error("{0}")]
     TooLarge(Arc<str>),
     /// Some of what must count as a whole would not have counted; what would have become of each operation.
@@ -233,6 +236,11 @@ impl Engine {
     /// How many of them only the store has.
     pub fn cold(&self) -> u64 {
         self.shared.cells.cold()
+    }
+
+    /// Whose log it is: nothing of another one is taken for its archive.
+    pub fn log_id(&self) -> u64 {
+        self.shared.log_id
     }
 
     /// The first record of the log that a restart would replay, or that the archive or a backup does not have; what lies before it may be

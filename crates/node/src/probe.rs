@@ -22,7 +22,6 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tally_archive::Reader;
 use tally_core::counter::probes::PROBE;
 use tally_core::counter::{Declarations, Probes};
 use tally_core::limits::PROBES_UNDER_WAY_MAX;
@@ -51,7 +50,7 @@ impl ProbeHandle {
 pub struct Prober {
     engine: Engine,
     handle: ProbeHandle,
-    archive: Option<(ArchiveHandle, Reader)>,
+    archive: Option<ArchiveHandle>,
     door: Door,
     file: KnownFile,
     /// Nobody is let in any more.
@@ -80,10 +79,6 @@ impl Prober {
         file: KnownFile,
         stopping: watch::Receiver<bool>,
     ) -> Prober {
-        let archive = archive.map(|archive| {
-            let reader = Reader::new(archive.status().directory);
-            (archive, reader)
-        });
         let next = engine.clock().passed();
         Prober {
             engine,
@@ -242,11 +237,11 @@ impl Prober {
 
     /// Looks for the rows of those that the archive has come past; answers whose is not there.
     async fn follow_archive(&self) -> Result<HashSet<String>, WorkFailure> {
-        let Some((archive, reader)) = &self.archive else { return Ok(HashSet::new()) };
+        let Some(archive) = &self.archive else { return Ok(HashSet::new()) };
         let reached = archive.status().reached.map_or(0, |reached| reached.to.offset);
         let passed: Vec<(String, u64)> = self.passed(reached);
         let Some(from) = passed.iter().map(|(_, from)| *from).min() else { return Ok(HashSet::new()) };
-        let found = reader.probes(from).await?;
+        let found = archive.reader().probes(from).await?;
         let took = self.handle.trace().arrive(Stage::Archived, self.engine.clock().passed(), |sent| {
             found.contains(&sent.id) && passed.iter().any(|(id, _)| *id == sent.id)
         });

@@ -16,6 +16,7 @@ mod scratch;
 mod segments;
 
 pub use report::{Check, Finding, Fix, Verified};
+pub use scratch::remove_clones;
 
 use crate::data_dir::{DataDir, DataDirError, LookLock};
 use crate::sql::MakeSql;
@@ -62,7 +63,8 @@ pub type Tell<'a> = &'a mut dyn FnMut(&str, u64, u64);
 /// Looks at all of a data directory.
 pub fn verify(what: &Verifying, tell: Tell<'_>) -> Result<Verified, VerifyError> {
     let _lock = LookLock::take(&what.data)?;
-    let within = what.scratch.clone().unwrap_or_else(|| beside(&what.data));
+    check_is_one(&what.data)?;
+    let within = what.scratch_directory();
     tell("cloning", 0, 1);
     let archive = what.archive.clone().filter(|archive| archive.is_dir());
     let scratch = Scratch::of(&what.data, archive.as_deref(), &within)
@@ -77,6 +79,19 @@ pub fn verify(what: &Verifying, tell: Tell<'_>) -> Result<Verified, VerifyError>
     looking.log(viewed.as_ref(), &commits, store, tables, tell);
     running::run(&runtime, what, &scratch, &mut looking.verified, tell);
     Ok(looking.verified)
+}
+
+/// Refuses a directory that has nothing of a data directory. One that has lost a part of it is looked at.
+fn check_is_one(data: &Path) -> Result<(), VerifyError> {
+    let has_any = ["TALLY", "log", "commits", "store"].iter().any(|part| data.join(part).exists());
+    if has_any { Ok(()) } else { Err(DataDirError::Missing { path: data.to_owned() }.into()) }
+}
+
+impl Verifying {
+    /// Where the clone is made.
+    pub fn scratch_directory(&self) -> PathBuf {
+        self.scratch.clone().unwrap_or_else(|| beside(&self.data))
+    }
 }
 
 fn beside(data: &Path) -> PathBuf {

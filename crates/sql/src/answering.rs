@@ -86,14 +86,13 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
 }
 
 async fn found(task: Task, teller: Arc<Teller>, threads: usize) -> Ended {
-    let scope = Arc::new(Scope::new(teller.clone(), task.archive.clone()));
+    let scope = Arc::new(Scope::new(teller.clone(), task.has_archive));
     let written = async {
         let session = session(&task, &scope, threads)?;
         let rows = begin(&session, &task.statement).await?;
         let columns = writing::columns(&rows.schema());
         let (row_count, is_truncated) = writing::write(rows, task.form, task.rows_max, &teller).await?;
-        let archived = scope.archived().map(|position| position.to_string());
-        Ok(Found { columns, row_count, is_truncated, archived })
+        Ok(Found { columns, row_count, is_truncated })
     };
     written.await.map_or_else(|error| explained(&error), Ended::Found)
 }

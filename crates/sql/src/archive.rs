@@ -14,7 +14,7 @@ use datafusion::object_store::path::Path;
 use datafusion::physical_plan::ExecutionPlan;
 use std::any::Any;
 use std::sync::Arc;
-use tally_archive::{Bounds, Readable, ReadableFile};
+use tally_archive::{Bounds, ReadableFile};
 
 #[derive(Debug)]
 pub struct ArchiveTable {
@@ -23,8 +23,8 @@ pub struct ArchiveTable {
 }
 
 impl ArchiveTable {
-    pub fn new(readable: Readable) -> ArchiveTable {
-        ArchiveTable { schema: seen(&readable.schema), files: readable.files }
+    pub fn new(schema: &Schema, files: Vec<ReadableFile>) -> ArchiveTable {
+        ArchiveTable { schema: seen(schema), files }
     }
 
     fn group(&self) -> Result<FileGroup> {
@@ -42,7 +42,7 @@ impl ArchiveTable {
         let mut statistics = Statistics::new_unknown(&self.schema);
         statistics.num_rows = Precision::Exact(file.rows as usize);
         for bounds in &file.bounds {
-            if let Ok(at) = self.schema.index_of(bounds.column) {
+            if let Ok(at) = self.schema.index_of(&bounds.column) {
                 statistics.column_statistics[at] = column(bounds, self.schema.field(at).data_type());
             }
         }

@@ -3,7 +3,7 @@
 mod process;
 
 use crate::live::{self, moment::Moment};
-use crate::wire::{Ended, Found, Heard, LiveRequest, Task};
+use crate::wire::{Ended, Files, Found, Heard, TableRequest, Task};
 use arrow_ipc::writer::StreamWriter;
 use datafusion::common::Result as Told;
 use futures_util::future::BoxFuture;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tally_archive::{Readable, Reader, Table};
 use tally_core::limits::{SQL_ANSWER_BYTES_MAX, SQL_MEMORY_BYTES_MIN, SQL_QUESTIONS_MAX, SQL_UNCOUNTED_BYTES_MAX};
 use tally_node::clock::Stopwatch;
 use tally_node::engine::{Engine, Refusal};
@@ -29,7 +30,7 @@ const SELF: &str = "/proc/self/exe";
 struct Processes {
     program: PathBuf,
     engine: Engine,
-    archive: Option<PathBuf>,
+    archive: Option<Arc<Reader>>,
     spill: PathBuf,
     memory: Arc<Memory>,
     places: Arc<Semaphore>,
@@ -48,6 +49,7 @@ pub fn make(parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
 pub fn make_with(program: &Path, parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
     let SqlParts { engine, archive, spill, memory_bytes } = parts;
     begin_spill(&spill)?;
+    let archive = archive.map(|root| Arc::new(Reader::of_log(root, engine.log_id())));
     let (program, memory) = (program.to_owned(), Arc::new(Memory(Mutex::new(memory_bytes))));
     let (places, next) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), AtomicU64::new(0));
     let runtime = Some(runtime()?);
@@ -103,10 +105,10 @@ impl Sql for Processes {
             let granted = self.memory.grant();
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Question { statement, rows_max, time, snapshot } = question;
-            let (archive, spill) = (self.archive.clone(), self.spill.join(number.to_string()));
-            let task = Task { statement, form, rows_max, memory_bytes: granted.bytes(), archive, spill };
+            let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
+            let task = Task { statement, form, rows_max, memory_bytes: granted.bytes(), has_archive, spill };
             let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();
-            let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, runtime));
+            let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, self.archive.clone(), runtime));
             let (answered, answer) = oneshot::channel();
             let program = self.program.clone();
             let attended = Spawner::thread("tally-sql-ask", move || {
@@ -144,7 +146,7 @@ fn attend(
         match process.hear().map_err(failed)? {
             Heard::Nothing => {}
             Heard::Rows(more) => bytes.extend(more),
-            Heard::Live(request, to) => tell(moment, request, to).map_err(failed)?,
+            Heard::Table(request, to) => tell(moment, request, to).map_err(failed)?,
             Heard::Ended(ended) => found = Some(ended),
             Heard::End => break,
         }
@@ -175,9 +177,8 @@ fn attend(
 }
 
 fn written(found: Found, bytes: Vec<u8>, moment: &Moment) -> Written {
-    let Found { columns, row_count, is_truncated, archived } = found;
-    let archive = archived.and_then(|position| position.parse().ok());
-    Written { columns, bytes, row_count, is_truncated, archive, live: moment.position() }
+    let Found { columns, row_count, is_truncated } = found;
+    Written { columns, bytes, row_count, is_truncated, archive: moment.archived(), live: moment.position() }
 }
 
 /// It ended without an answer.
@@ -193,18 +194,34 @@ fn failed(error: io::Error) -> SqlError {
     Refusal::StoreFailed(format!("questions in SQL: {error}").into()).into()
 }
 
-/// Writes rows of a live table to who asks for them, on a thread of its own.
-fn tell(moment: &Arc<Moment>, request: LiveRequest, to: UnixStream) -> io::Result<()> {
+/// Writes a table to who asks for it, on a thread of its own.
+fn tell(moment: &Arc<Moment>, request: TableRequest, to: UnixStream) -> io::Result<()> {
     let moment = moment.clone();
     Spawner::thread("tally-sql-live", move || {
-        if let Err(error) = tell_all(&moment, &request, to) {
+        let told = match Table::ALL.into_iter().find(|kind| kind.name() == request.table) {
+            Some(kind) => tell_files(&moment, kind, &to),
+            None => tell_rows(&moment, &request, to),
+        };
+        if let Err(error) = told {
             moment.fail(&error);
         }
     })?;
     Ok(())
 }
 
-fn tell_all(moment: &Arc<Moment>, request: &LiveRequest, to: UnixStream) -> Told<()> {
+fn tell_files(moment: &Moment, kind: Table, to: &UnixStream) -> Told<()> {
+    let files = match moment.wait_for(moment.files(kind))? {
+        Some(Readable { schema, files, .. }) => {
+            Some(Files { schema: StreamWriter::try_new(Vec::new(), &schema)?.into_inner()?, files })
+        }
+        None => None,
+    };
+    // Whoever does not listen any more is told nothing.
+    let _ = serde_json::to_writer(BufWriter::new(to), &files);
+    Ok(())
+}
+
+fn tell_rows(moment: &Arc<Moment>, request: &TableRequest, to: UnixStream) -> Told<()> {
     let produce = moment.wait_for(live::rows(moment, request))?;
     let schema = live::schema(&request.table).expect("it has rows");
     let mut writer = StreamWriter::try_new(BufWriter::new(to), &schema)?;

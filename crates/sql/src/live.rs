@@ -9,7 +9,7 @@ mod parked;
 mod parked_parts;
 mod parts;
 
-use crate::wire::{LiveRequest, Teller};
+use crate::wire::{TableRequest, Teller};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
@@ -57,7 +57,7 @@ pub fn schema(name: &str) -> Option<SchemaRef> {
 }
 
 /// The rows of a table, of ids that begin so.
-pub async fn rows(moment: &Arc<Moment>, request: &LiveRequest) -> Result<Produce> {
+pub async fn rows(moment: &Arc<Moment>, request: &TableRequest) -> Result<Produce> {
     let prefix = Prefix(request.prefix.clone());
     match &*request.table {
         "counters" => counters::rows(moment, prefix).await,
@@ -108,7 +108,7 @@ impl TableProvider for LiveTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let request = LiveRequest { table: self.name.clone(), prefix: Prefix::of(filters).0 };
+        let request = TableRequest { table: self.name.clone(), prefix: Prefix::of(filters).0 };
         let rows = LiveRows { request, schema: self.schema.clone(), teller: self.teller.clone() };
         let stream: Arc<dyn PartitionStream> = Arc::new(rows);
         let plan = StreamingTableExec::try_new(self.schema.clone(), vec![stream], projection, [], false, limit)?;
@@ -118,7 +118,7 @@ impl TableProvider for LiveTable {
 
 #[derive(Debug)]
 struct LiveRows {
-    request: LiveRequest,
+    request: TableRequest,
     schema: SchemaRef,
     teller: Arc<Teller>,
 }
@@ -143,7 +143,7 @@ impl PartitionStream for LiveRows {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let stream = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), BATCHES_AHEAD);
         let (rows, refused) = (stream.tx(), stream.tx());
-        let begun = self.teller.live(&self.request).and_then(|from| {
+        let begun = self.teller.table(&self.request).and_then(|from| {
             // Not one of the few that read files: it stands still for as long as others do whose turn it is.
             Spawner::thread("tally-sql-live", move || {
                 if let Err(error) = LiveRows::pass_on(from, &rows) {

@@ -2,57 +2,46 @@
 
 use crate::archive::ArchiveTable;
 use crate::live;
-use crate::wire::Teller;
+use crate::wire::{Files, TableRequest, Teller};
+use arrow_ipc::reader::StreamReader;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use std::any::Any;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use tally_archive::{Reader, Table};
-use tally_core::position::Position;
+use std::io::{self, BufReader};
+use std::sync::Arc;
+use tally_archive::Table;
+use tally_node::worker::Spawner;
 
 /// The database of one question.
+#[derive(Debug)]
 pub struct Scope {
-    /// Who asks the node for rows of what counters say.
+    /// Who asks the node for tables.
     teller: Arc<Teller>,
-    archive: Option<Reader>,
-    archived: Mutex<Option<Position>>,
-}
-
-impl std::fmt::Debug for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scope").finish_non_exhaustive()
-    }
+    /// There is an archive.
+    has_archive: bool,
 }
 
 impl Scope {
-    pub fn new(teller: Arc<Teller>, archive: Option<PathBuf>) -> Scope {
-        Scope { teller, archive: archive.map(Reader::new), archived: Mutex::default() }
+    pub fn new(teller: Arc<Teller>, has_archive: bool) -> Scope {
+        Scope { teller, has_archive }
     }
 
-    /// How far the archive was, if it was needed.
-    pub fn archived(&self) -> Option<Position> {
-        *self.archived.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn archive_table(&self, kind: Table) -> Result<Option<Arc<dyn TableProvider>>> {
-        let reader = self.archive.as_ref().ok_or_else(|| no_archive(kind))?;
-        let Some(readable) = reader.table(kind).await.map_err(external)? else { return Err(no_archive(kind)) };
-        let mut archived = self.archived.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tables are committed one after the other: all of them are there up to the one that is least far.
-        let reached = readable.reached.map(|reached| reached.to).unwrap_or_default();
-        *archived = Some(archived.filter(|archived| archived.offset <= reached.offset).unwrap_or(reached));
-        Ok(Some(Arc::new(ArchiveTable::new(readable))))
+    async fn archive_table(&self, kind: Table) -> Result<Arc<dyn TableProvider>> {
+        let (teller, request) = (self.teller.clone(), TableRequest { table: kind.name().to_owned(), prefix: vec![] });
+        let read = move || -> io::Result<Option<Files>> {
+            let from = teller.table(&request)?;
+            Ok(serde_json::from_reader(BufReader::new(from))?)
+        };
+        let files = Spawner::Threads.blocking(read).await.ok_or_else(|| no_archive(kind))??;
+        let Files { schema, files } = files.ok_or_else(|| no_archive(kind))?;
+        let schema = StreamReader::try_new(&*schema, None)?.schema();
+        Ok(Arc::new(ArchiveTable::new(&schema, files)))
     }
 }
 
 fn no_archive(kind: Table) -> DataFusionError {
     let name = kind.name();
     DataFusionError::Plan(format!("there is no table {name}: this server keeps no archive, or has not begun one yet"))
-}
-
-pub fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
 }
 
 /// The tables of a question, made when they are named.
@@ -66,13 +55,13 @@ impl SchemaProvider for Tables {
     }
 
     fn table_names(&self) -> Vec<String> {
-        let archived = Table::ALL.map(Table::name).into_iter().filter(|_| self.0.archive.is_some());
+        let archived = Table::ALL.map(Table::name).into_iter().filter(|_| self.0.has_archive);
         live::NAMES.into_iter().chain(archived).map(str::to_owned).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(kind) = Table::ALL.into_iter().find(|kind| kind.name() == name) {
-            return self.0.archive_table(kind).await;
+            return self.0.archive_table(kind).await.map(Some);
         }
         Ok(live::table(&self.0.teller, name))
     }

@@ -1,7 +1,8 @@
 //! What node and process say to each other, over one socket.
 //!
 //! The node says once what there is to do: a length and JSON. The process answers in frames: a byte that says what it is, a length, and the
-//! content. With the frame that asks for rows of a live table comes the socket that they are to be written to.
+//! content. With the frame that asks for a table comes the socket that it is to be written to: rows of a live one as a stream of Arrow, files of one
+//! of the archive as JSON.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -15,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use tally_archive::ReadableFile;
 use tally_node::sql::{Column, Form};
 
 /// What is read at once, and the most that one frame has.
@@ -22,7 +24,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A kind and a length.
 const HEADER_BYTES: usize = 5;
 
-const LIVE: u8 = b'L';
+const TABLE: u8 = b'T';
 const ROWS: u8 = b'R';
 const ENDED: u8 = b'E';
 
@@ -33,7 +35,7 @@ pub struct Task {
     pub form: Form,
     pub rows_max: usize,
     pub memory_bytes: usize,
-    pub archive: Option<PathBuf>,
+    pub has_archive: bool,
     /// A directory of its own, for what does not fit into memory.
     pub spill: PathBuf,
 }
@@ -54,9 +56,9 @@ impl Task {
     }
 }
 
-/// Rows of a live table, of ids that begin so.
+/// A table: rows of ids that begin so, if it is a live one.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
-pub struct LiveRequest {
+pub struct TableRequest {
     pub table: String,
     pub prefix: Vec<u8>,
 }
@@ -78,8 +80,14 @@ pub struct Found {
     pub columns: Vec<Column>,
     pub row_count: u64,
     pub is_truncated: bool,
-    /// How far the archive was, if it was asked.
-    pub archived: Option<String>,
+}
+
+/// A table of the archive.
+#[derive(Serialize, Deserialize)]
+pub struct Files {
+    /// The columns, as a stream of Arrow begins.
+    pub schema: Vec<u8>,
+    pub files: Vec<ReadableFile>,
 }
 
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
@@ -115,10 +123,10 @@ impl Teller {
         self.tell(ENDED, &serde_json::to_vec(ended)?)
     }
 
-    /// Where the rows come from that are asked for.
-    pub fn live(&self, request: &LiveRequest) -> io::Result<UnixStream> {
+    /// Where what is asked for comes from.
+    pub fn table(&self, request: &TableRequest) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let frame = frame(LIVE, &serde_json::to_vec(request)?);
+        let frame = frame(TABLE, &serde_json::to_vec(request)?);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let (mut along, sockets) = (SendAncillaryBuffer::new(&mut space), [theirs.as_fd()]);
         assert!(along.push(SendAncillaryMessage::ScmRights(&sockets)), "there is room for one");
@@ -135,7 +143,7 @@ pub enum Heard {
     /// Nothing for a while.
     Nothing,
     Rows(Vec<u8>),
-    Live(LiveRequest, UnixStream),
+    Table(TableRequest, UnixStream),
     Ended(Ended),
     /// It has closed its end, as everybody does who is gone.
     End,
@@ -174,9 +182,9 @@ impl Listener {
         match kind {
             ROWS => Ok(Heard::Rows(content)),
             ENDED => Ok(Heard::Ended(serde_json::from_slice(&content)?)),
-            LIVE => {
+            TABLE => {
                 let socket = self.sockets.pop_front().ok_or_else(unheard_of)?;
-                Ok(Heard::Live(serde_json::from_slice(&content)?, socket.into()))
+                Ok(Heard::Table(serde_json::from_slice(&content)?, socket.into()))
             }
             _ => Err(unheard_of()),
         }
@@ -225,14 +233,14 @@ mod tests {
         node.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         let (teller, mut listener) = (Teller::new(process), Listener::new(node));
         assert!(matches!(listener.hear().unwrap(), Heard::Nothing));
-        let request = LiveRequest { table: "counters".to_owned(), prefix: b"views:".to_vec() };
-        let mut ours = teller.live(&request).unwrap();
+        let request = TableRequest { table: "counters".to_owned(), prefix: b"views:".to_vec() };
+        let mut ours = teller.table(&request).unwrap();
         teller.rows(b"some").unwrap();
-        let found = Found { columns: vec![], row_count: 1, is_truncated: false, archived: None };
+        let found = Found { columns: vec![], row_count: 1, is_truncated: false };
         teller.ended(&Ended::Found(found)).unwrap();
         drop(teller);
 
-        let Heard::Live(heard, mut theirs) = listener.hear().unwrap() else { panic!("rows were asked for first") };
+        let Heard::Table(heard, mut theirs) = listener.hear().unwrap() else { panic!("rows were asked for first") };
         assert_eq!(heard, request);
         theirs.write_all(b"here").unwrap();
         drop(theirs);

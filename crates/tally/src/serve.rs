@@ -174,6 +174,11 @@ pub fn say(line: &str) {
 
 fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
     let defaults = Options::new(&args.data);
+    let archive = archive_directory(args.archive.as_deref(), &args.data);
+    if archive.is_none() && args.sign_key.is_some() {
+        return Err(Failure::new("--sign-key signs the roots of the archive, and --archive is none")
+            .remedy("Leave out one of the two."));
+    }
     Ok(Options {
         http: Some(args.http),
         resp: Some(args.resp),
@@ -187,7 +192,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         commits: CommitsOptions { keep: args.commits_keep, bytes_max: commits_bytes(args) },
         accept_clock: args.accept_clock,
         remove: args.remove.clone(),
-        archive: archive_directory(args.archive.as_deref(), &args.data),
+        archive,
         backup: args.backup.clone().filter(|place| *place != Place::from(Path::new(NONE))),
         signer: args.sign_key.as_deref().map(signer).transpose()?,
         webhooks: webhooks(args)?,

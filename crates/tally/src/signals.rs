@@ -44,6 +44,15 @@ impl Signals {
         Ok(flag)
     }
 
+    /// Ends the process with the first signal, when something has been done about what it would leave behind.
+    pub fn and_then_end(mut self, tidy: impl FnOnce() + Send + 'static) -> Result<()> {
+        watch(move || {
+            self.wait_once();
+            tidy();
+            std::process::exit(130);
+        })
+    }
+
     /// The first signal as something to wait for between other things. More of them change nothing, as for a server: what ends in
     /// order leaves nothing behind, and some who end a process send the same signal twice.
     pub fn into_stop(self) -> Result<Stop> {

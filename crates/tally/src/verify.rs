@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress;
+use crate::signals::Signals;
 use bytesize::ByteSize;
 use clap::Args;
 use rustix::fs::Mode;
@@ -10,7 +11,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use tally_core::limits::MEMORY_BYTES_MIN;
 use tally_node::data_dir::DataDirError;
-use tally_node::verify::{Check, Finding, Fix, Verified, VerifyError, Verifying, verify};
+use tally_node::verify::{Check, Finding, Fix, Verified, VerifyError, Verifying, remove_clones, verify};
 
 /// Findings of each check that are shown to a person.
 const SHOWN: usize = 20;
@@ -48,6 +49,12 @@ pub struct VerifyArgs {
 
 pub fn run(args: VerifyArgs, out: &mut Output) -> Result<()> {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let named = args.archive.as_deref().filter(|archive| *archive != Path::new("none"));
+    if let Some(missing) = named.filter(|archive| !archive.is_dir()) {
+        return Err(Failure::new(format!("{} cannot be verified", args.data.display()))
+            .why(format!("there is no directory {}", missing.display()))
+            .remedy("Name the directory that tally serve --archive was given; --archive none does without it."));
+    }
     let archive = args.archive.clone().unwrap_or_else(|| args.data.join("archive"));
     let what = Verifying {
         data: args.data.clone(),
@@ -56,6 +63,8 @@ pub fn run(args: VerifyArgs, out: &mut Output) -> Result<()> {
         memory_bytes: args.memory.as_u64().max(MEMORY_BYTES_MIN),
         sql: tally_sql::make,
     };
+    let within = what.scratch_directory();
+    Signals::catch()?.and_then_end(move || remove_clones(&within))?;
     let bar = progress::bar(0);
     let verified = verify(&what, &mut |step, done, of| {
         bar.set_length(of.max(done));

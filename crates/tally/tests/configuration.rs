@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -69,6 +71,21 @@ fn a_start_says_where_the_archive_is_and_how_long_it_keeps_what() {
         line(starts(dir.path(), &format!("archive: {{keep: 2y}}\n{VIEWS}"), &["--archive", other.to_str().unwrap()]));
     assert!(kept.is_some_and(|kept| kept.contains("/other, keeps 2y, ")), "it is somewhere else");
     assert_eq!(line(starts(dir.path(), &format!("archive: none\n{VIEWS}"), &[])), None);
+}
+
+#[test]
+fn an_archive_that_cannot_be_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let text = refused(dir.path(), VIEWS, &["--archive", file.to_str().unwrap()]);
+    assert!(text.contains("--archive file: it is a file"), "{text}");
+    let strange = serve(dir.path(), VIEWS, &["--archive"]).arg(OsStr::from_bytes(b"strange-\xff")).output().unwrap();
+    assert_eq!(strange.status.code(), Some(1), "{strange:?}");
+    assert!(String::from_utf8_lossy(&strange.stderr).contains("its name is not UTF-8"), "{strange:?}");
+    let text = refused(dir.path(), VIEWS, &["--archive", "none", "--sign-key", "key"]);
+    assert!(text.contains("--sign-key signs the roots of the archive"), "{text}");
+    assert!(!dir.path().join("data").exists());
 }
 
 #[test]

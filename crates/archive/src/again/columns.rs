@@ -1,6 +1,6 @@
 //! From columns of a file to leaves of a tree.
 
-use super::{Keep, Row, SignedRoot};
+use super::{Declared, Keep, Row, SignedRoot};
 use crate::ArchiveError;
 use crate::schema::{DIMENSIONS, Table};
 use arrow_array::{
@@ -248,9 +248,11 @@ pub fn signed_root(columns: &Columns<'_>, row: usize) -> Result<SignedRoot, Arch
 }
 
 /// What was declared, by its version.
-pub fn declared(columns: &Columns<'_>) -> Result<Vec<(u64, String)>, ArchiveError> {
-    let (versions, yaml): (&Int64Array, &StringArray) = (columns.get("version")?, columns.get("yaml")?);
-    Ok((0..versions.len()).map(|row| (versions.value(row) as u64, yaml.value(row).to_owned())).collect())
+pub fn declared(columns: &Columns<'_>) -> Result<Vec<(u64, Declared)>, ArchiveError> {
+    let (offsets, versions): (&Int64Array, &Int64Array) = (columns.get("offset")?, columns.get("version")?);
+    let yaml: &StringArray = columns.get("yaml")?;
+    let declared = |row| Declared { from: offsets.value(row) as u64, yaml: yaml.value(row).to_owned() };
+    Ok((0..versions.len()).map(|row| (versions.value(row) as u64, declared(row))).collect())
 }
 
 /// What a counter was worth in a base.

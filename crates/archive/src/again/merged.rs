@@ -2,6 +2,7 @@
 
 use super::Columns;
 use crate::ArchiveError;
+use crate::bounds::batch_rows;
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use std::cmp::Reverse;
@@ -9,9 +10,6 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tally_core::proof::Hash;
-
-/// Rows of a file that are held at a time.
-const BATCH_ROWS: usize = 4096;
 
 /// A row as it is in a tree.
 #[derive(Clone, Debug)]
@@ -95,7 +93,8 @@ pub struct Batches {
 pub fn batches(path: &Path) -> Result<Batches, ArchiveError> {
     let file = File::open(path).map_err(|error| damaged(path, &error))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| damaged(path, &error))?;
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| damaged(path, &error))?;
+    let rows = batch_rows(builder.metadata());
+    let reader = builder.with_batch_size(rows).build().map_err(|error| damaged(path, &error))?;
     Ok(Batches { reader, path: path.to_owned() })
 }
 

@@ -1,7 +1,8 @@
 //! What the archive writes down of commits: their rows, their place in the tree, and the roots of hours that are over.
 
-use super::{Archive, BATCH_ROWS};
+use super::Archive;
 use crate::again::{SignedRoot, Tables};
+use crate::bounds::BATCH_ROWS;
 use crate::rows::{Place, Reasons, each_correction, each_fate, hour_of, root_row};
 use crate::table::TableWriter;
 use crate::tree::{Closed, Counted, Sign};

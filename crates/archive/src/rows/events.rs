@@ -1,6 +1,7 @@
 //! Rows of events: what a client said, and where that stands in the log.
 
 use super::{Place, Places, kept_ms, taken, texts, times, us};
+use crate::bounds::{BATCH_BYTES, BATCH_ROWS};
 use crate::schema::{arrow, arrow_error, dimension_columns};
 use arrow_array::builder::{
     ArrayBuilder, Int32Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder, TimestampMicrosecondBuilder,
@@ -70,6 +71,8 @@ pub struct EventRows {
     /// A column for each dimension that has one.
     dimensions: Vec<StringBuilder>,
     column_of: HashMap<Box<str>, usize>,
+    /// What the texts of all rows take.
+    text_bytes: usize,
 }
 
 impl EventRows {
@@ -97,6 +100,7 @@ impl EventRows {
             dimensions: column_of.iter().map(|_| texts()).collect(),
             column_of,
             schema,
+            text_bytes: 0,
         })
     }
 
@@ -108,7 +112,13 @@ impl EventRows {
         self.len() == 0
     }
 
+    /// Whether they are enough for a file: some events take a quarter of a megabyte, and most a few hundred bytes.
+    pub fn is_full(&self) -> bool {
+        self.len() >= BATCH_ROWS || self.text_bytes >= BATCH_BYTES
+    }
+
     pub fn push(&mut self, place: Place, under: Under, event: &Event<'_>) {
+        self.text_bytes += text_bytes(event);
         self.places.push(place);
         self.streams.append_value(self.stream);
         self.received_at.append_value(us(event.received_at_ms as i64));
@@ -150,6 +160,7 @@ impl EventRows {
 
     /// What was pushed since the last time.
     pub fn take(&mut self) -> Result<RecordBatch> {
+        self.text_bytes = 0;
         let mut columns: Vec<ArrayRef> = self.places.take();
         columns.extend([
             taken(&mut self.streams),
@@ -170,6 +181,12 @@ impl EventRows {
         columns.extend(self.dimensions.iter_mut().map(|column| taken(column)));
         RecordBatch::try_new(self.schema.clone(), columns).map_err(arrow_error)
     }
+}
+
+fn text_bytes(event: &Event<'_>) -> usize {
+    let texts = [event.event_id.as_deref(), event.session.as_deref(), event.payload];
+    let texts = texts.into_iter().flatten().map(str::len).sum::<usize>();
+    texts + event.dimensions.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
 }
 
 /// A builder of the map, with the names and ids that its column has.

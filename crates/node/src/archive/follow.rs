@@ -60,9 +60,9 @@ impl Following {
         }
         let declarations = in_force(engine, &archive, reached.config_version).await?;
         archive.declare(&declarations).await?;
-        if archive.configured()? == 0 && reached.config_version == declarations.version() && reached.config_version > 0
-        {
-            // It begins behind the record that has it.
+        let is_written_down = archive.configured()? >= reached.config_version;
+        if !is_written_down && reached.config_version == declarations.version() {
+            // It begins behind the record that has it, for the first time or behind a gap.
             archive.configure(&reached, declarations.yaml()).await?;
         }
         let log = engine.log().reader(reached.to)?;

@@ -40,6 +40,8 @@ impl NodeDurability {
 
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
+    /// Whose log it is.
+    pub log_id: u64,
     pub durability: NodeDurability,
     /// Memory for the state. What does not fit of its cells is read from the store.
     pub table_bytes: usize,
@@ -71,6 +73,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
+            log_id: 0,
             durability: NodeDurability::Sync,
             table_bytes: 1 << 30,
             checkpoint_log_bytes: 2 << 30,

@@ -402,6 +402,7 @@ fn start<L: Log + 'static, C: Log + 'static>(
     let (steps, orders, spares) = commits::queue(options.spawner);
     let now_ms = options.clock.now_ms();
     let shared = Arc::new(Shared::new(SharedParts {
+        log_id: options.log_id,
         commits: Commits::new(maker.handle(), options.commits, maker.written(), followed, now_ms),
         cells: state.values.table.cells().clone(),
         hasher: state.hasher(),

@@ -59,6 +59,7 @@ pub(super) enum Message {
 }
 
 pub(super) struct Shared {
+    pub log_id: u64,
     pub cells: Arc<Cells>,
     pub hasher: CellHasher,
     pub declarations: ArcSwap<Declarations>,
@@ -102,6 +103,7 @@ pub(super) struct Shared {
 
 /// What a [`Shared`] is made of.
 pub(super) struct SharedParts {
+    pub log_id: u64,
     pub cells: Arc<Cells>,
     pub hasher: CellHasher,
     pub declarations: Arc<Declarations>,
@@ -123,6 +125,7 @@ impl Shared {
         let troubles = Arc::new(Troubles::new(metrics.clone()));
         let board = metrics.workers.clone();
         Shared {
+            log_id: parts.log_id,
             workers: Workers::new(parts.spawner, parts.clock.clone(), board, troubles.clone()),
             troubles,
             cells: parts.cells,

@@ -23,22 +23,21 @@ pub fn check(proof: &Proof) -> Result<Checked, String> {
         return Err(format!("format is {}: this program knows {FORMAT}", proof.format));
     }
     let Chain { roots, anchors, anchor } = follow_chain(proof)?;
-    let mut sum = Sum { proof, ids: HashSet::new(), offsets: HashSet::new(), total: i128::from(proof.start.value) };
-    let mut corrections = 0;
+    let mut sum = Sum::new(proof);
     for commit in &proof.commits {
         let number = commit.root;
         let root = roots.get(&number).ok_or_else(|| format!("root {number} has commits and is not in the chain"))?;
         check_commit(commit, root)?;
+        sum.add_commit(commit)?;
         for event in &commit.events {
             sum.add_event(event, commit)?;
         }
         sum.add_corrections(commit)?;
-        corrections += commit.corrections.len();
     }
     if sum.total != i128::from(proof.value) {
         return Err(format!("value is {}, and what is in the commits adds up to {}", proof.value, sum.total));
     }
-    Ok(Checked { value: proof.value, events: sum.offsets.len(), corrections, anchors, anchor })
+    Ok(Checked { value: proof.value, events: sum.offsets.len(), corrections: sum.corrections.len(), anchors, anchor })
 }
 
 struct Chain<'p> {
@@ -101,14 +100,31 @@ fn check_commit(proven: &ProvenCommit, root: &Root) -> Result<(), String> {
     Ok(())
 }
 
+/// What all commits of a proof come to. Whatever is in it counts once.
 struct Sum<'p> {
     proof: &'p Proof,
+    commits: HashSet<Hash>,
     ids: HashSet<&'p str>,
     offsets: HashSet<u64>,
+    corrections: HashSet<Hash>,
     total: i128,
 }
 
 impl<'p> Sum<'p> {
+    fn new(proof: &'p Proof) -> Sum<'p> {
+        let total = proof.start.value.into();
+        let (commits, corrections) = (HashSet::new(), HashSet::new());
+        Sum { proof, commits, ids: HashSet::new(), offsets: HashSet::new(), corrections, total }
+    }
+
+    fn add_commit(&mut self, proven: &ProvenCommit) -> Result<(), String> {
+        let commit = &proven.commit;
+        if self.commits.insert(commit.hash()) {
+            return Ok(());
+        }
+        Err(format!("the commit from {} to {} is there twice", commit.from, commit.to))
+    }
+
     fn add_event(&mut self, event: &'p ProvenEvent, commit: &ProvenCommit) -> Result<(), String> {
         let (proof, offset) = (self.proof, event.offset);
         if !(commit.commit.from..commit.commit.to).contains(&offset) || offset < proof.start.offset {
@@ -137,10 +153,9 @@ impl<'p> Sum<'p> {
     }
 
     fn add_corrections(&mut self, commit: &ProvenCommit) -> Result<(), String> {
-        let mut seen = HashSet::new();
         for correction in &commit.corrections {
             let number = correction.number;
-            if !seen.insert(correction.leaf().hash()) {
+            if !self.corrections.insert(correction.leaf().hash()) {
                 return Err(format!("a row of correction {number} is there twice"));
             }
             if correction.counter != self.proof.id || correction.offset <= self.proof.start.offset {

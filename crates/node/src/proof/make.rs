@@ -4,8 +4,9 @@
 use super::check::key;
 use super::document::{FORMAT, Link, Proof, ProvenCommit, ProvenCorrection, ProvenEvent, ProvenRule, Start, StartKind};
 use std::collections::HashSet;
-use tally_archive::{ArchiveError, CommitRows, Keep, SignedRoot, Tables};
-use tally_core::counter::Declarations;
+use std::ops::RangeInclusive;
+use tally_archive::{ArchiveError, CommitRows, Declared, Keep, SignedRoot, Tables};
+use tally_core::counter::{Counter, Declarations};
 use tally_core::limits::{PROOF_EVENTS_MAX, PROOF_ROOTS_MAX};
 use tally_core::proof::{CorrectionLeaf, EventLeaf, FateLeaf, Levels, Root};
 
@@ -32,6 +33,9 @@ pub enum CannotProve {
     /// Ask for a shorter time.
     #[error("{0}")]
     TooMuch(String),
+    /// Ask for a later time.
+    #[error("{0}")]
+    NotKept(String),
     #[error("{0}")]
     Archive(#[from] ArchiveError),
     /// Call the operator.
@@ -59,18 +63,29 @@ fn no_root(wanted: &Wanted) -> CannotProve {
     ))
 }
 
+fn let_go(base: u64) -> CannotProve {
+    CannotProve::NotKept(format!(
+        "events from before the base at {base} have been let go of, or there is a gap before it: ask with a later from"
+    ))
+}
+
 /// The roots to be shown, the oldest first.
 fn roots(tables: &Tables, wanted: &Wanted, from_offset: u64) -> Result<Vec<SignedRoot>, CannotProve> {
     let mut roots = Vec::new();
     for found in tables.roots_newest_first() {
         let found = found?;
         let is_before = wanted.from_ms.is_some_and(|from_ms| found.root.hour < from_ms.div_euclid(HOUR_MS));
-        if is_before || found.root.to <= from_offset {
+        let is_gone = found.root.to <= from_offset;
+        if is_before || is_gone && wanted.from_ms.is_none() {
             break;
         }
-        if wanted.at_ms.is_none_or(|at_ms| found.root.log_time_ms <= at_ms) {
-            roots.push(found);
+        if wanted.at_ms.is_some_and(|at_ms| found.root.log_time_ms > at_ms) {
+            continue;
         }
+        if is_gone {
+            return Err(let_go(from_offset));
+        }
+        roots.push(found);
         if roots.len() > PROOF_ROOTS_MAX {
             let what = format!("there are more than {PROOF_ROOTS_MAX} roots; ask with a later from");
             return Err(CannotProve::TooMuch(what));
@@ -100,7 +115,9 @@ fn prove(
     } else {
         start
     };
-    let rules = rules(tables, &wanted.counter)?;
+    let eras = eras(tables)?;
+    check_archived(&eras, &wanted.counter, start.offset, last.to)?;
+    let rules = rules(&eras, &wanted.counter);
     let mut making = Making { wanted, start, rules, commits: Vec::new(), events: 0, total: start.value.into() };
     let mut chain = Vec::with_capacity(roots.len());
     for signed in roots {
@@ -119,26 +136,62 @@ fn prove(
     Ok(Proof { format: FORMAT, id, counter, dimensions, rules, start, to: last.to, value, commits, before, chain })
 }
 
-/// Which events counted for a counter under which versions.
-fn rules(tables: &Tables, counter: &str) -> Result<Vec<ProvenRule>, CannotProve> {
-    let configurations: Vec<(u64, String)> = tables.configurations()?.into_iter().collect();
+/// Declarations, and under which versions and from which offset on they were in force.
+struct Era {
+    versions: RangeInclusive<u64>,
+    from: u64,
+    declarations: Declarations,
+}
+
+impl Era {
+    /// A counter as it was declared then.
+    fn counter(&self, name: &str) -> Option<&Counter> {
+        self.declarations.counters().iter().find(|counter| *counter.name == *name)
+    }
+}
+
+fn eras(tables: &Tables) -> Result<Vec<Era>, CannotProve> {
+    let configurations: Vec<(u64, Declared)> = tables.configurations()?.into_iter().collect();
     let ends = configurations.iter().skip(1).map(|(version, _)| version - 1).chain([i64::MAX as u64]);
-    let mut rules: Vec<ProvenRule> = Vec::new();
-    for ((version, yaml), end) in configurations.iter().zip(ends) {
-        let declarations = Declarations::parse(yaml)
+    let era = |((version, declared), end): (&(u64, Declared), u64)| {
+        let declarations = Declarations::parse(&declared.yaml)
             .map_err(|error| CannotProve::Changed(format!("configuration {version}: {error}")))?;
-        let own = declarations.counters().iter().filter(|own| *own.name == *counter);
-        for rule in own.flat_map(|own| &own.rules) {
+        Ok(Era { versions: *version..=end, from: declared.from, declarations })
+    };
+    configurations.iter().zip(ends).map(era).collect()
+}
+
+/// Refuses a time in which events of a counter were not archived: nobody can tell any more which there were.
+fn check_archived(eras: &[Era], counter: &str, from: u64, to: u64) -> Result<(), CannotProve> {
+    let ends = eras.iter().skip(1).map(|era| era.from).chain([u64::MAX]);
+    for (era, end) in eras.iter().zip(ends) {
+        let is_archived = era.counter(counter).is_none_or(|counter| counter.is_archived);
+        if !is_archived && era.from < to && end > from {
+            return Err(CannotProve::NotKept(format!(
+                "the events of {counter} were not archived under configuration {}: its archive was none. Ask with a later from",
+                era.versions.start()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Which events counted for a counter under which versions.
+fn rules(eras: &[Era], counter: &str) -> Vec<ProvenRule> {
+    let mut rules: Vec<ProvenRule> = Vec::new();
+    for era in eras {
+        let (version, end) = era.versions.clone().into_inner();
+        for rule in era.counter(counter).iter().flat_map(|own| &own.rules) {
             let (r#type, op) = (rule.on.to_string(), rule.op.name().to_owned());
             let goes_on =
-                |known: &&mut ProvenRule| known.r#type == r#type && known.op == op && known.to_version + 1 == *version;
+                |known: &&mut ProvenRule| known.r#type == r#type && known.op == op && known.to_version + 1 == version;
             match rules.iter_mut().find(goes_on) {
                 Some(known) => known.to_version = end,
-                None => rules.push(ProvenRule { r#type, op, from_version: *version, to_version: end }),
+                None => rules.push(ProvenRule { r#type, op, from_version: version, to_version: end }),
             }
         }
     }
-    Ok(rules)
+    rules
 }
 
 struct Making<'w> {

@@ -10,7 +10,7 @@ pub use slices::{At, Slices};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use tally_archive::Table;
+use tally_archive::stays_in_map;
 use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Declarations, Direction, Field};
 
@@ -182,7 +182,33 @@ impl Recount<'_> {
 
     /// The values that an id is made of, as columns of an event.
     fn key_columns(&self) -> impl Iterator<Item = String> {
-        self.counter.dimensions.iter().map(|dimension| column(&Field::Dimension(dimension.clone())))
+        self.counter.dimensions.iter().map(|dimension| self.dimension(dimension))
+    }
+
+    /// A field of an event as a column.
+    fn column(&self, field: &Field) -> String {
+        match field {
+            Field::EventId => "event_id".to_owned(),
+            Field::Session => "session".to_owned(),
+            Field::Seq => "seq".to_owned(),
+            Field::Type => "type".to_owned(),
+            Field::Dimension(name) => self.dimension(name),
+        }
+    }
+
+    /// A dimension has a column or is in the map, as the archive has put it.
+    fn dimension(&self, name: &str) -> String {
+        if stays_in_map(name) || self.is_called_otherwise(name) {
+            return format!("dimensions[{}]", text(name));
+        }
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+
+    /// Whether one that was declared earlier is called the same but for the case of its letters: that one has the column.
+    fn is_called_otherwise(&self, name: &str) -> bool {
+        let counters = self.eras.iter().flat_map(|era| era.declarations.counters());
+        let mut named = counters.flat_map(|counter| counter.named_dimensions());
+        named.find(|known| known.eq_ignore_ascii_case(name)).is_some_and(|first| first != name)
     }
 
     /// And as rules call them.
@@ -211,18 +237,6 @@ fn is_persistent(counter: &&Counter) -> bool {
 fn not_rejected(counters: &[&str]) -> String {
     let names = counters.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
     format!("\"offset\" NOT IN (SELECT \"offset\" FROM fates WHERE counter IN ({names}) AND fate = 'rejected')")
-}
-
-/// A field of an event as a column.
-fn column(field: &Field) -> String {
-    match field {
-        Field::EventId => "event_id".to_owned(),
-        Field::Session => "session".to_owned(),
-        Field::Seq => "seq".to_owned(),
-        Field::Type => "type".to_owned(),
-        Field::Dimension(name) if Table::Events.has_column(name) => format!("dimensions[{}]", text(name)),
-        Field::Dimension(name) => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
 }
 
 /// As a literal.

@@ -40,10 +40,13 @@ pub async fn look(root: PathBuf, scratch: &Scratch, tell: Tell<'_>) -> (Tables, 
     }
     let reader = Reader::new(root.clone());
     let mut missing = Vec::new();
-    for (index, table) in Table::ALL.into_iter().enumerate() {
-        tell("archive", index as u64, Table::ALL.len() as u64);
+    let all = Table::ALL.into_iter().chain([Table::Probes]);
+    for (index, table) in all.enumerate() {
+        tell("archive", index as u64, Table::ALL.len() as u64 + 1);
         match reader.table(table).await {
             Ok(Some(readable)) => looking.table(table, readable.files, readable.reached),
+            // Where none was ever sent there is none.
+            Ok(None) if table == Table::Probes => {}
             Ok(None) => missing.push(table.name()),
             Err(error) => looking.find(&format!("the table {}: {error}", table.name())),
         }

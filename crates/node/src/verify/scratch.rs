@@ -15,6 +15,9 @@ use tempfile::TempDir;
 /// What a clone does without: the lock is one's own, and what questions have put aside is of no use.
 const LEFT_OUT: [&str; 3] = ["LOCK", "spill", "archive"];
 
+/// Attempts at removing a clone that is written to meanwhile.
+const REMOVALS_MAX: usize = 100;
+
 pub struct Scratch {
     directory: TempDir,
     /// Where what it clones is.
@@ -32,9 +35,27 @@ enum As {
     Nothing,
 }
 
+/// What clones of this process are called by.
+fn own_prefix() -> String {
+    format!("tally-verify-{}-", std::process::id())
+}
+
+/// Removes the clones that this process has made in a directory, for one that has no time to end in order.
+pub fn remove_clones(within: &Path) {
+    let entries = fs::read_dir(within).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&own_prefix())) {
+        // Who is still writing to it may be a step ahead.
+        for _ in 0..REMOVALS_MAX {
+            if fs::remove_dir_all(entry.path()).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
 impl Scratch {
     pub fn of(data: &Path, archive: Option<&Path>, within: &Path) -> io::Result<Scratch> {
-        let directory = tempfile::Builder::new().prefix("tally-verify-").tempdir_in(within)?;
+        let directory = tempfile::Builder::new().prefix(&own_prefix()).tempdir_in(within)?;
         let of_archive = archive.map(Path::canonicalize).transpose()?;
         let scratch = Scratch { directory, data: data.canonicalize()?, of_archive };
         fs::create_dir(scratch.data())?;

@@ -41,6 +41,7 @@ fn a_flush_answers_when_everything_acknowledged_is_in_the_archive() {
     }
     let status = node.get("/v1/archive").ok();
     assert_eq!((offset(&status["position"]), status["digest"].as_str().unwrap().len()), (before, 32), "{status}");
+    assert_eq!(status["events"], 3, "{status}");
 }
 
 #[test]
@@ -75,6 +76,13 @@ fn simple(options: &mut Options) {
     let yaml = "counters: [{counterName: hits, mode: simple, rules: [{on: hit, op: increment}]}]";
     options.config = Some(yaml.to_owned());
     options.log.segment_bytes = 64 << 10;
+}
+
+/// The same under another version.
+fn simple_by_other_rules(options: &mut Options) {
+    simple(options);
+    let rules = "rules: [{on: hit, op: increment}, {on: miss, op: decrement}]";
+    options.config = Some(format!("counters: [{{counterName: hits, mode: simple, {rules}}}]"));
 }
 
 /// More than a segment of them.
@@ -119,13 +127,13 @@ fn an_archive_that_was_switched_off_for_a_while_goes_on_behind_a_base_of_its_own
     });
     hit(&node);
     let had = offset(&node.post("/v1/archive/flush", "").ok()["position"]);
-    // Without it the log goes when a checkpoint has it.
-    let node = node.restart(simple);
+    // Without it the log goes when a checkpoint has it, and with it what was declared meanwhile.
+    let node = node.restart(simple_by_other_rules);
     hit(&node);
-    let node = node.restart(simple);
+    let node = node.restart(simple_by_other_rules);
     wait_until("the end of a segment", || node.node().engine().log().start().offset > had);
     let node = node.restart(|options| {
-        simple(options);
+        simple_by_other_rules(options);
         with_archive(options);
     });
     hit(&node);
@@ -135,6 +143,7 @@ fn an_archive_that_was_switched_off_for_a_while_goes_on_behind_a_base_of_its_own
     assert!(bases.len() == 1 && bases[0] > had, "what is before the gap has no base any more: {bases:?}, had {had}");
     assert_eq!(tables.worth("hits"), BTreeMap::from([("hits".to_owned(), node.value("hits"))]));
     assert_eq!(tables.events.len(), 10_000, "what was there stays, and what was not is not");
+    assert_eq!(tables::versions(&node), [1, 2], "what counts behind the gap is written down");
 }
 
 #[test]
@@ -225,6 +234,46 @@ fn a_base_and_what_came_behind_it_are_what_counters_are_worth_after_old_hours_ar
         assert_eq!(node.value(&id), worth, "{id}");
         assert_eq!(tables.worth(counter), BTreeMap::from([(id, worth)]));
     }
+    // What is proven begins with the base, or not before it.
+    hands.pass(1_000);
+    node.post("/v1/roots", "").ok();
+    let proof = node.get("/v1/counters/impressions:a/proof").ok();
+    assert_eq!((&proof["start"]["kind"], &proof["value"]), (&json!("base"), &json!(6)), "{}", proof["start"]);
+    let why = node.get("/v1/counters/impressions:a/proof?from=-24h").problem(422, "not-provable");
+    assert!(why.contains("let go of"), "{why}");
+}
+
+#[test]
+fn a_time_in_which_events_were_not_archived_is_not_proven() {
+    let billed = |more: &'static str| {
+        move |options: &mut Options| {
+            with_archive(options);
+            let rules = "rules: [{on: used, op: increment}]";
+            options.config = Some(format!("counters: [{{counterName: billed, mode: persistent, {more}{rules}}}]"));
+        }
+    };
+    let node = TestNode::start_with(billed("archive: none, "));
+    let used = |node: &TestNode, id: &str| {
+        node.post("/v1/events", json!({"type": "used", "eventId": id}).to_string()).ok();
+        node.post("/v1/roots", "").ok()
+    };
+    used(&node, "a");
+    let node = node.restart(billed(""));
+    used(&node, "b");
+    assert_eq!(node.value("billed"), 2);
+    let why = node.get("/v1/counters/billed/proof").problem(422, "not-provable");
+    assert!(why.contains("were not archived under configuration 1"), "{why}");
+}
+
+#[test]
+fn nothing_is_answered_from_the_archive_of_another_data_directory() {
+    let other = start();
+    view(&other, 1);
+    other.post("/v1/roots", "").ok();
+    let theirs = other.path().join("archive");
+    let node = TestNode::start_with(|options| options.archive = Some(theirs));
+    let why = node.get("/v1/roots").problem(503, "archive-failed");
+    assert!(why.contains("another data directory"), "{why}");
 }
 
 #[test]
@@ -252,7 +301,7 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     node.post("/v1/archive/flush", "").ok();
     let newer = node.path().join("archive");
     let refused = |older: &TestNode| {
-        let why = older.post("/v1/archive/flush", "").problem(503, "store-failed");
+        let why = older.post("/v1/archive/flush", "").problem(503, "archive-failed");
         assert!(why.contains("has what this log has not"), "{why}");
     };
     let older = older.restart(|options| options.archive = Some(newer.clone()));

@@ -204,7 +204,7 @@ fn nothing_that_the_old_node_wrote_behind_the_backup_is_taken_for_the_new_ones()
     drop(ground.node);
     let node = TestNode::open(dir, with_archive);
     assert!(node.node().engine().applied().epoch > epoch + 1000, "the old one may be opened again many times");
-    let refused = node.post("/v1/archive/flush", "").problem(503, "store-failed");
+    let refused = node.post("/v1/archive/flush", "").problem(503, "archive-failed");
     assert!(refused.contains("the events of another data directory"), "{refused}");
     node.get(&format!("/v1/counters/views:a?at_least={token}")).problem(409, "token-lost");
 }

@@ -1,7 +1,8 @@
-//! The moment at which a question sees counters, on the node's side.
+//! The moment at which a question sees counters and the archive, on the node's side.
 
 use datafusion::common::{DataFusionError, Result};
 use std::sync::{Arc, Mutex, PoisonError};
+use tally_archive::{Readable, Reader, Table};
 use tally_core::position::Position;
 use tally_node::counters::Snapshot;
 use tally_node::engine::{Engine, Refusal};
@@ -11,15 +12,23 @@ use tokio::sync::OnceCell;
 pub struct Moment {
     engine: Engine,
     snapshot: OnceCell<Arc<Snapshot>>,
-    /// Why rows could not be told, if they could not.
+    archive: Option<Arc<Reader>>,
+    archived: Mutex<Option<Position>>,
+    /// Why a table could not be told, if it could not.
     failed: Mutex<Option<Refusal>>,
     runtime: Handle,
 }
 
 impl Moment {
     /// That of a snapshot, or of one that is taken when it is needed.
-    pub fn new(engine: Engine, snapshot: Option<Arc<Snapshot>>, runtime: Handle) -> Moment {
-        Moment { engine, snapshot: OnceCell::new_with(snapshot), failed: Mutex::default(), runtime }
+    pub fn new(
+        engine: Engine,
+        snapshot: Option<Arc<Snapshot>>,
+        archive: Option<Arc<Reader>>,
+        runtime: Handle,
+    ) -> Moment {
+        let (snapshot, archived, failed) = (OnceCell::new_with(snapshot), Mutex::default(), Mutex::default());
+        Moment { engine, snapshot, archive, archived, failed, runtime }
     }
 
     /// On a thread that may wait.
@@ -40,6 +49,22 @@ impl Moment {
     /// The position of that, if it was needed.
     pub fn position(&self) -> Option<Position> {
         self.snapshot.get().map(|snapshot| snapshot.position())
+    }
+
+    /// The files of a table of the archive; `None` if there is no archive yet.
+    pub async fn files(&self, kind: Table) -> Result<Option<Readable>> {
+        let Some(reader) = &self.archive else { return Ok(None) };
+        let Some(readable) = reader.table(kind).await.map_err(external)? else { return Ok(None) };
+        let mut archived = self.archived.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tables are committed one after the other: all of them are there up to the one that is least far.
+        let reached = readable.reached.map(|reached| reached.to).unwrap_or_default();
+        *archived = Some(archived.filter(|archived| archived.offset <= reached.offset).unwrap_or(reached));
+        Ok(Some(readable))
+    }
+
+    /// How far the archive was, if it was needed.
+    pub fn archived(&self) -> Option<Position> {
+        *self.archived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Rows are missing: whatever the question comes to is no answer.

@@ -194,6 +194,12 @@ fn a_proof_holds_for_a_stranger_and_not_any_more_when_anything_in_it_was_changed
     twice["commits"].as_array_mut().unwrap().push(commit);
     twice["value"] = json!(2);
     stranger.fails(&twice, &roots, "an event twice");
+    let mut twice = proof.clone();
+    let mut commit = twice["commits"][last].clone();
+    commit["events"] = json!([]);
+    twice["commits"].as_array_mut().unwrap().push(commit);
+    twice["value"] = json!(0);
+    stranger.fails(&twice, &roots, "a correction twice");
     let mut less = proof.clone();
     less["commits"].as_array_mut().unwrap().remove(0);
     stranger.fails(&less, &roots, "an event less");

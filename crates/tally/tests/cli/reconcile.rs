@@ -130,6 +130,46 @@ fn a_recount_agrees_with_every_mode_through_repeats_late_events_corrections_and_
     assert!(text.contains("plays: 1 keys, 460 in all"), "{text}");
 }
 
+/// Dimensions that differ in the case of their letters, that no column can be called by, and that are called as a recount might call what
+/// it reckons.
+const NAMES: &str = "
+counters:
+  - {counterName: views, mode: display, dimensions: [Video, own_window, window_before], dedup: {by: [session, seq], window: 60s},
+     rollups: [[hour]], rules: [{on: viewed, op: increment}]}
+  - {counterName: likes, mode: transition, dimensions: [video, is_on, own_id], entity: [last_offset, was_on],
+     rollups: [[hour]], rules: [{on: liked, op: increment}, {on: unliked, op: decrement}]}
+  - {counterName: impressions, mode: persistent, dimensions: [nth, VIDEO, a.b, Hour], rollups: [[day]],
+     rules: [{on: shown, op: increment}]}
+";
+
+#[test]
+fn dimensions_may_be_called_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), NAMES);
+    let names = ["Video", "video", "VIDEO", "own_window", "window_before", "is_on", "own_id", "last_offset", "was_on"];
+    let names = || names.into_iter().chain(["nth", "a.b", "Hour", "own_time", "key_0", "id", "value", "bucket"]);
+    let mut events = Vec::new();
+    for n in 0..60_u64 {
+        let dimensions: Vec<String> = names().map(|name| format!(r#""{name}":"{name}{}""#, n % 3)).collect();
+        for kind in ["viewed", "shown", if n % 4 == 0 { "unliked" } else { "liked" }] {
+            let (session, id, dimensions) = (n % 5, n % 40, dimensions.join(","));
+            events.push(format!(
+                r#"{{"type":"{kind}","eventId":"e{id}","session":"s{session}","seq":{id},"dimensions":{{{dimensions}}}}}"#
+            ));
+        }
+    }
+    asked.post("/v1/events", &format!("[{}]", events.join(",")));
+    let text = asked.agrees();
+    for counter in ["views: 3 keys", "likes: ", "impressions: 3 keys"] {
+        assert!(text.contains(counter), "{text}");
+    }
+    // By the rules of another version each event is judged as ever.
+    asked.server.stop(Signal::KILL);
+    let asked = Asked::start(dir.path(), &NAMES.replace("60s", "120s"));
+    asked.post("/v1/events", &format!("[{}]", events.join(",").replace(r#""eventId":"e"#, r#""eventId":"f"#)));
+    asked.agrees();
+}
+
 #[test]
 fn what_differs_is_named_key_by_key_and_put_right_by_a_correction() {
     let dir = tempfile::tempdir().unwrap();

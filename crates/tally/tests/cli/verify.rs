@@ -4,9 +4,9 @@ mod plant;
 
 use crate::support::{Served, exchange, stderr, stdout, tally};
 use plant::{flip, only};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const YAML: &str = "
 counters:
@@ -27,8 +27,12 @@ struct Asked {
 
 impl Asked {
     fn start(dir: &Path) -> Asked {
+        Asked::start_by(dir, YAML)
+    }
+
+    fn start_by(dir: &Path, yaml: &str) -> Asked {
         let (config, data) = (dir.join("c.yaml"), dir.join("data"));
-        std::fs::write(&config, YAML).unwrap();
+        std::fs::write(&config, yaml).unwrap();
         let [config, data] = [&config, &data].map(|path| path.to_str().unwrap());
         let command = ["serve", "--memory", "256MiB", "--data", data, "--config", config];
         let server = Served::start_with(&command, Stdio::null());
@@ -144,8 +148,62 @@ fn what_servers_have_left_through_kills_corrections_and_clears_is_as_it_should_b
     assert!(!text.contains("not looked at"), "{text}");
     let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.starts_with("tally-verify")).count(), 0, "the clone is gone");
-    let none = tally(&["verify", dir.path().join("nowhere").to_str().unwrap()]);
-    assert!(stderr(&none).contains("there is no data directory at"), "{}", stderr(&none));
+    let unrelated = dir.path().join("unrelated");
+    std::fs::create_dir(&unrelated).unwrap();
+    std::fs::write(unrelated.join("notes"), "of somebody else").unwrap();
+    for none in [dir.path().join("nowhere"), unrelated] {
+        let none = tally(&["verify", none.to_str().unwrap()]);
+        assert_eq!(none.status.code(), Some(1), "{}", stdout(&none));
+        assert!(stderr(&none).contains("there is no data directory at"), "{}", stderr(&none));
+    }
+    let data = dir.path().join("data");
+    let typo = tally(&["verify", data.to_str().unwrap(), "--archive", "/no/such/place"]);
+    assert_eq!(typo.status.code(), Some(1), "{}", stdout(&typo));
+    assert!(stderr(&typo).contains("there is no directory /no/such/place"), "{}", stderr(&typo));
+}
+
+#[test]
+fn a_verification_that_is_interrupted_leaves_no_clone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, scratch) = (left(dir.path()), dir.path().join("scratch"));
+    std::fs::create_dir(&scratch).unwrap();
+    let clones = || std::fs::read_dir(&scratch).unwrap().count();
+    for signal in [Signal::INT, Signal::TERM] {
+        let [data, scratch] = [&data, &scratch].map(|path| path.to_str().unwrap());
+        let mut verifying = Command::new(env!("CARGO_BIN_EXE_tally"));
+        let args = ["verify", data, "--memory", "256MiB", "--scratch", scratch];
+        let mut verifying = verifying.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while clones() == 0 && verifying.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_raw(verifying.id() as i32).unwrap(), signal).unwrap();
+        verifying.wait().unwrap();
+        assert_eq!(clones(), 0, "{signal:?}");
+    }
+}
+
+#[test]
+fn damage_of_the_table_of_probes_is_found_and_a_damaged_version_of_any_table_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start_by(dir.path(), &format!("probes: {{every: 1h}}{YAML}"));
+    asked.post("/v1/events", &traffic(0));
+    let probes = |asked: &Asked| {
+        let question = format!("GET /v1/probes HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", asked.http);
+        exchange(&asked.http, &question)
+    };
+    while !probes(&asked).contains(r#""stage":"applied","complete":1"#) {
+        std::thread::yield_now();
+    }
+    asked.flush();
+    asked.stop(Signal::TERM);
+    let data = dir.path().join("data");
+    flip(&only(&data.join("archive/probes/data"), "parquet"), -6);
+    let version = only(&data.join("archive/corrections/metadata"), "metadata.json");
+    flip(&version, 0);
+    let found = findings(&data);
+    assert!(says(&found, "archive", "archive/probes/data/"), "{found:#?}");
+    let version = version.file_name().unwrap().to_str().unwrap();
+    assert!(says(&found, "archive", version), "{found:#?}");
 }
 
 #[test]

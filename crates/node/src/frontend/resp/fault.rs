@@ -84,9 +84,11 @@ impl From<Refusal> for ErrorReply {
     fn from(refusal: Refusal) -> ErrorReply {
         let code = match refusal {
             Refusal::Busy { .. } => "BUSY",
-            Refusal::LogFailed(_) | Refusal::WorkerFailed(_) | Refusal::StoreFailed(_) | Refusal::DiskFull(_) => {
-                "MISCONF"
-            }
+            Refusal::LogFailed(_)
+            | Refusal::WorkerFailed(_)
+            | Refusal::StoreFailed(_)
+            | Refusal::ArchiveFailed(_)
+            | Refusal::DiskFull(_) => "MISCONF",
             Refusal::TooLarge(_) | Refusal::NotAll(_) => "ERR",
             Refusal::ShuttingDown => "SHUTDOWN",
         };

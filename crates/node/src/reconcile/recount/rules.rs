@@ -1,12 +1,27 @@
 //! What of a counter's entries counts, contract by contract. Each rule is a statement whose rows have the key's id and its values, what an
 //! entry adds, and whatever else of the event is asked for.
 
-use super::{Era, Recount, Start, column, text};
+use super::{Era, Recount, Start, text};
 use tally_core::contract::{Contract, DedupSettings};
 use tally_core::counter::Field;
 
 /// When an event happened, by its sender or else by its arrival.
 pub const OWN_TIME: &str = "coalesce(occurred_at, received_at)";
+
+// What a rule reckons stands beside all columns of the events. A dimension may be called anything, but one with a dot in its name is no
+// column (`tally_archive::stays_in_map`): so no two are called the same.
+const NTH: &str = "\"own.nth\"";
+const OWN_WINDOW: &str = "\"own.window\"";
+const WINDOW_BEFORE: &str = "\"own.window_before\"";
+const OWN_ID: &str = "\"own.id\"";
+const HAPPENED: &str = "\"own.time\"";
+const LATEST_BEFORE: &str = "\"own.latest_before\"";
+const IS_ON: &str = "\"own.is_on\"";
+const WAS_ON: &str = "\"own.was_on\"";
+const WAS_ID: &str = "\"own.was_id\"";
+const LAST_OFFSET: &str = "\"own.last_offset\"";
+const LAST_ON_OFFSET: &str = "\"own.last_on_offset\"";
+const BEGUN_OFFSET: &str = "\"own.begun_offset\"";
 
 impl Recount<'_> {
     /// Rows (`id`, `key_0` and so on, `value`, and `more`, which begins with a comma if it is anything): what events come to.
@@ -40,7 +55,11 @@ impl Recount<'_> {
 
     /// An entry counts, whatever came before it.
     fn every_entry(&self, more: &str) -> String {
-        let (key, change, own, has_key) = (self.key(), self.change(), self.own_entries(), self.has_all(&[]));
+        self.every_entry_of(self, more)
+    }
+
+    fn every_entry_of(&self, time: &Recount<'_>, more: &str) -> String {
+        let (key, change, own, has_key) = (self.key(), time.change(), time.own_entries(), self.has_all(&[]));
         format!("SELECT {key}, {change} AS value{more} FROM events WHERE {own} AND {has_key}")
     }
 
@@ -55,8 +74,8 @@ impl Recount<'_> {
         let own = own.map_or(String::new(), |own| format!(" AND {own}"));
         format!(
             "SELECT {key}, {change} AS value{more} FROM (
-    SELECT *, row_number() OVER (PARTITION BY event_id ORDER BY \"offset\") AS nth FROM events WHERE {claims}
-  ) AS claimed WHERE nth = 1 AND event_id IS NOT NULL AND {has_key}{own}{known}",
+    SELECT *, row_number() OVER (PARTITION BY event_id ORDER BY \"offset\") AS {NTH} FROM events WHERE {claims}
+  ) AS claimed WHERE {NTH} = 1 AND event_id IS NOT NULL AND {has_key}{own}{known}",
             key = self.key(),
             has_key = self.has_all(&[]),
             change = self.change(),
@@ -86,10 +105,11 @@ impl Recount<'_> {
             }
         }
         let judged = memories.iter().map(|(dedup, eras)| {
+            // What a dimension is called in the table follows from all eras, so that is not asked of one of them.
             let of_its_time = Recount { counter: self.counter, eras, from: self.from, to: self.to };
             match dedup {
-                Some(dedup) => of_its_time.outside_the_window(dedup, more),
-                None => of_its_time.every_entry(more),
+                Some(dedup) => self.outside_the_window(&of_its_time, dedup, more),
+                None => self.every_entry_of(&of_its_time, more),
             }
         });
         let judged: Vec<String> = judged.collect();
@@ -97,23 +117,23 @@ impl Recount<'_> {
     }
 
     /// What came before it under the same fields is two windows of log time away, or there is nothing.
-    fn outside_the_window(&self, dedup: &DedupSettings, more: &str) -> String {
-        let mut by: Vec<String> = dedup.by.iter().map(column).collect();
-        by.extend(dedup.seq.then(|| column(&Field::Seq)));
+    fn outside_the_window(&self, time: &Recount<'_>, dedup: &DedupSettings, more: &str) -> String {
+        let mut by: Vec<String> = dedup.by.iter().map(|field| self.column(field)).collect();
+        by.extend(dedup.seq.then(|| self.column(&Field::Seq)));
         let has_all = by.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
         let lacks = if dedup.required { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
         let window_us = dedup.window_ms * 1000;
         format!(
             "SELECT {key}, {change} AS value{more} FROM (
-    SELECT *, lag(own_window) OVER (PARTITION BY {by} ORDER BY \"offset\") AS window_before FROM (
-      SELECT *, CAST(log_time AS BIGINT) / {window_us} AS own_window FROM events WHERE {own}) AS windows
+    SELECT *, lag({OWN_WINDOW}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WINDOW_BEFORE} FROM (
+      SELECT *, CAST(log_time AS BIGINT) / {window_us} AS {OWN_WINDOW} FROM events WHERE {own}) AS windows
   ) AS seen WHERE {has_key} AND
-    ({lacks} OR ({has_all}) AND (window_before IS NULL OR window_before < own_window - 1))",
+    ({lacks} OR ({has_all}) AND ({WINDOW_BEFORE} IS NULL OR {WINDOW_BEFORE} < {OWN_WINDOW} - 1))",
             key = self.key(),
             has_key = self.has_all(&[]),
-            change = self.change(),
+            change = time.change(),
             by = by.join(", "),
-            own = self.own_entries(),
+            own = time.own_entries(),
         )
     }
 
@@ -121,11 +141,11 @@ impl Recount<'_> {
     fn last_state(&self, entity: &[Field]) -> String {
         format!(
             "SELECT {key}, 1 AS value FROM (
-    SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {OWN_TIME} DESC, \"offset\" DESC) AS nth
+    SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {OWN_TIME} DESC, \"offset\" DESC) AS {NTH}
     FROM events WHERE {own} AND {has_all}
-  ) AS states WHERE nth = 1 AND {change} > 0",
+  ) AS states WHERE {NTH} = 1 AND {change} > 0",
             key = self.key(),
-            by = listed(entity),
+            by = self.listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
             change = self.change(),
@@ -136,24 +156,24 @@ impl Recount<'_> {
     /// Those do not matter that came after one that happened later.
     fn turned_on(&self, entity: &[Field], more: &str) -> String {
         format!(
-            "SELECT own_id AS id{key_values}, 1 AS value{more} FROM (
-    SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS last_offset,
-      max(CASE WHEN is_on THEN \"offset\" END) OVER (PARTITION BY {by}) AS last_on_offset,
-      max(CASE WHEN is_on AND NOT (coalesce(was_on, FALSE) AND was_id = own_id) THEN \"offset\" END)
-        OVER (PARTITION BY {by}) AS begun_offset
+            "SELECT {OWN_ID} AS id{key_values}, 1 AS value{more} FROM (
+    SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS {LAST_OFFSET},
+      max(CASE WHEN {IS_ON} THEN \"offset\" END) OVER (PARTITION BY {by}) AS {LAST_ON_OFFSET},
+      max(CASE WHEN {IS_ON} AND NOT (coalesce({WAS_ON}, FALSE) AND {WAS_ID} = {OWN_ID}) THEN \"offset\" END)
+        OVER (PARTITION BY {by}) AS {BEGUN_OFFSET}
     FROM (
-      SELECT *, lag(is_on) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_on,
-        lag(own_id) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_id
+      SELECT *, lag({IS_ON}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WAS_ON},
+        lag({OWN_ID}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WAS_ID}
       FROM (
-        SELECT *, {change} > 0 AS is_on, {id} AS own_id, {OWN_TIME} AS own_time,
+        SELECT *, {change} > 0 AS {IS_ON}, {id} AS {OWN_ID}, {OWN_TIME} AS {HAPPENED},
           max({OWN_TIME}) OVER (
-            PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest_before
+            PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS {LATEST_BEFORE}
         FROM events WHERE {own} AND {has_all}) AS all_of_them
-      WHERE latest_before IS NULL OR own_time >= latest_before) AS in_order
-  ) AS states WHERE \"offset\" = begun_offset AND last_on_offset = last_offset",
+      WHERE {LATEST_BEFORE} IS NULL OR {HAPPENED} >= {LATEST_BEFORE}) AS in_order
+  ) AS states WHERE \"offset\" = {BEGUN_OFFSET} AND {LAST_ON_OFFSET} = {LAST_OFFSET}",
             id = self.id(),
             key_values = self.key_values(),
-            by = listed(entity),
+            by = self.listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
             change = self.change(),
@@ -172,9 +192,13 @@ impl Recount<'_> {
 
     /// Entries without one of these fields, or without a dimension of the key, are rejected.
     fn has_all(&self, fields: &[Field]) -> String {
-        let columns = fields.iter().map(column).chain(self.key_columns());
+        let columns = fields.iter().map(|field| self.column(field)).chain(self.key_columns());
         let has = columns.map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
         if has.is_empty() { "TRUE".to_owned() } else { has }
+    }
+
+    fn listed(&self, fields: &[Field]) -> String {
+        fields.iter().map(|field| self.column(field)).collect::<Vec<_>>().join(", ")
     }
 
     /// Every entry behind a base counts that is not said to have ended elsewhere.
@@ -189,10 +213,6 @@ impl Recount<'_> {
             text(&self.counter.name),
         )
     }
-}
-
-fn listed(fields: &[Field]) -> String {
-    fields.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether what one remembers of repeats is known to the other: that events need the fields is no part of it.

@@ -2,10 +2,10 @@
 //! the engine for SQL, and not by those that put entries into buckets.
 
 use super::rules::OWN_TIME;
-use super::{Recount, Start, column, text};
+use super::{Recount, Start, text};
 use std::fmt::Write as _;
 use std::ops::Range;
-use tally_core::counter::{Field, Unit, Zone};
+use tally_core::counter::{Unit, Zone};
 
 /// To which time something belongs, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,7 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     pub fn dimension_or_none(&self, dimension: &str) -> String {
         let counters = self.eras.iter().flat_map(|era| era.declarations.counters());
         let is_declared = counters.into_iter().any(|counter| counter.named_dimensions().any(|name| name == dimension));
-        let own = if is_declared { column(&Field::Dimension(dimension.into())) + ", " } else { String::new() };
+        let own = if is_declared { self.dimension(dimension) + ", " } else { String::new() };
         format!("coalesce({own}dimensions[{}], '(none)')", text(dimension))
     }
 

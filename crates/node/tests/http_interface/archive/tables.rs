@@ -101,6 +101,15 @@ fn event_rows(rows: &RecordBatch) -> Vec<EventRow> {
     (0..rows.num_rows()).map(row).collect()
 }
 
+/// The versions of declarations that are written down.
+pub fn versions(node: &TestNode) -> Vec<i64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let rows = runtime.block_on(rows(&node.path().join("archive"), Table::Configurations));
+    let mut versions: Vec<i64> = rows.iter().flat_map(|rows| numbers(rows, "version")).collect();
+    versions.sort_unstable();
+    versions
+}
+
 async fn rows(root: &Path, table: Table) -> Vec<RecordBatch> {
     let catalog = SqliteCatalog::open(root).unwrap();
     let table = catalog.open_table(table.name()).await.unwrap().unwrap();

@@ -69,7 +69,7 @@ pub fn double_rows(data: &Path, rows: usize) -> BTreeSet<u64> {
     runtime.block_on(async {
         let (root, id) = (data.join("archive"), DataDir::view(data).unwrap().identity.id);
         let readable = Reader::new(root.clone()).table(Table::Events).await.unwrap().unwrap();
-        let mut archive = Archive::open(&root, Writer { log_id: id, nonce: 7 }).await.unwrap();
+        let mut archive = Archive::open(&root, Writer { log_id: id, nonce: 7, now_ms: 0 }).await.unwrap();
         let (mut events, mut records) = (EventsInOrder::new(readable.files), BTreeSet::new());
         for _ in 0..rows {
             let row = events.get().unwrap();

@@ -29,13 +29,13 @@ pub struct ArchiveState {
     /// Records of the log behind that position
     #[schema(example = 12)]
     lag_records: u64,
-    /// Events that can be read, as of the last look at all files
+    /// Events that can be read
     #[schema(example = 4700)]
     events: u64,
-    /// Data files of all tables, likewise
+    /// Data files of all tables
     #[schema(example = 8)]
     files: u64,
-    /// What all of it takes on disk, likewise
+    /// What all of it takes on disk, as of the last look at all files
     #[schema(example = 65536)]
     bytes: u64,
 }

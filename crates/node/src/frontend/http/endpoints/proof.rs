@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use tally_archive::Tables;
 use tally_core::contract::Contract;
 
 use super::archive::archive;
@@ -29,16 +28,18 @@ pub async fn proof(State(api): State<Api>, IdPath(id): IdPath, uri: Uri) -> Resu
     let wanted = wanted(&api, id, &uri)?;
     let archive = archive(&api)?;
     let place = archive.proofs().clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
-    let tables = Tables::read(archive.reader()).await.map_err(unreadable)?;
+    let tables = archive.tables().await?.map_err(unreadable)?;
     let make = move || {
         let _place = place;
         make(&tables, &wanted)
     };
     let made = api.host.spawner.blocking(make).await.ok_or(Refusal::ShuttingDown)?;
     made.map(Json).map_err(|error| match error {
-        CannotProve::NoRoot(what) | CannotProve::TooMuch(what) => Problem::new(ProblemKind::NotProvable, what),
+        CannotProve::NoRoot(what) | CannotProve::TooMuch(what) | CannotProve::NotKept(what) => {
+            Problem::new(ProblemKind::NotProvable, what)
+        }
         CannotProve::Archive(error) => unreadable(error),
-        changed @ CannotProve::Changed(_) => Refusal::StoreFailed(changed.to_string().into()).into(),
+        changed @ CannotProve::Changed(_) => Refusal::ArchiveFailed(changed.to_string().into()).into(),
     })
 }
 

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use std::sync::Arc;
-use tally_archive::{ArchiveError, SignedRoot, Tables};
+use tally_archive::{ArchiveError, SignedRoot};
 
 use super::archive::archive;
 use crate::archive::ArchiveHandle;
@@ -54,7 +54,7 @@ pub async fn close(State(api): State<Api>) -> Result<Json<RootPage>, Problem> {
 }
 
 async fn page(api: &Api, archive: &ArchiveHandle, Paging { limit, before }: Paging) -> Result<RootPage, Problem> {
-    let tables = Tables::roots_only(archive.reader()).await.map_err(unreadable)?;
+    let tables = archive.tables_of_roots().await?.map_err(unreadable)?;
     let read = move || -> Result<Vec<SignedRoot>, ArchiveError> {
         let is_older = |found: &Result<SignedRoot, ArchiveError>| match found {
             Ok(found) => found.root.number < before,
@@ -73,5 +73,5 @@ async fn page(api: &Api, archive: &ArchiveHandle, Paging { limit, before }: Pagi
 
 /// The archive cannot be read.
 pub fn unreadable(error: ArchiveError) -> Problem {
-    Refusal::StoreFailed(Arc::from(error.to_string())).into()
+    Refusal::ArchiveFailed(Arc::from(error.to_string())).into()
 }

@@ -70,6 +70,7 @@ pub enum ProblemKind {
     DiskFull,
     LogFailed,
     StoreFailed,
+    ArchiveFailed,
     ShuttingDown,
     NotReady,
     /// A status that the framework chose.
@@ -152,6 +153,7 @@ impl ProblemKind {
             ProblemKind::DiskFull => ("disk-full", S::INSUFFICIENT_STORAGE, "The disk is full"),
             ProblemKind::LogFailed => ("log-failed", S::SERVICE_UNAVAILABLE, "The log has failed"),
             ProblemKind::StoreFailed => ("store-failed", S::SERVICE_UNAVAILABLE, "The store cannot be read"),
+            ProblemKind::ArchiveFailed => ("archive-failed", S::SERVICE_UNAVAILABLE, "The archive cannot be used"),
             ProblemKind::ShuttingDown => ("shutting-down", S::SERVICE_UNAVAILABLE, "Tally is shutting down"),
             ProblemKind::NotReady => ("not-ready", S::SERVICE_UNAVAILABLE, "No writes are taken at the moment"),
             ProblemKind::Other(status) => ("http", status, status.canonical_reason().unwrap_or("The request failed")),
@@ -295,6 +297,7 @@ impl From<Refusal> for Problem {
             Refusal::WorkerFailed(_) => Problem::new(ProblemKind::NotReady, detail),
             Refusal::ShuttingDown => Problem::new(ProblemKind::ShuttingDown, detail).retry_after(1),
             Refusal::StoreFailed(_) => Problem::new(ProblemKind::StoreFailed, detail),
+            Refusal::ArchiveFailed(_) => Problem::new(ProblemKind::ArchiveFailed, detail),
         }
     }
 }
