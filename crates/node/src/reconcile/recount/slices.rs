@@ -7,6 +7,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use tally_core::counter::{Field, Unit, Zone};
 
+/// Where the first bucket begins, and the last year that nanoseconds since then can say.
+const EPOCH: &str = "arrow_cast(0, 'Timestamp(Microsecond, Some(\"+00:00\"))')";
+const LAST: &str = "arrow_cast(9214646400000000, 'Timestamp(Microsecond, Some(\"+00:00\"))')";
+
 /// To which time something belongs, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub enum At<'a> {
@@ -19,6 +23,9 @@ pub enum At<'a> {
 impl At<'_> {
     /// Of an expression that is a moment. What lies before 1970 is in the first bucket.
     pub fn of(self, moment: &str) -> String {
+        // Before it is looked at: the engine reckons in nanoseconds, and what it cannot say in them ends the process or comes out in
+        // another century.
+        let moment = &format!("least(greatest({moment}, {EPOCH}), {LAST})");
         let moment = match self {
             At::Moment => moment.to_owned(),
             At::Bucket(unit, zone) if zone.name() == Zone::UTC => format!("date_trunc('{}', {moment})", unit.name()),
@@ -142,16 +149,17 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
         if let Start::Base(from) = self.from {
             let _ = write!(within, " AND made.\"offset\" > {from}");
         }
-        let moment = "CASE WHEN made.cause = 'revert' AND made.bucket IS NULL
-      THEN coalesce(reverted.log_time, arrow_cast(0, 'Timestamp(Microsecond, Some(\"+00:00\"))'))
-      ELSE coalesce(made.bucket, made.log_time) END";
+        let moment = format!(
+            "CASE WHEN made.cause = 'revert' AND made.bucket IS NULL
+      THEN coalesce(reverted.log_time, {EPOCH}) ELSE coalesce(made.bucket, made.log_time) END"
+        );
         format!(
             "SELECT made.counter AS id, {} AS bucket, made.delta AS value
   FROM corrections AS made
   LEFT JOIN (SELECT number, min(log_time) AS log_time FROM corrections GROUP BY number) AS reverted
     ON made.\"of\" = reverted.number AND made.cause = 'revert'
   WHERE made.purpose = 'adjust' AND {own} AND {within}",
-            at.of(moment)
+            at.of(&moment)
         )
     }
 

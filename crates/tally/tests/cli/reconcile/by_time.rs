@@ -185,3 +185,22 @@ fn a_roll_up_that_is_added_later_is_filled_from_the_archive() {
     assert_eq!(asked.get("/v1/counters/views:a")["value"], total);
     asked.agrees();
 }
+
+#[test]
+fn what_happened_before_1970_is_in_the_first_bucket_by_the_recount_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let counter = |unit: &str| {
+        format!("  - {{counterName: {unit}s, mode: persistent, dimensions: [k], rollups: [[{unit}]], rules: [{{on: e, op: increment}}]}}\n")
+    };
+    let yaml = ["minute", "hour", "day", "week", "month"].map(counter).concat();
+    let asked = Asked::start(dir.path(), &format!("counters:\n{yaml}"));
+    let times = ["0001-01-01T00:00:00Z", "1500-05-05T00:00:00Z", "1677-09-22T00:00:00Z", "1677-09-25T00:00:00Z"];
+    let times = [&times[..], &["1969-12-31T23:59:59Z", "1970-01-02T00:00:00Z", "2026-09-17T00:00:00Z"]].concat();
+    let event = |(n, at): (usize, &&str)| format!(r#"{{"type":"e","eventId":"x{n}","occurredAt":"{at}","dimensions":{{"k":"a"}}}}"#);
+    let events: Vec<String> = times.iter().enumerate().map(event).collect();
+    asked.post("/v1/events", &format!("[{}]", events.join(",")));
+    let text = asked.agrees();
+    assert!(text.contains("months: 1 keys, 7 in all"), "{text}");
+    let series = asked.get("/v1/counters/weeks:a/series?by=x&step=1w&from=2026-09-01T00:00:00Z");
+    assert_eq!(points(&series)[0]["value"], 1, "{series}");
+}
