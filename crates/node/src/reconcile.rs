@@ -12,7 +12,7 @@ mod restate;
 mod scene;
 
 pub use archived::{ArchivedParts, ArchivedWanted};
-pub use report::{ByTime, Compared, CounterReport, Difference, Hour, Report};
+pub use report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut, Report};
 pub use restate::{CounterRestated, RestateWanted, Restated, RestatedKey, Restatement};
 
 use crate::archive::ArchiveHandle;

@@ -97,6 +97,9 @@ fn print(report: &Value, out: &mut Output) -> Result<()> {
                 print_differences(&counter["differences"], out)?;
             }
         }
+        if let Some(why) = counter["leftOut"]["why"].as_str() {
+            out.line(format_args!("  {} keys not compared: {why}", counter["leftOut"]["keys"]))?;
+        }
     }
     match (report["proposal"].as_u64(), report["applied"] == true) {
         (Some(number), false) => out.line(format_args!(

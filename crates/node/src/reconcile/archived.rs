@@ -2,9 +2,8 @@
 //!
 //! The same SQL that counters are reconciled with, without a look at them. It answers what the archive has, and says up to where that is.
 
-use super::compare::takes_back;
-use super::recount::{At, Recount};
-use super::scene::{OLDEST_BASE, VERSIONS, eras_of, numbers, oldest_base, texts};
+use super::recount::{At, Recount, takes_back};
+use super::scene::{CLEARED, OLDEST_BASE, VERSIONS, eras_of, first_number, names, numbers, oldest_base, texts};
 use crate::sql::{Answer, Question, Sql, SqlError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,11 +56,12 @@ impl ArchivedWanted<'_> {
         if base_ms.is_some_and(|base_ms| self.ms.start < base_ms + AHEAD_MS || takes_back(self.counter)) {
             return Ok(None);
         }
-        let recount = Recount { counter: self.counter, eras: &eras, from, to: i64::MAX as u64 };
+        let has_clears = names(&ask(sql, CLEARED.to_owned()).await?).any(|name| *name == *self.counter.name);
+        let recount = Recount { counter: self.counter, eras: &eras, from, to: i64::MAX as u64, has_clears };
         let answer = ask(sql, self.statement(&recount)).await?;
         let position = answer.archive.unwrap_or_default();
         let newest = ask(sql, "SELECT coalesce(max(generation), 0) FROM corrections".to_owned()).await?;
-        let generation = newest.rows.first().and_then(|row| numbers(row, 0).first().copied()).unwrap_or(0) as u64;
+        let generation = first_number(&newest) as u64;
         let (parts, is_truncated) = (self.read(&answer), answer.is_truncated);
         Ok(Some(ArchivedParts { parts, is_truncated, position, generation }))
     }

@@ -31,12 +31,22 @@ pub enum Start {
 }
 
 /// What is counted again.
+#[derive(Clone, Copy)]
 pub struct Recount<'a> {
     pub counter: &'a Counter,
     pub eras: &'a [Era],
     pub from: Start,
     /// Up to the record at this offset.
     pub to: u64,
+    /// Some of its keys were cleared.
+    pub has_clears: bool,
+}
+
+/// Keys that are not compared, since what they should be worth is not known.
+pub struct LeftOut {
+    pub why: &'static str,
+    /// A statement whose rows (`id`) are these keys.
+    pub ids: String,
 }
 
 impl Recount<'_> {
@@ -48,11 +58,32 @@ impl Recount<'_> {
     SELECT id, value AS live, 0 AS recount FROM ({live}) AS live
     UNION ALL
     SELECT id, 0 AS live, value AS recount FROM ({expected}) AS expected
-  ) AS both_sides GROUP BY id
+  ) AS both_sides WHERE {known} GROUP BY id
 ) AS compared WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
             live = self.live(),
-            expected = self.expected()
+            expected = self.expected(),
+            known = self.is_known(),
         )
+    }
+
+    /// Keys of which the archive does not say what they should be worth.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        if let Some(ids) = self.clears_not_known() {
+            let why = "they were cleared, and the clear was reverted or came in the same moment as something that it may have taken";
+            return Some(LeftOut { why, ids });
+        }
+        if !takes_back(self.counter) || self.from == Start::Beginning {
+            return None;
+        }
+        // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
+        let why = "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
+        let ids = format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
+        Some(LeftOut { why, ids })
+    }
+
+    /// Keys that can be compared.
+    fn is_known(&self) -> String {
+        self.left_out().map_or("TRUE".to_owned(), |left_out| format!("id NOT IN ({})", left_out.ids))
     }
 
     /// Rows (`id`, `value`) that add up to what each key is worth. Late entries that wait for their run are among what is counted
@@ -73,9 +104,11 @@ impl Recount<'_> {
     fn expected(&self) -> String {
         let to = self.to;
         let (own, counted) = (self.own_ids("counter"), self.summed(&self.counted(""), ""));
+        let undone = self.undone_after_clears();
+        let undone = undone.map_or(String::new(), |undone| format!("\n  UNION ALL\n  SELECT id, value FROM ({undone}) AS undone"));
         match self.from {
             Start::Beginning => format!(
-                "{counted}
+                "{counted}{undone}
   UNION ALL
   SELECT counter AS id, delta AS value FROM corrections
   WHERE purpose = 'adjust' AND {own} AND \"offset\" <= {to}"
@@ -202,6 +235,11 @@ impl Recount<'_> {
     SELECT {keys}, sum(value) AS value{by} FROM ({rows}) AS counted GROUP BY {keys}{by}) AS summed"
         )
     }
+}
+
+/// Whether an entry may take back what another one has counted.
+pub fn takes_back(counter: &Counter) -> bool {
+    matches!(&counter.contract, Contract::Transition(transition) if !transition.entity.is_empty())
 }
 
 fn is_persistent(counter: &&Counter) -> bool {

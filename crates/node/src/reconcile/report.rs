@@ -27,6 +27,15 @@ pub struct CounterReport {
     pub compared: Compared,
     /// What was found bucket by bucket, if the counter has a roll-up by time.
     pub by_time: Option<ByTime>,
+    /// Keys that were not compared with the others, if there are any.
+    pub left_out: Option<KeysLeftOut>,
+}
+
+/// Keys of which nobody knows what they should be worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysLeftOut {
+    pub keys: u64,
+    pub why: &'static str,
 }
 
 /// A counter in buckets of time.
@@ -134,7 +143,7 @@ impl Hour {
 
 impl CounterReport {
     pub fn not(counter: &str, why: String) -> CounterReport {
-        CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None }
+        CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None, left_out: None }
     }
 
     /// Which share of what was counted again keys differ by.
@@ -218,7 +227,7 @@ mod tests {
 
     fn report(compared: Compared, from_ms: u64) -> CounterReport {
         let by_time = ByTime { unit: Unit::Hour, from_ms, hours: Vec::new(), last_closed: Hour::default() };
-        CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time) }
+        CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time), left_out: None }
     }
 
     #[test]

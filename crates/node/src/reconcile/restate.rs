@@ -4,10 +4,10 @@
 //! *restores*. With others it changes what is right, and *adjusts*: its deltas are the difference between two recounts, so what a
 //! counter differs by from its own rules is left to reconciliation, which finds nothing new afterwards.
 
-use super::compare::{sliced, takes_back, widened};
-use super::recount::{At, Era, Recount, Slices, Start};
+use super::compare::{sliced, widened};
+use super::recount::{At, Era, Recount, Slices, Start, takes_back};
 use super::report::{Compared, CounterReport, Difference};
-use super::scene::Scene;
+use super::scene::{Scene, first_number};
 use super::{ReconcileError, Reconciler};
 use crate::engine::CorrectionRequest;
 use jiff::Timestamp;
@@ -179,8 +179,7 @@ impl Reconciler {
         let found = self.ask(scene, statement.clone()).await?;
         if found.is_truncated {
             let all = self.ask(scene, format!("SELECT count(*) FROM ({statement}) AS changed")).await?;
-            let changes = all.rows.first().and_then(|row| super::scene::numbers(row, 0).first().copied());
-            return Err(too_many(&counter.name, changes.unwrap_or(0) as usize));
+            return Err(too_many(&counter.name, first_number(&all) as usize));
         }
         // They are told as live and delta.
         let key = |Difference { id, bucket_ms, live, recount: delta }| RestatedKey {

@@ -6,6 +6,7 @@ use crate::engine::Snapshot;
 use crate::sql::{Answer, Question};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tally_core::contract::Contract;
@@ -20,6 +21,8 @@ pub struct Scene {
     pub from: Start,
     /// The log time of the base, if counting begins with one.
     pub base_ms: Option<u64>,
+    /// Counters of which keys were cleared.
+    pub cleared: BTreeSet<String>,
     pub now_ms: u64,
 }
 
@@ -40,10 +43,11 @@ impl Reconciler {
         let snapshot = Arc::new(self.engine.base().await?);
         self.archive.flush().await?;
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
-        let (eras, from, base_ms) = (Vec::new(), Start::Beginning, None);
-        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, now_ms };
+        let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
+        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, cleared, now_ms };
         scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?)?;
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
+        scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();
         Ok(scene)
     }
 
@@ -57,6 +61,14 @@ impl Reconciler {
 pub const VERSIONS: &str = "SELECT version, max(yaml) FROM configurations GROUP BY version ORDER BY version";
 pub const OLDEST_BASE: &str =
     "SELECT \"offset\", CAST(log_time AS BIGINT) / 1000 FROM base ORDER BY \"offset\" LIMIT 1";
+
+/// The names of counters of which keys were cleared.
+pub const CLEARED: &str = "SELECT DISTINCT split_part(counter, ':', 1) FROM corrections WHERE cause = 'clear'";
+
+/// The first column of an answer.
+pub fn names(answer: &Answer) -> impl Iterator<Item = String> {
+    answer.rows.iter().flat_map(|batch| texts(batch, 0))
+}
 
 /// Where counting begins, and at which log time if that is not the beginning.
 pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
@@ -82,6 +94,11 @@ pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
             Ok(Era { versions: *version as u64..=end, declarations: Arc::new(declarations) })
         })
         .collect()
+}
+
+/// The only number of an answer.
+pub fn first_number(answer: &Answer) -> i64 {
+    answer.rows.first().and_then(|row| numbers(row, 0).first().copied()).unwrap_or(0)
 }
 
 /// A column of whole numbers, of which every row has one.

@@ -1,6 +1,7 @@
 //! Counting again from the archive, and what differs.
 
 mod by_time;
+mod cleared;
 mod restate;
 
 use crate::support::{Served, exchange, stderr, stdout, tally};
@@ -55,6 +56,12 @@ impl Asked {
         let answer = exchange(&self.http, &(head + &body));
         assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    fn delete(&self, path: &str) {
+        let head = format!("DELETE {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http);
+        let answer = exchange(&self.http, &head);
+        assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
     }
 
     /// Changes what a counter is worth; `restore` claims that this is what was counted, which nobody believes who counts again.

@@ -8,6 +8,9 @@ use tally_core::counter::Field;
 /// When an event happened, by its sender or else by its arrival.
 pub const OWN_TIME: &str = "coalesce(occurred_at, received_at)";
 
+/// Whether an event of an entity is where something begins to count.
+const BEGINS: &str = "is_on AND NOT (coalesce(was_on, FALSE) AND was_id = own_id)";
+
 impl Recount<'_> {
     /// Rows (`id`, `key_0` and so on, `value`, and `more`, which begins with a comma if it is anything): what events come to.
     pub(super) fn counted(&self, more: &str) -> String {
@@ -86,7 +89,7 @@ impl Recount<'_> {
             }
         }
         let judged = memories.iter().map(|(dedup, eras)| {
-            let of_its_time = Recount { counter: self.counter, eras, from: self.from, to: self.to };
+            let of_its_time = Recount { eras, ..*self };
             match dedup {
                 Some(dedup) => of_its_time.outside_the_window(dedup, more),
                 None => of_its_time.every_entry(more),
@@ -133,31 +136,84 @@ impl Recount<'_> {
     }
 
     /// The same with the event that turned it on, which is where it counts: the first for its key since it was last off or elsewhere.
-    /// Those do not matter that came after one that happened later.
     fn turned_on(&self, entity: &[Field], more: &str) -> String {
         format!(
             "SELECT own_id AS id{key_values}, 1 AS value{more} FROM (
     SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS last_offset,
       max(CASE WHEN is_on THEN \"offset\" END) OVER (PARTITION BY {by}) AS last_on_offset,
-      max(CASE WHEN is_on AND NOT (coalesce(was_on, FALSE) AND was_id = own_id) THEN \"offset\" END)
-        OVER (PARTITION BY {by}) AS begun_offset
-    FROM (
-      SELECT *, lag(is_on) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_on,
+      max(CASE WHEN {BEGINS} THEN \"offset\" END) OVER (PARTITION BY {by}) AS begun_offset
+    FROM ({in_order}) AS in_order
+  ) AS states WHERE \"offset\" = begun_offset AND last_on_offset = last_offset",
+            key_values = self.key_values(),
+            by = listed(entity),
+            in_order = self.in_order(entity),
+        )
+    }
+
+    /// The events of each entity that decide, with what it was before them. Those do not matter that came after one that happened later.
+    fn in_order(&self, entity: &[Field]) -> String {
+        format!(
+            "SELECT *, lag(is_on) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_on,
         lag(own_id) OVER (PARTITION BY {by} ORDER BY \"offset\") AS was_id
       FROM (
         SELECT *, {change} > 0 AS is_on, {id} AS own_id, {OWN_TIME} AS own_time,
           max({OWN_TIME}) OVER (
             PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest_before
         FROM events WHERE {own} AND {has_all}) AS all_of_them
-      WHERE latest_before IS NULL OR own_time >= latest_before) AS in_order
-  ) AS states WHERE \"offset\" = begun_offset AND last_on_offset = last_offset",
+      WHERE latest_before IS NULL OR own_time >= latest_before",
             id = self.id(),
-            key_values = self.key_values(),
             by = listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
             change = self.change(),
         )
+    }
+
+    /// Rows (`id`, `value`, `log_time`): what a clear took that went off only after it. Going off takes nothing away then, so what the clear
+    /// took is more than what is gone. `log_time` is that of the clear.
+    pub(super) fn undone_after_clears(&self) -> Option<String> {
+        let ended = self.ended_around_clears(
+            "ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\"",
+        )?;
+        Some(format!("SELECT id, 1 AS value, min(cleared_at) AS log_time FROM ({ended}) AS undone GROUP BY id, ended_at"))
+    }
+
+    /// Rows (`id`): keys of which nobody can tell any more what a clear took.
+    pub(super) fn clears_not_known(&self) -> Option<String> {
+        // An event and a correction of the same commit are not told apart by their places.
+        let unclear = self.ended_around_clears(
+            "ended.begun_offset < clears.\"offset\" AND clears.generation <= ended.generation
+      AND NOT (ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\")",
+        )?;
+        let own = self.own_ids("counter");
+        Some(format!(
+            "SELECT id FROM ({unclear}) AS unclear
+  UNION
+  SELECT counter AS id FROM corrections
+  WHERE cause = 'revert' AND {own} AND \"of\" IN (SELECT number FROM corrections WHERE cause = 'clear')"
+        ))
+    }
+
+    /// Rows (`id`, `ended_at`, `cleared_at`): what entities counted for a key until they went off or elsewhere, beside each clear of the
+    /// key of which `is_between` says that it came before that. `None` if there is no such clear.
+    fn ended_around_clears(&self, is_between: &str) -> Option<String> {
+        let Contract::Transition(transition) = &self.counter.contract else { return None };
+        if transition.entity.is_empty() || !self.has_clears || self.from != Start::Beginning {
+            return None;
+        }
+        let by = listed(&transition.entity);
+        let before = format!("OVER (PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)");
+        Some(format!(
+            "SELECT ended.was_id AS id, ended.\"offset\" AS ended_at, clears.log_time AS cleared_at FROM (
+    SELECT \"offset\", generation, was_on, was_id, is_on, own_id,
+      max(CASE WHEN {BEGINS} THEN \"offset\" END) {before} AS begun_offset,
+      max(CASE WHEN {BEGINS} THEN generation END) {before} AS begun_generation
+    FROM ({in_order}) AS in_order
+  ) AS ended JOIN corrections AS clears ON clears.counter = ended.was_id AND {is_between}
+  WHERE clears.cause = 'clear' AND clears.\"offset\" <= {to} AND ended.was_on AND NOT (ended.is_on AND ended.own_id = ended.was_id)",
+            in_order = self.in_order(&transition.entity),
+            to = self.to,
+        ))
     }
 
     /// The id of an event's key, and the values that it is made of.

@@ -142,7 +142,7 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     }
 
     /// What people changed belongs to the bucket that they named, or else to that of the moment; what they took back without naming one to
-    /// that of what was taken back.
+    /// that of what was taken back. A clear has taken no more than what is gone.
     pub fn adjusted_by(&self, at: At<'_>) -> String {
         let own = self.own_ids("made.counter");
         let mut within = format!("made.\"offset\" <= {}", self.to);
@@ -153,12 +153,15 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
             "CASE WHEN made.cause = 'revert' AND made.bucket IS NULL
       THEN coalesce(reverted.log_time, {EPOCH}) ELSE coalesce(made.bucket, made.log_time) END"
         );
+        let undone = self.undone_after_clears().map_or(String::new(), |undone| {
+            format!("\n  UNION ALL\n  SELECT id, {} AS bucket, value FROM ({undone}) AS undone", at.of("log_time"))
+        });
         format!(
             "SELECT made.counter AS id, {} AS bucket, made.delta AS value
   FROM corrections AS made
   LEFT JOIN (SELECT number, min(log_time) AS log_time FROM corrections GROUP BY number) AS reverted
     ON made.\"of\" = reverted.number AND made.cause = 'revert'
-  WHERE made.purpose = 'adjust' AND {own} AND {within}",
+  WHERE made.purpose = 'adjust' AND {own} AND {within}{undone}",
             at.of(&moment)
         )
     }

@@ -19,7 +19,7 @@ use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::moment;
 use crate::frontend::http::words::parameters::{Parameters, limit};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::reconcile::{Compared, CounterReport, Difference, Hour, ReconcileError, ReconcileHandle, Report, Wanted};
+use crate::reconcile::{Compared, CounterReport, Difference, Hour, KeysLeftOut, ReconcileError, ReconcileHandle, Report, Wanted};
 
 const EXAMPLE: &str = r#"{"counter":"impressions","apply":true,"author":"ops"}"#;
 const ANONYMOUS: &str = "anonymous";
@@ -94,6 +94,8 @@ pub struct CounterReportView {
     #[schema(example = "2026-11-14T00:00:00.000Z")]
     buckets_from: Option<String>,
     keys: u64,
+    /// Keys that were not compared, and why; `null` if all were
+    left_out: Option<LeftOutView>,
     /// What all keys come to, with late entries that wait for their run
     live: i64,
     /// What they come to by the archive
@@ -110,6 +112,14 @@ pub struct CounterReportView {
     truncated: bool,
     /// What all keys came to in the last buckets of time, and in those that differ, the last one first
     hours: Vec<HourView>,
+}
+
+/// Keys that were not compared.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = KeysLeftOut)]
+pub struct LeftOutView {
+    keys: u64,
+    why: &'static str,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -158,6 +168,7 @@ impl CounterReportView {
             drift: report.drift(),
             buckets: report.by_time.as_ref().map(|by| by.unit.name()),
             buckets_from: report.by_time.as_ref().map(|by| rfc3339(by.from_ms)),
+            left_out: report.left_out.as_ref().map(|KeysLeftOut { keys, why }| LeftOutView { keys: *keys, why }),
             hours: report.by_time.iter().flat_map(|by| &by.hours).map(HourView::new).collect(),
             ..CounterReportView::default()
         };
