@@ -21,6 +21,13 @@ pub struct Era {
     pub declarations: Arc<Declarations>,
 }
 
+impl Era {
+    /// As it was declared then.
+    pub fn counter(&self, name: &str) -> Option<&Counter> {
+        self.declarations.counters().iter().find(|counter| *counter.name == *name)
+    }
+}
+
 /// Where counting begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {

@@ -29,12 +29,21 @@ pub struct Scene {
 impl Scene {
     /// Why a counter cannot be counted again, if so.
     pub fn cannot_compare(&self, counter: &Counter) -> Option<String> {
-        if !counter.is_archived {
-            return Some("its events are not archived: its archive is none".to_owned());
-        }
-        matches!(counter.contract, Contract::Simple(_))
-            .then(|| "it is written by its name as well, and such writes are not in the archive".to_owned())
+        cannot_recount(counter, &self.eras)
     }
+}
+
+/// Why the archive does not have what a counter should be worth, if so.
+pub fn cannot_recount(counter: &Counter, eras: &[Era]) -> Option<String> {
+    if matches!(counter.contract, Contract::Simple(_)) {
+        return Some("it is written by its name as well, and such writes are not in the archive".to_owned());
+    }
+    if !counter.is_archived {
+        return Some("its events are not archived: its archive is none".to_owned());
+    }
+    let was_archived = |era: &Era| era.counter(&counter.name).is_none_or(|was| was.is_archived);
+    (!eras.iter().all(was_archived))
+        .then(|| "some of its events were not archived: its archive was none before".to_owned())
 }
 
 impl Reconciler {
@@ -45,8 +54,8 @@ impl Reconciler {
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
         let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
         let mut scene = Scene { snapshot, declarations, eras, from, base_ms, cleared, now_ms };
-        scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?)?;
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
+        scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?, scene.from)?;
         scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();
         Ok(scene)
     }
@@ -58,7 +67,8 @@ impl Reconciler {
     }
 }
 
-pub const VERSIONS: &str = "SELECT version, max(yaml) FROM configurations GROUP BY version ORDER BY version";
+pub const VERSIONS: &str =
+    "SELECT version, max(yaml), min(\"offset\") FROM configurations GROUP BY version ORDER BY version";
 pub const OLDEST_BASE: &str =
     "SELECT \"offset\", CAST(log_time AS BIGINT) / 1000 FROM base ORDER BY \"offset\" LIMIT 1";
 
@@ -80,18 +90,24 @@ pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
     }
 }
 
-/// The declarations by their versions; each is in force until the next.
-pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
-    let versions = answer.rows.iter().flat_map(|batch| numbers(batch, 0).into_iter().zip(texts(batch, 1)));
-    let versions: Vec<(i64, String)> = versions.collect();
-    let ends = versions.iter().skip(1).map(|(version, _)| *version as u64 - 1).chain([i64::MAX as u64]);
-    versions
-        .iter()
-        .zip(ends)
-        .map(|((version, yaml), end)| {
+/// The declarations by their versions, each in force until the next; without those that had been replaced where counting begins.
+pub fn eras_of(answer: &Answer, from: Start) -> Result<Vec<Era>, ReconcileError> {
+    let mut versions = Vec::new();
+    for batch in &answer.rows {
+        let told = numbers(batch, 0).into_iter().zip(texts(batch, 1)).zip(numbers(batch, 2));
+        versions.extend(told.map(|((version, yaml), offset)| (version as u64, yaml, offset as u64)));
+    }
+    let ends = versions.iter().skip(1).map(|(version, _, offset)| (version - 1, *offset));
+    let ends: Vec<(u64, u64)> = ends.chain([(i64::MAX as u64, u64::MAX)]).collect();
+    let in_force = versions.iter().zip(ends).filter(|(_, (_, end))| match from {
+        Start::Beginning => true,
+        Start::Base(base) => *end > base,
+    });
+    in_force
+        .map(|((version, yaml, _), (last, _))| {
             let declarations = Declarations::parse(yaml)
                 .map_err(|error| ReconcileError::Sql(format!("configuration {version}: {error}").into()))?;
-            Ok(Era { versions: *version as u64..=end, declarations: Arc::new(declarations) })
+            Ok(Era { versions: *version..=last, declarations: Arc::new(declarations) })
         })
         .collect()
 }

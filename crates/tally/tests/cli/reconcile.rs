@@ -161,3 +161,23 @@ fn what_differs_is_named_key_by_key_and_put_right_by_a_correction() {
     let wrong = asked.reconcile(&["vews"]);
     assert!(stderr(&wrong).contains("did you mean views"), "{}", stderr(&wrong));
 }
+
+#[test]
+fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let counter = |more: &str| {
+        let rest = "rules: [{on: viewed, op: increment}]";
+        format!("counters:\n  - {{counterName: views, mode: display, dedup: none, {more}{rest}}}\n")
+    };
+    let view = |asked: &Asked, times: usize| asked.post("/v1/events", &format!("[{}]", [r#"{"type":"viewed"}"#].repeat(times).join(",")));
+    let asked = Asked::start(dir.path(), &counter("archive: none, "));
+    view(&asked, 10);
+    asked.server.stop(Signal::KILL);
+    let asked = Asked::start(dir.path(), &counter(""));
+    view(&asked, 3);
+    let text = asked.agrees();
+    assert!(text.contains("views: not compared: some of its events were not archived"), "{text}");
+    let head = format!("GET /v1/counters/views/series?step=1h&from=-1d HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", asked.http);
+    let series = exchange(&asked.http, &head);
+    assert!(series.starts_with("HTTP/1.1 4"), "it has only some of them: {series}");
+}

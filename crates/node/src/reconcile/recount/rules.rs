@@ -80,7 +80,7 @@ impl Recount<'_> {
     fn outside_the_windows(&self, more: &str) -> String {
         let mut memories: Vec<(Option<&DedupSettings>, Vec<Era>)> = Vec::new();
         for era in self.eras {
-            let was = era.declarations.counters().iter().find(|was| was.name == self.counter.name);
+            let was = era.counter(&self.counter.name);
             let Some(Contract::Display(display)) = was.map(|was| &was.contract) else { continue };
             let dedup = display.dedup.as_ref();
             match memories.iter_mut().find(|(known, _)| same_memory(*known, dedup)) {
