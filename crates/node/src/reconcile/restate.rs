@@ -167,7 +167,9 @@ impl Reconciler {
             return Ok(Restated::Not("the configuration does not have it".to_owned()));
         };
         let buckets = slices.as_ref().map(Slices::told);
-        if other.rules == counter.rules && other.contract == counter.contract {
+        // What is in force now may have been in force for some of the events only.
+        let is_same = |was: &Counter| other.rules == was.rules && other.contract == was.contract;
+        if scene.eras.iter().all(|era| era.counter(&counter.name).is_some_and(is_same)) {
             return Ok(Restated::Keys { buckets, keys: Vec::new() });
         }
         if let Some(why) = behind_a_base(scene, [counter, other], range_ms) {

@@ -173,3 +173,25 @@ fn a_range_can_be_judged_by_other_rules_and_a_recount_expects_that_from_then_on(
     let refused = asked.restate(&hour);
     assert!(stderr(&refused).contains("changes what its numbers mean"), "{}", stderr(&refused));
 }
+
+const ONCE_A_SESSION: &str = "dedup: {by: [session], window: 1h}";
+
+/// Views of one session, of which other rules count the first alone.
+fn of_one_session(rollups: &str, dedup: &str) -> String {
+    format!(
+        "counters:\n  - {{counterName: views, mode: display, {rollups}{dedup}, rules: [{{on: viewed, op: increment}}]}}\n"
+    )
+}
+
+#[test]
+fn rules_that_are_in_force_by_now_restate_what_came_before_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), &of_one_session("", "dedup: none"));
+    asked.view("a", 0..10);
+    asked.server.stop(rustix::process::Signal::KILL);
+    let asked = Asked::start(dir.path(), &of_one_session("", ONCE_A_SESSION));
+    let file = dir.path().join("new.yaml");
+    std::fs::write(&file, of_one_session("", ONCE_A_SESSION)).unwrap();
+    let made = asked.restated(&["--from", "2026-01-01T00:00:00Z", "--config", file.to_str().unwrap()]);
+    assert_eq!(made["counters"][0]["delta"], -9, "{made}");
+}
