@@ -9,6 +9,7 @@ mod compare;
 mod recount;
 mod report;
 mod restate;
+mod restated_before;
 mod scene;
 
 pub use archived::{ArchivedParts, ArchivedWanted};
@@ -48,7 +49,7 @@ pub enum ReconcileError {
     #[error("the recount has failed: {0}")]
     Sql(Arc<str>),
     #[error("the correction was not made: {0}")]
-    Correction(Arc<str>),
+    Correction(#[from] CorrectionError),
     /// Ask for something else: the words say what is wrong.
     #[error("{0}")]
     Wrong(Arc<str>),
@@ -65,12 +66,6 @@ impl From<SqlError> for ReconcileError {
             SqlError::Refused(refusal) => refusal.into(),
             error => ReconcileError::Sql(error.to_string().into()),
         }
-    }
-}
-
-impl From<CorrectionError> for ReconcileError {
-    fn from(error: CorrectionError) -> ReconcileError {
-        ReconcileError::Correction(error.to_string().into())
     }
 }
 

@@ -132,7 +132,7 @@ impl Recount<'_> {
     }
 
     /// Rows whose column has ids of this counter.
-    fn own_ids(&self, column: &str) -> String {
+    pub fn own_ids(&self, column: &str) -> String {
         let name = &self.counter.name;
         format!("({column} = {} OR starts_with({column}, {}))", text(name), text(&format!("{name}:")))
     }
@@ -271,6 +271,6 @@ fn column(field: &Field) -> String {
 }
 
 /// As a literal.
-fn text(value: &str) -> String {
+pub fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }

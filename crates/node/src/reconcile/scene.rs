@@ -23,6 +23,8 @@ pub struct Scene {
     pub base_ms: Option<u64>,
     /// Counters of which keys were cleared.
     pub cleared: BTreeSet<String>,
+    /// The newest correction there.
+    pub generation: u64,
     pub now_ms: u64,
 }
 
@@ -53,7 +55,8 @@ impl Reconciler {
         self.archive.flush().await?;
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
         let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
-        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, cleared, now_ms };
+        let generation = snapshot.state()?.values.generations.current;
+        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, cleared, generation, now_ms };
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
         scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?, scene.from)?;
         scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();

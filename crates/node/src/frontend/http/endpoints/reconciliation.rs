@@ -203,9 +203,8 @@ impl From<ReconcileError> for Problem {
     fn from(error: ReconcileError) -> Problem {
         match error {
             ReconcileError::Refused(refusal) => refusal.into(),
-            error @ (ReconcileError::Sql(_) | ReconcileError::Correction(_)) => {
-                Problem::new(ProblemKind::StoreFailed, error.to_string())
-            }
+            ReconcileError::Correction(error) => error.into(),
+            error @ ReconcileError::Sql(_) => Problem::new(ProblemKind::StoreFailed, error.to_string()),
             ReconcileError::Wrong(what) => Problem::new(ProblemKind::InvalidField, &*what),
             error @ ReconcileError::TooMany { .. } => {
                 Problem::new(ProblemKind::TooManyCounters, error.to_string()).with("limit", CORRECTION_DELTAS_MAX)
