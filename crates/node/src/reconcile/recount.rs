@@ -7,6 +7,7 @@ mod slices;
 
 pub use slices::{At, Slices};
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -170,41 +171,50 @@ impl Recount<'_> {
     }
 
     fn types(&self, of: impl Fn(&Declarations) -> Vec<&Counter>) -> String {
-        let mut any = Vec::new();
-        for Era { versions, declarations } in self.eras {
-            let mut types: Vec<String> =
-                of(declarations).iter().flat_map(|counter| &counter.rules).map(|rule| text(&rule.on)).collect();
-            types.sort_unstable();
-            types.dedup();
-            if !types.is_empty() {
-                let (first, last) = (versions.start(), versions.end());
-                any.push(format!("config_version BETWEEN {first} AND {last} AND type IN ({})", types.join(", ")));
-            }
-        }
-        if any.is_empty() { "FALSE".to_owned() } else { format!("({})", any.join(" OR ")) }
+        let types = |declarations: &Declarations| {
+            let rules = of(declarations).into_iter().flat_map(|counter| &counter.rules);
+            rules.map(|rule| text(&rule.on)).collect()
+        };
+        let term = |(when, types): &(String, BTreeSet<String>)| {
+            format!("{when} AND type IN ({})", types.iter().cloned().collect::<Vec<_>>().join(", "))
+        };
+        any_of(&self.while_same(types).iter().map(term).collect::<Vec<_>>())
     }
 
     /// What an entry adds.
     fn change(&self) -> String {
+        let downwards = |declarations: &Declarations| {
+            let own = declarations.counters().iter().filter(|counter| counter.name == self.counter.name);
+            let rules = own.flat_map(|counter| &counter.rules).filter(|rule| rule.op == Direction::Decrement);
+            rules.map(|rule| text(&rule.on)).collect()
+        };
         let mut cases = String::new();
-        for Era { versions, declarations } in self.eras {
-            for rule in declarations
-                .counters()
-                .iter()
-                .filter(|counter| counter.name == self.counter.name)
-                .flat_map(|it| &it.rules)
-            {
-                if rule.op == Direction::Decrement {
-                    let (first, last) = (versions.start(), versions.end());
-                    let _ = write!(
-                        cases,
-                        " WHEN config_version BETWEEN {first} AND {last} AND type = {} THEN -delta",
-                        text(&rule.on)
-                    );
-                }
+        for (when, types) in self.while_same(downwards) {
+            for on in types {
+                let _ = write!(cases, " WHEN {when} AND type = {on} THEN -delta");
             }
         }
         if cases.is_empty() { "delta".to_owned() } else { format!("CASE{cases} ELSE delta END") }
+    }
+
+    /// Conditions on when an event came, and the types that declarations told from then on, if any. Configurations that follow each other
+    /// and tell the same are one: otherwise every change of anything would make every statement longer.
+    fn while_same(&self, told: impl Fn(&Declarations) -> BTreeSet<String>) -> Vec<(String, BTreeSet<String>)> {
+        let mut stretches: Vec<(RangeInclusive<u64>, BTreeSet<String>)> = Vec::new();
+        for Era { versions, declarations } in self.eras {
+            let types = told(declarations);
+            match stretches.last_mut() {
+                Some((before, same)) if *same == types && before.end() + 1 == *versions.start() => {
+                    *before = *before.start()..=*versions.end();
+                }
+                _ => stretches.push((versions.clone(), types)),
+            }
+        }
+        let when = |versions: RangeInclusive<u64>| {
+            format!("config_version BETWEEN {} AND {}", versions.start(), versions.end())
+        };
+        let told = stretches.into_iter().filter(|(_, types)| !types.is_empty());
+        told.map(|(versions, types)| (when(versions), types)).collect()
     }
 
     /// The id of the key that an event belongs to.
@@ -244,6 +254,18 @@ impl Recount<'_> {
     }
 }
 
+/// One of these holds. Halves of halves: whoever reads a statement goes as deep as it is nested.
+fn any_of(terms: &[String]) -> String {
+    match terms {
+        [] => "FALSE".to_owned(),
+        [term] => format!("({term})"),
+        terms => {
+            let (some, others) = terms.split_at(terms.len() / 2);
+            format!("({} OR {})", any_of(some), any_of(others))
+        }
+    }
+}
+
 /// Whether an entry may take back what another one has counted.
 pub fn takes_back(counter: &Counter) -> bool {
     matches!(&counter.contract, Contract::Transition(transition) if !transition.entity.is_empty())
@@ -273,4 +295,43 @@ fn column(field: &Field) -> String {
 /// As a literal.
 pub fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eras(yamls: impl Iterator<Item = String>) -> Vec<Era> {
+        let parsed = yamls.map(|yaml| Arc::new(Declarations::parse(&yaml).expect("it is valid")));
+        parsed.enumerate().map(|(n, declarations)| Era { versions: n as u64..=n as u64, declarations }).collect()
+    }
+
+    fn statement(eras: &[Era]) -> String {
+        let counter = eras[0].counter("a").expect("it is declared");
+        Recount { counter, eras, from: Start::Beginning, to: 1000, has_clears: false }.differences()
+    }
+
+    fn declared(description: u64, on: &str) -> String {
+        let rules = format!("[{{on: {on}, op: increment}}, {{on: undone, op: decrement}}]");
+        format!("counters:\n  - {{counterName: a, mode: persistent, description: \"{description}\", rules: {rules}}}\n")
+    }
+
+    #[test]
+    fn a_change_that_is_no_business_of_a_counter_makes_no_statement_longer() {
+        let one = statement(&eras((0..1).map(|n| declared(n, "e"))));
+        let many = statement(&eras((0..500).map(|n| declared(n, "e"))));
+        assert_eq!(many.replace("BETWEEN 0 AND 499", "BETWEEN 0 AND 0"), one);
+    }
+
+    #[test]
+    fn a_statement_is_nested_no_deeper_for_many_rules_than_for_few() {
+        let statement = statement(&eras((0..256).map(|n| declared(0, &format!("e{n}")))));
+        assert!(statement.contains("type IN ('e255', 'undone')"));
+        let mut depth = 0;
+        let depths = statement.chars().map(|letter| {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            depth
+        });
+        assert!(depths.max() < Some(30));
+    }
 }
