@@ -101,6 +101,9 @@ fn print(report: &Value, out: &mut Output) -> Result<()> {
             out.line(format_args!("  {} keys not compared: {why}", counter["leftOut"]["keys"]))?;
         }
     }
+    if let Some(why) = report["notCorrected"].as_str() {
+        return out.line(format_args!("nothing was put right: {}", readable(why.as_bytes())));
+    }
     match (report["proposal"].as_u64(), report["applied"] == true) {
         (Some(number), false) => out.line(format_args!(
             "correction {number} is proposed; tally reconcile --apply, or POST /v1/corrections/{number}/apply, puts it right"

@@ -19,6 +19,8 @@ pub struct Report {
     pub proposal: Option<u64>,
     /// It was applied.
     pub applied: bool,
+    /// Why there is no proposal, or why it was not applied.
+    pub not_corrected: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -182,7 +184,8 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Report {
     pub fn at(position: Position, at_ms: u64) -> Report {
-        Report { position, at_ms, range_ms: None, counters: Vec::new(), proposal: None, applied: false }
+        let (counters, proposal, not_corrected) = (Vec::new(), None, None);
+        Report { position, at_ms, range_ms: None, counters, proposal, applied: false, not_corrected }
     }
 
     pub fn differences(&self) -> impl Iterator<Item = &Difference> {

@@ -2,6 +2,7 @@
 
 mod by_time;
 mod cleared;
+mod proposals;
 mod restate;
 
 use crate::support::{Served, exchange, stderr, stdout, tally};

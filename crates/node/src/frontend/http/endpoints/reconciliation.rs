@@ -77,6 +77,8 @@ pub struct ReportView {
     proposal: Option<u64>,
     /// It was applied with this run
     applied: bool,
+    /// Why nothing is proposed though something differs, or why it was not applied; `null` otherwise
+    not_corrected: Option<String>,
 }
 
 /// A counter and its recount.
@@ -157,6 +159,7 @@ impl ReportView {
             counters: report.counters.iter().map(|counter| CounterReportView::new(counter, listed)).collect(),
             proposal: report.proposal,
             applied: report.applied,
+            not_corrected: report.not_corrected.clone(),
         }
     }
 }
