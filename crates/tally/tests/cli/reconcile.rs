@@ -182,3 +182,17 @@ fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since(
     let series = exchange(&asked.http, &head);
     assert!(series.starts_with("HTTP/1.1 4"), "it has only some of them: {series}");
 }
+
+#[test]
+fn an_id_that_a_counter_without_an_archive_has_claimed_is_claimed_for_a_recount_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "counters:
+  - {counterName: a, mode: persistent, archive: none, rules: [{on: ea, op: increment}]}
+  - {counterName: b, mode: persistent, rules: [{on: eb, op: increment}]}\n";
+    let asked = Asked::start(dir.path(), yaml);
+    for (kind, id) in [("ea", "x"), ("eb", "x"), ("eb", "y"), ("eb", "y")] {
+        asked.post("/v1/events", &format!(r#"{{"type":"{kind}","eventId":"{id}"}}"#));
+    }
+    let text = asked.agrees();
+    assert!(text.contains("b: 1 keys, 1 in all"), "{text}");
+}

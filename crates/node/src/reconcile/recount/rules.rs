@@ -49,10 +49,8 @@ impl Recount<'_> {
 
     /// Of those with the same event id the first counts, and no other, ever.
     fn first_of_each_id(&self, more: &str) -> String {
-        let known = match self.from {
-            Start::Beginning => String::new(),
-            Start::Base(_) => self.not_repeated(),
-        };
+        let sees_all_claims = self.from == Start::Beginning && self.claims_are_archived();
+        let known = if sees_all_claims { String::new() } else { self.not_repeated() };
         // What is not asked again is not carried through the sort.
         let own = Some(self.own_types()).filter(|own| *own != self.claimed_types());
         let own = own.map_or(String::new(), |own| format!(" AND {own}"));
@@ -67,7 +65,13 @@ impl Recount<'_> {
         )
     }
 
-    /// That an id was claimed by an event that is gone is said by `fates` alone.
+    /// Whether every event that may have claimed an id is there. Those that only feed counters without an archive are not.
+    fn claims_are_archived(&self) -> bool {
+        let mut counters = self.eras.iter().flat_map(|era| era.declarations.counters());
+        counters.all(|counter| counter.is_archived || !matches!(counter.contract, Contract::Persistent(_)))
+    }
+
+    /// That an id was claimed by an event that is gone, or was never there, is said by `fates` alone.
     fn not_repeated(&self) -> String {
         let name = text(&self.counter.name);
         format!(
