@@ -1,8 +1,8 @@
 //! One counter and its recount, side by side: each key as a whole, and in each bucket of time that its roll-ups tell apart.
 
-use super::recount::{LeftOut, Recount, Slices, Start, takes_back};
+use super::recount::{LeftOut, Recount, Slices, Start, WIDE_SUM, takes_back};
 use super::report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut};
-use super::scene::{Scene, first_number, numbers, texts};
+use super::scene::{Scene, first_number, numbers, texts, wide_numbers};
 use super::{ReconcileError, Reconciler};
 use crate::sql::Answer;
 use jiff::Timestamp;
@@ -113,9 +113,9 @@ impl Reconciler {
         has_more: bool,
     ) -> Result<Compared, ReconcileError> {
         let recount = scene.recount(counter);
-        let live = format!("SELECT count(DISTINCT id), coalesce(sum(value), 0) FROM ({}) AS live", recount.live());
+        let live = format!("SELECT count(DISTINCT id), {WIDE_SUM} FROM ({}) AS live", recount.live());
         let live = self.ask(scene, live).await?;
-        let (keys, sum) = live.rows.first().map_or((0, 0), |row| (numbers(row, 0)[0], numbers(row, 1)[0]));
+        let (keys, sum) = live.rows.first().map_or((0, 0), |row| (numbers(row, 0)[0], wide_numbers(row, 1)[0]));
         let found = self.ask(scene, recount.differences()).await?;
         let whole = found.rows.iter().flat_map(|batch| {
             let values = numbers(batch, 1).into_iter().zip(numbers(batch, 2));
@@ -144,7 +144,7 @@ pub fn sliced(found: &Answer) -> Vec<Difference> {
 /// What all keys came to, hour by hour.
 struct HourSums {
     keys: u64,
-    live: i64,
+    live: i128,
     hours: BTreeMap<u64, Hour>,
 }
 
@@ -153,7 +153,7 @@ impl HourSums {
     fn read(answer: &Answer, differences: &[Difference], slices: &Slices) -> HourSums {
         let mut sums = HourSums { keys: 0, live: 0, hours: BTreeMap::new() };
         for batch in &answer.rows {
-            for ((at, keys), live) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).zip(numbers(batch, 2)) {
+            for ((at, keys), live) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).zip(wide_numbers(batch, 2)) {
                 match u64::try_from(at) {
                     Ok(at_ms) => _ = sums.hours.insert(at_ms, Hour { at_ms, live, recount: live, difference: 0 }),
                     Err(_) => (sums.keys, sums.live) = (keys as u64, live),
@@ -164,8 +164,8 @@ impl HourSums {
             let minute = minute_of(at.unwrap_or(0) as i64);
             let at_ms = bucket_ms(slices.told().bucket(minute, &slices.zone));
             let hour = sums.hours.entry(at_ms).or_insert(Hour { at_ms, ..Hour::default() });
-            hour.recount = hour.recount.saturating_add(recount.saturating_sub(*live));
-            hour.difference = hour.difference.saturating_add(live.abs_diff(*recount));
+            hour.recount += i128::from(*recount) - i128::from(*live);
+            hour.difference += u128::from(live.abs_diff(*recount));
         }
         sums
     }

@@ -38,6 +38,9 @@ pub enum Start {
     Base(u64),
 }
 
+/// What many keys come to, which may be more than one of them can be worth.
+pub const WIDE_SUM: &str = "coalesce(sum(CAST(value AS DECIMAL(38, 0))), 0)";
+
 /// What is counted again.
 #[derive(Clone, Copy)]
 pub struct Recount<'a> {

@@ -57,10 +57,10 @@ pub struct ByTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hour {
     pub at_ms: u64,
-    pub live: i64,
-    pub recount: i64,
+    pub live: i128,
+    pub recount: i128,
     /// By how much keys differ, each for itself.
-    pub difference: u64,
+    pub difference: u128,
 }
 
 #[derive(Clone, Debug)]
@@ -70,12 +70,12 @@ pub enum Compared {
     With {
         keys: u64,
         /// What all keys come to, as the counters say, late entries that wait included.
-        live: i64,
+        live: i128,
         /// And as the recount says.
-        recount: i64,
+        recount: i128,
         differing: u64,
         /// By how much keys differ, each for itself.
-        difference: u64,
+        difference: u128,
         /// The worst first.
         differences: Vec<Difference>,
         /// There are more of them.
@@ -100,7 +100,7 @@ impl Difference {
 
 impl Compared {
     /// What differs as a whole, and what differs bucket by bucket. The first is told only where the second does not explain it.
-    pub fn new(keys: u64, live: i64, whole: Vec<Difference>, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+    pub fn new(keys: u64, live: i128, whole: Vec<Difference>, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
         let sum: i128 = whole.iter().map(Difference::off).sum();
         let mut explained = BTreeMap::<&str, i128>::new();
         by_bucket.iter().for_each(|it| *explained.entry(&it.id).or_default() += it.off());
@@ -110,12 +110,12 @@ impl Compared {
     }
 
     /// What differs in some buckets alone.
-    pub fn within(keys: u64, live: i64, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+    pub fn within(keys: u64, live: i128, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
         let sum = by_bucket.iter().map(Difference::off).sum();
         Compared::of(keys, live, sum, by_bucket, has_more)
     }
 
-    fn of(keys: u64, live: i64, off: i128, mut differences: Vec<Difference>, has_more: bool) -> Compared {
+    fn of(keys: u64, live: i128, off: i128, mut differences: Vec<Difference>, has_more: bool) -> Compared {
         differences.sort_by(|a, b| b.off().abs().cmp(&a.off().abs()).then_with(|| a.id.cmp(&b.id)));
         let mut ids: Vec<&str> = differences.iter().map(|it| &*it.id).collect();
         ids.sort_unstable();
@@ -123,9 +123,9 @@ impl Compared {
         Compared::With {
             keys,
             live,
-            recount: (i128::from(live) - off).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            recount: live - off,
             differing: ids.len() as u64,
-            difference: differences.iter().map(|it| it.off().unsigned_abs()).sum::<u128>() as u64,
+            difference: differences.iter().map(|it| it.off().unsigned_abs()).sum(),
             differences,
             has_more,
         }
@@ -133,7 +133,7 @@ impl Compared {
 }
 
 /// A difference as a share of what was counted again.
-fn share(difference: u64, recount: i64) -> f64 {
+fn share(difference: u128, recount: i128) -> f64 {
     if difference == 0 { 0.0 } else { difference as f64 / recount.unsigned_abs().max(1) as f64 }
 }
 

@@ -5,7 +5,7 @@ use super::{ReconcileError, Reconciler};
 use crate::engine::Snapshot;
 use crate::sql::{Answer, Question};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Decimal128Type, Int64Type};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,6 +123,11 @@ pub fn first_number(answer: &Answer) -> i64 {
 /// A column of whole numbers, of which every row has one.
 pub fn numbers(batch: &arrow_array::RecordBatch, column: usize) -> Vec<i64> {
     batch.column(column).as_primitive::<Int64Type>().iter().flatten().collect()
+}
+
+/// A column of sums that need not fit into those.
+pub fn wide_numbers(batch: &arrow_array::RecordBatch, column: usize) -> Vec<i128> {
+    batch.column(column).as_primitive::<Decimal128Type>().iter().flatten().collect()
 }
 
 pub fn texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<String> {

@@ -196,3 +196,18 @@ fn an_id_that_a_counter_without_an_archive_has_claimed_is_claimed_for_a_recount_
     let text = asked.agrees();
     assert!(text.contains("b: 1 keys, 1 in all"), "{text}");
 }
+
+#[test]
+fn keys_that_come_to_more_than_64_bits_together_are_added_up_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "counters:\n  - {counterName: v, mode: display, dimensions: [k], rollups: [[hour]], rules: [{on: e, op: increment}]}\n";
+    let asked = Asked::start(dir.path(), yaml);
+    let delta = (1i64 << 62) - 10;
+    ["v:a", "v:b", "v:c"].iter().for_each(|id| asked.correct("adjust", id, delta));
+    let text = asked.agrees();
+    let output = stdout(&asked.reconcile(&["--json"]));
+    let sum = (3 * i128::from(delta)).to_string();
+    // Once as a whole and once in the hour, as counted and as counted again.
+    let told: Vec<&str> = output.split([':', ',', '}', ' ', '\n']).filter(|word| *word == sum).collect();
+    assert_eq!(told.len(), 4, "{text}{output}");
+}

@@ -2,7 +2,7 @@
 //! the engine for SQL, and not by those that put entries into buckets.
 
 use super::rules::OWN_TIME;
-use super::{Recount, Start, column, text};
+use super::{Recount, Start, WIDE_SUM, column, text};
 use std::fmt::Write as _;
 use std::ops::Range;
 use tally_core::counter::{Field, Unit, Zone};
@@ -86,11 +86,11 @@ impl Recount<'_> {
     pub fn live_hours(&self, slices: &Slices) -> String {
         let told = At::Bucket(slices.told(), &slices.zone);
         format!(
-            "SELECT bucket, count(DISTINCT id) AS keys, sum(value) AS live FROM (
+            "SELECT bucket, count(DISTINCT id) AS keys, {WIDE_SUM} AS live FROM (
   SELECT * FROM ({live}) AS live WHERE {holds} AND {not_cleared}
 ) AS held GROUP BY bucket
 UNION ALL
-SELECT -1 AS bucket, count(DISTINCT id) AS keys, coalesce(sum(value), 0) AS live FROM (
+SELECT -1 AS bucket, count(DISTINCT id) AS keys, {WIDE_SUM} AS live FROM (
   SELECT * FROM ({live}) AS live WHERE {holds} AND {not_cleared}
 ) AS held
 ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",

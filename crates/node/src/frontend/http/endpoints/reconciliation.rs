@@ -99,13 +99,13 @@ pub struct CounterReportView {
     /// Keys that were not compared, and why; `null` if all were
     left_out: Option<LeftOutView>,
     /// What all keys come to, with late entries that wait for their run
-    live: i64,
+    live: i128,
     /// What they come to by the archive
-    recount: i64,
+    recount: i128,
     /// How many keys differ
     differing: u64,
     /// By how much, each key for itself
-    difference: u64,
+    difference: u128,
     /// That as a share of the recount
     drift: f64,
     /// The worst first
@@ -141,10 +141,10 @@ pub struct DifferenceView {
 pub struct HourView {
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     at: String,
-    live: i64,
-    recount: i64,
+    live: i128,
+    recount: i128,
     /// By how much keys differ, each for itself
-    difference: u64,
+    difference: u128,
     /// That as a share of the recount
     drift: f64,
 }
