@@ -73,6 +73,9 @@ impl Reconciler {
         if let Some(why) = scene.cannot_compare(counter) {
             return Ok(CounterReport::not(&counter.name, why));
         }
+        if let Some(why) = self.counted_by_name(scene, counter).await? {
+            return Ok(CounterReport::not(&counter.name, why));
+        }
         let name = counter.name.to_string();
         let Some(slices) = scene.slices(counter, range_ms) else {
             let compared = self.compare_whole(scene, counter, Vec::new(), false).await?;

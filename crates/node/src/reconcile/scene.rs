@@ -1,17 +1,18 @@
 //! What a recount looks at: counters and archive at the same position, and what was declared when.
 
-use super::recount::{Era, Start};
+use super::recount::{Era, Start, WIDE_SUM, text};
 use super::{ReconcileError, Reconciler};
 use crate::engine::Snapshot;
 use crate::sql::{Answer, Question};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Declarations};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SQL_TIME_MS_MAX};
+use tally_core::values::Sums;
 
 pub struct Scene {
     pub snapshot: Arc<Snapshot>,
@@ -25,6 +26,10 @@ pub struct Scene {
     pub cleared: BTreeSet<String>,
     /// The newest correction there.
     pub generation: u64,
+    /// What the keys of each counter have to add up to, where that is known.
+    sums: BTreeMap<String, Sums>,
+    /// Something may have been counted before anything was declared.
+    begins_undeclared: bool,
     pub now_ms: u64,
 }
 
@@ -32,6 +37,13 @@ impl Scene {
     /// Why a counter cannot be counted again, if so.
     pub fn cannot_compare(&self, counter: &Counter) -> Option<String> {
         cannot_recount(counter, &self.eras)
+    }
+
+    /// What the keys of a counter have to add up to by what was counted while it was declared, if it was not always.
+    fn counted_while_declared(&self, counter: &Counter) -> Option<i128> {
+        let is_always = !self.begins_undeclared && self.eras.iter().all(|era| era.counter(&counter.name).is_some());
+        let sums = self.sums.get(&*counter.name).filter(|_| !is_always)?;
+        Some(sums.counted + sums.corrected())
     }
 }
 
@@ -55,12 +67,40 @@ impl Reconciler {
         self.archive.flush().await?;
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
         let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
-        let generation = snapshot.state()?.values.generations.current;
-        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, cleared, generation, now_ms };
+        let state = snapshot.state()?;
+        let generation = state.values.generations.current;
+        let sums = state.balances().into_iter().filter_map(|it| Some((it.name.to_string(), it.sums?))).collect();
+        let mut scene = Scene {
+            snapshot,
+            declarations,
+            eras,
+            from,
+            base_ms,
+            cleared,
+            generation,
+            sums,
+            begins_undeclared: false,
+            now_ms,
+        };
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
-        scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?, scene.from)?;
+        let versions = self.ask(&scene, VERSIONS.to_owned()).await?;
+        scene.eras = eras_of(&versions, scene.from)?;
+        let first = versions.rows.iter().find_map(|batch| numbers(batch, 2).first().copied());
+        scene.begins_undeclared = scene.from == Start::Beginning && first != Some(0);
         scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();
         Ok(scene)
+    }
+
+    /// Why keys differ from what was counted, if they were counted by their names while they were not declared.
+    pub(super) async fn counted_by_name(&self, scene: &Scene, counter: &Counter) -> Result<Option<String>, ReconcileError> {
+        let Some(counted) = scene.counted_while_declared(counter) else { return Ok(None) };
+        let live = format!("SELECT \"sum\" AS value FROM counters WHERE counter = {}", text(&counter.name));
+        let live = self.ask(scene, format!("SELECT {WIDE_SUM} FROM ({live}) AS live")).await?;
+        let live = live.rows.first().and_then(|row| wide_numbers(row, 0).first().copied()).unwrap_or(0);
+        let by_name = live - counted;
+        Ok((by_name != 0).then(|| {
+            format!("its keys were counted by name while it was not declared, to {by_name} together, and such writes are not in the archive")
+        }))
     }
 
     pub(super) async fn ask(&self, scene: &Scene, statement: String) -> Result<Answer, ReconcileError> {

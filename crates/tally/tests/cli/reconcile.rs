@@ -211,3 +211,20 @@ fn keys_that_come_to_more_than_64_bits_together_are_added_up_all_the_same() {
     let told: Vec<&str> = output.split([':', ',', '}', ' ', '\n']).filter(|word| *word == sum).collect();
     assert_eq!(told.len(), 4, "{text}{output}");
 }
+
+#[test]
+fn a_counter_that_was_counted_by_name_before_it_was_declared_is_not_compared_and_keeps_its_value() {
+    let views = "  - {counterName: views, mode: display, dimensions: [v], dedup: none, rules: [{on: viewed, op: increment}]}\n";
+    let other = "  - {counterName: other, mode: display, rules: [{on: viewed, op: increment}]}\n";
+    for before in ["counters: []\n".to_owned(), format!("counters:\n{other}")] {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Asked::start(dir.path(), &before);
+        asked.post("/v1/counters/views:a/increment", r#"{"delta":5}"#);
+        asked.server.stop(Signal::KILL);
+        let asked = Asked::start(dir.path(), &format!("counters:\n{other}{views}"));
+        asked.post("/v1/events", r#"{"type":"viewed","dimensions":{"v":"a"}}"#);
+        let text = asked.agrees();
+        assert!(text.contains("views: not compared: its keys were counted by name while it was not declared, to 5 together"), "{text}");
+        assert!(text.contains("other: 1 keys, 1 in all: as counted again"), "{text}");
+    }
+}
