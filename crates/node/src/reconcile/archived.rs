@@ -3,7 +3,9 @@
 //! The same SQL that counters are reconciled with, without a look at them. It answers what the archive has, and says up to where that is.
 
 use super::recount::{At, Recount, takes_back};
-use super::scene::{CLEARED, OLDEST_BASE, VERSIONS, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts};
+use super::scene::{
+    CLEARED, OLDEST_BASE, VERSIONS, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts,
+};
 use crate::sql::{Answer, Question, Sql, SqlError};
 use std::ops::Range;
 use std::sync::Arc;

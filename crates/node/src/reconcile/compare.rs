@@ -164,8 +164,7 @@ impl HourSums {
             }
         }
         for Difference { bucket_ms: at, live, recount, .. } in differences {
-            let minute = minute_of(at.unwrap_or(0) as i64);
-            let at_ms = bucket_ms(slices.told().bucket(minute, &slices.zone));
+            let at_ms = slices.told_at(at.unwrap_or(0));
             let hour = sums.hours.entry(at_ms).or_insert(Hour { at_ms, ..Hour::default() });
             hour.recount += i128::from(*recount) - i128::from(*live);
             hour.difference += u128::from(live.abs_diff(*recount));

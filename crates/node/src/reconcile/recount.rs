@@ -4,6 +4,7 @@
 
 mod rules;
 mod slices;
+mod zones;
 
 pub use slices::{At, Slices};
 
@@ -87,7 +88,8 @@ impl Recount<'_> {
             return None;
         }
         // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
-        let why = "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
+        let why =
+            "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
         let ids = format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
         Some(LeftOut { why, ids })
     }
@@ -116,7 +118,8 @@ impl Recount<'_> {
         let to = self.to;
         let (own, counted) = (self.own_ids("counter"), self.summed(&self.counted(""), ""));
         let undone = self.undone_after_clears();
-        let undone = undone.map_or(String::new(), |undone| format!("\n  UNION ALL\n  SELECT id, value FROM ({undone}) AS undone"));
+        let undone = undone
+            .map_or(String::new(), |undone| format!("\n  UNION ALL\n  SELECT id, value FROM ({undone}) AS undone"));
         match self.from {
             Start::Beginning => format!(
                 "{counted}{undone}

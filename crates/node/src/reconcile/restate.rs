@@ -245,7 +245,13 @@ fn reason_of(made: &Restatement, reason: Option<&str>) -> String {
 impl Recount<'_> {
     /// Rows (`id`, `bucket`, `live`, `delta`): what keys are worth, and what this recount has more for events of a range than another one,
     /// without what was `done` of that before. Without buckets there is one row for each key.
-    fn restated(&self, than: &Recount<'_>, slices: Option<&Slices>, range_ms: &Range<u64>, done: Option<String>) -> String {
+    fn restated(
+        &self,
+        than: &Recount<'_>,
+        slices: Option<&Slices>,
+        range_ms: &Range<u64>,
+        done: Option<String>,
+    ) -> String {
         let (at, ms) = slices.map_or((At::Moment, range_ms), |slices| (slices.at(), &slices.ms));
         let more = self.by_the_rules_at(at);
         let less = than.counted_in_the_end_at(at);

@@ -42,7 +42,11 @@ struct Told {
 }
 
 impl Reconciler {
-    pub(super) async fn restated_before(&self, scene: &Scene, counter: &Counter) -> Result<RestatedBefore, ReconcileError> {
+    pub(super) async fn restated_before(
+        &self,
+        scene: &Scene,
+        counter: &Counter,
+    ) -> Result<RestatedBefore, ReconcileError> {
         let found = self.ask(scene, scene.recount(counter).adjustments()).await?;
         Ok(RestatedBefore::of(&told(&found)))
     }
@@ -69,7 +73,8 @@ impl RestatedBefore {
         let reverts: BTreeMap<u64, u64> = told.iter().filter(|it| it.is_revert).map(|it| (it.of, it.number)).collect();
         let made = |it: &Told| {
             let range_ms = range_of(&it.reason)?;
-            let numbers: Vec<u64> = std::iter::successors(Some(it.number), |number| reverts.get(number).copied()).collect();
+            let numbers: Vec<u64> =
+                std::iter::successors(Some(it.number), |number| reverts.get(number).copied()).collect();
             // Every other one takes back what the one before has done.
             (numbers.len() % 2 == 1).then_some(Made { number: it.number, numbers, range_ms, is_whole: it.is_whole })
         };
@@ -86,7 +91,9 @@ impl RestatedBefore {
         let is_unclear = |it: &&Made| it.is_whole && (has_buckets || it.range_ms != *range_ms);
         let Made { number, range_ms: Range { start, end }, .. } = self.all.iter().filter(overlaps).find(is_unclear)?;
         let [from, to] = [*start, *end].map(|ms| Timestamp::from_millisecond(ms as i64).unwrap_or_default());
-        Some(format!("correction {number} has restated {from} to {to}, and not by buckets; revert it first, or restate just that"))
+        Some(format!(
+            "correction {number} has restated {from} to {to}, and not by buckets; revert it first, or restate just that"
+        ))
     }
 
     /// Rows (`id`, `bucket`, `value`): what was done in a range.
@@ -146,7 +153,13 @@ mod tests {
 
     #[test]
     fn what_was_reverted_is_not_in_force_and_what_reverts_that_brings_it_back() {
-        let all = [told(1, None, REASON), told(2, Some(1), "no"), told(3, None, REASON), told(4, Some(3), "no"), told(5, Some(4), "yes")];
+        let all = [
+            told(1, None, REASON),
+            told(2, Some(1), "no"),
+            told(3, None, REASON),
+            told(4, Some(3), "no"),
+            told(5, Some(4), "yes"),
+        ];
         let before = RestatedBefore::of(&all);
         assert_eq!(before.all.iter().map(|it| it.numbers.clone()).collect::<Vec<_>>(), [vec![3, 4, 5]]);
         assert!(before.is_unclear(&(1000..2000), false).is_none() && before.is_unclear(&(2000..3000), false).is_none());

@@ -92,7 +92,11 @@ impl Reconciler {
     }
 
     /// Why keys differ from what was counted, if they were counted by their names while they were not declared.
-    pub(super) async fn counted_by_name(&self, scene: &Scene, counter: &Counter) -> Result<Option<String>, ReconcileError> {
+    pub(super) async fn counted_by_name(
+        &self,
+        scene: &Scene,
+        counter: &Counter,
+    ) -> Result<Option<String>, ReconcileError> {
         let Some(counted) = scene.counted_while_declared(counter) else { return Ok(None) };
         let live = format!("SELECT \"sum\" AS value FROM counters WHERE counter = {}", text(&counter.name));
         let live = self.ask(scene, format!("SELECT {WIDE_SUM} FROM ({live}) AS live")).await?;

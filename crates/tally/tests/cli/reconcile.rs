@@ -170,7 +170,9 @@ fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since(
         let rest = "rules: [{on: viewed, op: increment}]";
         format!("counters:\n  - {{counterName: views, mode: display, dedup: none, {more}{rest}}}\n")
     };
-    let view = |asked: &Asked, times: usize| asked.post("/v1/events", &format!("[{}]", [r#"{"type":"viewed"}"#].repeat(times).join(",")));
+    let view = |asked: &Asked, times: usize| {
+        asked.post("/v1/events", &format!("[{}]", [r#"{"type":"viewed"}"#].repeat(times).join(",")))
+    };
     let asked = Asked::start(dir.path(), &counter("archive: none, "));
     view(&asked, 10);
     asked.server.stop(Signal::KILL);
@@ -178,7 +180,10 @@ fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since(
     view(&asked, 3);
     let text = asked.agrees();
     assert!(text.contains("views: not compared: some of its events were not archived"), "{text}");
-    let head = format!("GET /v1/counters/views/series?step=1h&from=-1d HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", asked.http);
+    let head = format!(
+        "GET /v1/counters/views/series?step=1h&from=-1d HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        asked.http
+    );
     let series = exchange(&asked.http, &head);
     assert!(series.starts_with("HTTP/1.1 4"), "it has only some of them: {series}");
 }
@@ -214,7 +219,8 @@ fn keys_that_come_to_more_than_64_bits_together_are_added_up_all_the_same() {
 
 #[test]
 fn a_counter_that_was_counted_by_name_before_it_was_declared_is_not_compared_and_keeps_its_value() {
-    let views = "  - {counterName: views, mode: display, dimensions: [v], dedup: none, rules: [{on: viewed, op: increment}]}\n";
+    let views =
+        "  - {counterName: views, mode: display, dimensions: [v], dedup: none, rules: [{on: viewed, op: increment}]}\n";
     let other = "  - {counterName: other, mode: display, rules: [{on: viewed, op: increment}]}\n";
     for before in ["counters: []\n".to_owned(), format!("counters:\n{other}")] {
         let dir = tempfile::tempdir().unwrap();
@@ -224,7 +230,12 @@ fn a_counter_that_was_counted_by_name_before_it_was_declared_is_not_compared_and
         let asked = Asked::start(dir.path(), &format!("counters:\n{other}{views}"));
         asked.post("/v1/events", r#"{"type":"viewed","dimensions":{"v":"a"}}"#);
         let text = asked.agrees();
-        assert!(text.contains("views: not compared: its keys were counted by name while it was not declared, to 5 together"), "{text}");
+        assert!(
+            text.contains(
+                "views: not compared: its keys were counted by name while it was not declared, to 5 together"
+            ),
+            "{text}"
+        );
         assert!(text.contains("other: 1 keys, 1 in all: as counted again"), "{text}");
     }
 }

@@ -179,7 +179,9 @@ impl Recount<'_> {
         let ended = self.ended_around_clears(
             "ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\"",
         )?;
-        Some(format!("SELECT id, 1 AS value, min(cleared_at) AS log_time FROM ({ended}) AS undone GROUP BY id, ended_at"))
+        Some(format!(
+            "SELECT id, 1 AS value, min(cleared_at) AS log_time FROM ({ended}) AS undone GROUP BY id, ended_at"
+        ))
     }
 
     /// Rows (`id`): keys of which nobody can tell any more what a clear took.
@@ -206,7 +208,8 @@ impl Recount<'_> {
             return None;
         }
         let by = listed(&transition.entity);
-        let before = format!("OVER (PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)");
+        let before =
+            format!("OVER (PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)");
         Some(format!(
             "SELECT ended.was_id AS id, ended.\"offset\" AS ended_at, clears.log_time AS cleared_at FROM (
     SELECT \"offset\", generation, was_on, was_id, is_on, own_id,

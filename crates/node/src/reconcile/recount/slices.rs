@@ -1,10 +1,12 @@
-//! A recount by buckets of time: what each key should have come to in each of them. Where a bucket begins is reckoned by the functions of
-//! the engine for SQL, and not by those that put entries into buckets.
+//! A recount by buckets of time: what each key should have come to in each of them. Where a bucket begins is reckoned in SQL, and not by
+//! the functions that put entries into buckets.
 
 use super::rules::OWN_TIME;
+use super::zones::{bucket_in, hours_cut};
 use super::{Recount, Start, WIDE_SUM, column, text};
 use std::fmt::Write as _;
 use std::ops::Range;
+use tally_core::counter::rollup::{bucket_ms, minute_of};
 use tally_core::counter::{Field, Unit, Zone};
 
 /// Where the first bucket begins, and the last year that nanoseconds since then can say.
@@ -26,15 +28,13 @@ impl At<'_> {
         // Before it is looked at: the engine reckons in nanoseconds, and what it cannot say in them ends the process or comes out in
         // another century.
         let moment = &format!("least(greatest({moment}, {EPOCH}), {LAST})");
-        let moment = match self {
-            At::Moment => moment.to_owned(),
-            At::Bucket(unit, zone) if zone.name() == Zone::UTC => format!("date_trunc('{}', {moment})", unit.name()),
-            At::Bucket(unit, zone) => {
-                let local = format!("arrow_cast({moment}, 'Timestamp(Microsecond, Some(\"{}\"))')", zone.name());
-                format!("date_trunc('{}', {local})", unit.name())
+        match self {
+            At::Moment => format!("CAST({moment} AS BIGINT) / 1000"),
+            At::Bucket(unit, zone) if zone.name() == Zone::UTC => {
+                format!("greatest(CAST(date_trunc('{}', {moment}) AS BIGINT) / 1000, 0)", unit.name())
             }
-        };
-        format!("greatest(CAST({moment} AS BIGINT) / 1000, 0)")
+            At::Bucket(unit, zone) => format!("greatest({} * 1000, 0)", bucket_in(unit, zone.name(), moment)),
+        }
     }
 }
 
@@ -59,8 +59,19 @@ impl Slices {
         self.unit.max(Unit::Hour)
     }
 
+    /// In which of those a bucket is.
+    pub fn told_at(&self, at_ms: u64) -> u64 {
+        match self.told() {
+            unit if unit == self.unit => at_ms,
+            unit => bucket_ms(unit.bucket(minute_of(at_ms as i64), &self.zone)),
+        }
+    }
+
     fn holds(&self) -> String {
-        format!("bucket >= {} AND bucket < {}", self.ms.start, self.ms.end)
+        let cut = if self.unit == Unit::Hour { hours_cut(self.zone.name()) } else { Vec::new() };
+        let cut = cut.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let cut = if cut.is_empty() { cut } else { format!(" AND bucket NOT IN ({cut})") };
+        format!("bucket >= {} AND bucket < {}{cut}", self.ms.start, self.ms.end)
     }
 }
 
@@ -104,8 +115,13 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     pub fn live_by(&self, slices: &Slices, at: At<'_>) -> String {
         let (name, rollup, unit) = (text(&self.counter.name), text(&slices.rollup), slices.unit.name());
         let bucket = at.of("bucket");
+        // Where clocks are put forward by half an hour, a bucket need not begin within itself.
+        let own = match at {
+            At::Bucket(unit, _) if unit == slices.unit => At::Moment.of("bucket"),
+            _ => bucket.clone(),
+        };
         format!(
-            "SELECT id, {bucket} AS bucket, value FROM parts
+            "SELECT id, {own} AS bucket, value FROM parts
     WHERE counter = {name} AND rollup = {rollup} AND unit = '{unit}'
     UNION ALL
     SELECT id, {bucket} AS bucket, delta AS value FROM parked_parts WHERE counter = {name}"

@@ -43,7 +43,8 @@ fn a_recount_that_cannot_propose_anything_reports_what_it_found_and_says_why() {
     asked.post("/v1/events", &traffic(0));
     asked.correct("restore", "views:a:DE", 5);
     for _ in 0..100 {
-        let proposal = r#"{"reason":"a test","author":"reconciliation","kind":"adjust","deltas":[{"id":"stock:x","delta":1}]}"#;
+        let proposal =
+            r#"{"reason":"a test","author":"reconciliation","kind":"adjust","deltas":[{"id":"stock:x","delta":1}]}"#;
         asked.post("/v1/corrections", proposal);
     }
     let differs = asked.reconcile(&[]);

@@ -213,7 +213,10 @@ fn a_restatement_by_other_rules_is_made_once_however_often_it_is_asked_for() {
         assert_eq!(asked.value("views"), 1);
         let refused = super::exchange(
             &asked.http,
-            &format!("POST /v1/corrections/{second}/apply HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", asked.http),
+            &format!(
+                "POST /v1/corrections/{second}/apply HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                asked.http
+            ),
         );
         assert!(refused.starts_with("HTTP/1.1 409"), "what it was made from has changed: {refused}");
         let again = restate(ONCE_A_SESSION, &["--apply"]);

@@ -19,7 +19,9 @@ use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::moment;
 use crate::frontend::http::words::parameters::{Parameters, limit};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::reconcile::{Compared, CounterReport, Difference, Hour, KeysLeftOut, ReconcileError, ReconcileHandle, Report, Wanted};
+use crate::reconcile::{
+    Compared, CounterReport, Difference, Hour, KeysLeftOut, ReconcileError, ReconcileHandle, Report, Wanted,
+};
 
 const EXAMPLE: &str = r#"{"counter":"impressions","apply":true,"author":"ops"}"#;
 const ANONYMOUS: &str = "anonymous";

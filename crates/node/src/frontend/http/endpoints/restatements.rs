@@ -151,7 +151,8 @@ impl RestatedKeyView {
     responses((status = 200, description = "What changes", body = RestatementView), Problem))]
 pub async fn restate(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<RestatementView>, Problem> {
     if let Some(key) = idempotency_key(&headers)? {
-        let fix = "leave it out: what a restatement has done is taken off the next one of its range, so asking again is safe";
+        let fix =
+            "leave it out: what a restatement has done is taken off the next one of its range, so asking again is safe";
         return Err(Problem::field("Idempotency-Key", key, fix));
     }
     let wanted = wanted(&api, &headers, body).await?;
