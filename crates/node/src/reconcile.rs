@@ -9,10 +9,11 @@ mod compare;
 mod recount;
 mod report;
 mod restate;
+mod restated_before;
 mod scene;
 
 pub use archived::{ArchivedParts, ArchivedWanted};
-pub use report::{ByTime, Compared, CounterReport, Difference, Hour, Report};
+pub use report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut, Report};
 pub use restate::{CounterRestated, RestateWanted, Restated, RestatedKey, Restatement};
 
 use crate::archive::ArchiveHandle;
@@ -26,6 +27,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tally_core::counter::Counter;
+use tally_core::id::name_of;
 use tally_core::ledger::{Delta, Proposal, Purpose, Remedy};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, RECONCILE_ASKS_MAX, RECONCILE_REPORTS_MAX};
 use tokio::sync::oneshot;
@@ -36,6 +38,8 @@ const BEHIND_THE_HOUR: Duration = Duration::from_secs(60);
 const RETRY: Retry = Retry { first: Duration::from_secs(60), most: Duration::from_secs(15 * 60) };
 /// Who proposes what a run finds.
 const AUTHOR: &str = "reconciliation";
+/// How its reason begins.
+const REASON: &str = "a recount at";
 /// The share of a counter from which on somebody should look, and for how many runs in a row.
 const DRIFT_MAX: f64 = 0.001;
 const DRIFT_RUNS: usize = 3;
@@ -48,7 +52,7 @@ pub enum ReconcileError {
     #[error("the recount has failed: {0}")]
     Sql(Arc<str>),
     #[error("the correction was not made: {0}")]
-    Correction(Arc<str>),
+    Correction(#[from] CorrectionError),
     /// Ask for something else: the words say what is wrong.
     #[error("{0}")]
     Wrong(Arc<str>),
@@ -68,12 +72,6 @@ impl From<SqlError> for ReconcileError {
     }
 }
 
-impl From<CorrectionError> for ReconcileError {
-    fn from(error: CorrectionError) -> ReconcileError {
-        ReconcileError::Correction(error.to_string().into())
-    }
-}
-
 /// A run that somebody asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -83,6 +81,14 @@ pub struct Wanted {
     pub range_ms: Option<Range<u64>>,
     /// Puts right what is found, in whose name.
     pub apply: Option<String>,
+}
+
+impl Wanted {
+    fn looks_at(&self, delta: &Delta) -> bool {
+        let is_of = |name: &String| name_of(&delta.id) == name.as_bytes();
+        let is_within = |range: &Range<u64>| delta.bucket_ms.is_some_and(|at_ms| range.contains(&at_ms));
+        self.counter.as_ref().is_none_or(is_of) && self.range_ms.as_ref().is_none_or(is_within)
+    }
 }
 
 /// Who waits for an answer.
@@ -179,32 +185,47 @@ impl Reconciler {
         for counter in scene.declarations.counters().iter().filter(is_wanted) {
             report.counters.push(self.compare(&scene, counter, wanted.range_ms.as_ref()).await?);
         }
-        report.proposal = self.propose(&report).await?;
-        if let (Some(number), Some(author)) = (report.proposal, &wanted.apply) {
-            let remedy = Remedy::Apply { number, author: author.clone(), if_generation: None };
-            self.engine.correct(CorrectionRequest { remedy, once: None }).await?;
-            report.applied = true;
+        match self.put_right(&mut report, wanted, scene.generation).await {
+            // What was found is told all the same.
+            Err(CorrectionError::Unfit(unfit)) => report.not_corrected = Some(unfit.to_string()),
+            done => done?,
         }
         let report = Arc::new(report);
         self.publish(&report);
         Ok(report)
     }
 
-    /// Writes down what would put right what was found; the proposal of the run before makes way.
-    async fn propose(&self, report: &Report) -> Result<Option<u64>, ReconcileError> {
-        let before = lock(&self.reports).iter().find_map(|report| report.proposal.filter(|_| !report.applied));
-        if let Some(number) = before {
-            self.engine.withdraw(number).await?;
-        }
+    /// Proposes what would put right what was found, and applies it if that is wanted.
+    async fn put_right(&self, report: &mut Report, wanted: &Wanted, generation: u64) -> Result<(), CorrectionError> {
+        self.withdraw_proposals_before(wanted).await?;
         let deltas = report.counters.iter().flat_map(CounterReport::deltas).filter(|delta| delta.delta != 0);
         let deltas: Vec<Delta> = deltas.take(CORRECTION_DELTAS_MAX).collect();
         if deltas.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
-        let reason = format!("a recount at {} came to something else", report.position);
-        let (author, purpose) = (AUTHOR.to_owned(), Purpose::Restore);
-        let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation: None, purpose };
-        Ok(Some(self.engine.propose(proposal, None).await?))
+        let reason = format!("{REASON} {} came to something else", report.position);
+        // What was corrected since is not in what was seen.
+        let (author, purpose, if_generation) = (AUTHOR.to_owned(), Purpose::Restore, Some(generation));
+        let proposal = Proposal { number: 0, reason, author, at_ms: 0, deltas, if_generation, purpose };
+        let number = self.engine.propose(proposal, None).await?;
+        report.proposal = Some(number);
+        if let Some(author) = &wanted.apply {
+            let remedy = Remedy::Apply { number, author: author.clone(), if_generation: None };
+            self.engine.correct(CorrectionRequest { remedy, once: None }).await?;
+            report.applied = true;
+        }
+        Ok(())
+    }
+
+    /// Proposals of earlier runs make way, before a restart as well, if all that they would change was looked at again.
+    async fn withdraw_proposals_before(&self, wanted: &Wanted) -> Result<(), Refusal> {
+        for proposal in self.engine.open_proposals().await? {
+            let is_own = proposal.author == AUTHOR && proposal.reason.starts_with(REASON);
+            if is_own && proposal.deltas.iter().all(|delta| wanted.looks_at(delta)) {
+                self.engine.withdraw(proposal.number).await?;
+            }
+        }
+        Ok(())
     }
 
     fn publish(&self, report: &Arc<Report>) {

@@ -97,6 +97,12 @@ fn print(report: &Value, out: &mut Output) -> Result<()> {
                 print_differences(&counter["differences"], out)?;
             }
         }
+        if let Some(why) = counter["leftOut"]["why"].as_str() {
+            out.line(format_args!("  {} keys not compared: {why}", counter["leftOut"]["keys"]))?;
+        }
+    }
+    if let Some(why) = report["notCorrected"].as_str() {
+        return out.line(format_args!("nothing was put right: {}", readable(why.as_bytes())));
     }
     match (report["proposal"].as_u64(), report["applied"] == true) {
         (Some(number), false) => out.line(format_args!(

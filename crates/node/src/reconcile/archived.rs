@@ -2,14 +2,14 @@
 //!
 //! The same SQL that counters are reconciled with, without a look at them. It answers what the archive has, and says up to where that is.
 
-use super::compare::takes_back;
-use super::recount::{At, Recount};
-use super::scene::{OLDEST_BASE, VERSIONS, eras_of, numbers, oldest_base, texts};
+use super::recount::{At, Recount, takes_back};
+use super::scene::{
+    CLEARED, OLDEST_BASE, VERSIONS, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts,
+};
 use crate::sql::{Answer, Question, Sql, SqlError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Unit, Zone};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SQL_TIME_MS};
 use tally_core::position::Position;
@@ -43,25 +43,26 @@ pub struct ArchivedParts {
 impl ArchivedWanted<'_> {
     /// `None` if the archive does not have it: it is refused as if there were none.
     pub async fn ask(&self, sql: &Arc<dyn Sql>) -> Result<Option<ArchivedParts>, SqlError> {
-        if !self.counter.is_archived || matches!(self.counter.contract, Contract::Simple(_)) {
-            return Ok(None);
-        }
         // Nothing is declared while a node runs, so these are those of all events.
         let versions = match ask(sql, VERSIONS.to_owned()).await {
             // An archive that has not begun has no tables.
             Err(SqlError::Wrong(_)) => return Ok(None),
             versions => versions?,
         };
-        let eras = eras_of(&versions).map_err(|error| SqlError::Wrong(error.to_string()))?;
         let (from, base_ms) = oldest_base(&ask(sql, OLDEST_BASE.to_owned()).await?);
+        let eras = eras_of(&versions, from).map_err(|error| SqlError::Wrong(error.to_string()))?;
+        if cannot_recount(self.counter, &eras).is_some() {
+            return Ok(None);
+        }
         if base_ms.is_some_and(|base_ms| self.ms.start < base_ms + AHEAD_MS || takes_back(self.counter)) {
             return Ok(None);
         }
-        let recount = Recount { counter: self.counter, eras: &eras, from, to: i64::MAX as u64 };
+        let has_clears = names(&ask(sql, CLEARED.to_owned()).await?).any(|name| *name == *self.counter.name);
+        let recount = Recount { counter: self.counter, eras: &eras, from, to: i64::MAX as u64, has_clears };
         let answer = ask(sql, self.statement(&recount)).await?;
         let position = answer.archive.unwrap_or_default();
         let newest = ask(sql, "SELECT coalesce(max(generation), 0) FROM corrections".to_owned()).await?;
-        let generation = newest.rows.first().and_then(|row| numbers(row, 0).first().copied()).unwrap_or(0) as u64;
+        let generation = first_number(&newest) as u64;
         let (parts, is_truncated) = (self.read(&answer), answer.is_truncated);
         Ok(Some(ArchivedParts { parts, is_truncated, position, generation }))
     }

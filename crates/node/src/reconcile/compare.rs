@@ -1,14 +1,13 @@
 //! One counter and its recount, side by side: each key as a whole, and in each bucket of time that its roll-ups tell apart.
 
-use super::recount::{Recount, Slices, Start};
-use super::report::{ByTime, Compared, CounterReport, Difference, Hour};
-use super::scene::{Scene, numbers, texts};
+use super::recount::{LeftOut, Recount, Slices, Start, WIDE_SUM, takes_back};
+use super::report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut};
+use super::scene::{Scene, first_number, numbers, texts, wide_numbers};
 use super::{ReconcileError, Reconciler};
 use crate::sql::Answer;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tally_core::contract::Contract;
 use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
 use tally_core::counter::{Counter, Unit, Zone};
 use tally_core::limits::{RECONCILE_HOURS, RECONCILE_HOURS_MAX};
@@ -18,7 +17,8 @@ const AHEAD_MS: u64 = 5 * 60_000;
 
 impl Scene {
     pub fn recount<'a>(&'a self, counter: &'a Counter) -> Recount<'a> {
-        Recount { counter, eras: &self.eras, from: self.from, to: self.snapshot.position().offset }
+        let (to, has_clears) = (self.snapshot.position().offset, self.cleared.contains(&*counter.name));
+        Recount { counter, eras: &self.eras, from: self.from, to, has_clears }
     }
 
     /// The buckets in which a counter can be compared, within a range of time if one is given. `None` if it tells no time apart.
@@ -49,11 +49,6 @@ impl Scene {
     }
 }
 
-/// Whether an entry may take back what another one has counted.
-pub fn takes_back(counter: &Counter) -> bool {
-    matches!(&counter.contract, Contract::Transition(transition) if !transition.entity.is_empty())
-}
-
 /// A stretch of time in whole buckets.
 pub fn widened(range: &Range<u64>, unit: Unit, zone: &Zone) -> Range<u64> {
     let last = unit.bucket(minute_of(range.end.saturating_sub(1) as i64), zone);
@@ -78,10 +73,14 @@ impl Reconciler {
         if let Some(why) = scene.cannot_compare(counter) {
             return Ok(CounterReport::not(&counter.name, why));
         }
-        let slices = scene.slices(counter, range_ms);
-        let Some(slices) = slices else {
+        if let Some(why) = self.counted_by_name(scene, counter).await? {
+            return Ok(CounterReport::not(&counter.name, why));
+        }
+        let name = counter.name.to_string();
+        let Some(slices) = scene.slices(counter, range_ms) else {
             let compared = self.compare_whole(scene, counter, Vec::new(), false).await?;
-            return Ok(CounterReport { counter: counter.name.to_string(), compared, by_time: None });
+            let left_out = self.keys_left_out(scene, counter).await?;
+            return Ok(CounterReport { counter: name, compared, by_time: None, left_out });
         };
         if slices.ms.is_empty() {
             return Ok(CounterReport::not(&counter.name, too_early(&slices)));
@@ -92,11 +91,21 @@ impl Reconciler {
         let hours = self.ask(scene, recount.live_hours(&slices)).await?;
         let told = HourSums::read(&hours, &by_bucket, &slices);
         let by_time = told.by_time(&slices, scene.now_ms);
-        let compared = match range_ms {
-            Some(_) => Compared::within(told.keys, told.live, by_bucket, found.is_truncated),
-            None => self.compare_whole(scene, counter, by_bucket, found.is_truncated).await?,
+        let (compared, left_out) = match range_ms {
+            Some(_) => (Compared::within(told.keys, told.live, by_bucket, found.is_truncated), None),
+            None => (
+                self.compare_whole(scene, counter, by_bucket, found.is_truncated).await?,
+                self.keys_left_out(scene, counter).await?,
+            ),
         };
-        Ok(CounterReport { counter: counter.name.to_string(), compared, by_time: Some(by_time) })
+        Ok(CounterReport { counter: name, compared, by_time: Some(by_time), left_out })
+    }
+
+    async fn keys_left_out(&self, scene: &Scene, counter: &Counter) -> Result<Option<KeysLeftOut>, ReconcileError> {
+        let Some(LeftOut { why, ids }) = scene.recount(counter).left_out() else { return Ok(None) };
+        let counted = self.ask(scene, format!("SELECT count(DISTINCT id) FROM ({ids}) AS left_out")).await?;
+        let keys = first_number(&counted) as u64;
+        Ok((keys > 0).then_some(KeysLeftOut { keys, why }))
     }
 
     async fn compare_whole(
@@ -107,9 +116,9 @@ impl Reconciler {
         has_more: bool,
     ) -> Result<Compared, ReconcileError> {
         let recount = scene.recount(counter);
-        let live = format!("SELECT count(DISTINCT id), coalesce(sum(value), 0) FROM ({}) AS live", recount.live());
+        let live = format!("SELECT count(DISTINCT id), {WIDE_SUM} FROM ({}) AS live", recount.live());
         let live = self.ask(scene, live).await?;
-        let (keys, sum) = live.rows.first().map_or((0, 0), |row| (numbers(row, 0)[0], numbers(row, 1)[0]));
+        let (keys, sum) = live.rows.first().map_or((0, 0), |row| (numbers(row, 0)[0], wide_numbers(row, 1)[0]));
         let found = self.ask(scene, recount.differences()).await?;
         let whole = found.rows.iter().flat_map(|batch| {
             let values = numbers(batch, 1).into_iter().zip(numbers(batch, 2));
@@ -138,7 +147,7 @@ pub fn sliced(found: &Answer) -> Vec<Difference> {
 /// What all keys came to, hour by hour.
 struct HourSums {
     keys: u64,
-    live: i64,
+    live: i128,
     hours: BTreeMap<u64, Hour>,
 }
 
@@ -147,7 +156,7 @@ impl HourSums {
     fn read(answer: &Answer, differences: &[Difference], slices: &Slices) -> HourSums {
         let mut sums = HourSums { keys: 0, live: 0, hours: BTreeMap::new() };
         for batch in &answer.rows {
-            for ((at, keys), live) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).zip(numbers(batch, 2)) {
+            for ((at, keys), live) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).zip(wide_numbers(batch, 2)) {
                 match u64::try_from(at) {
                     Ok(at_ms) => _ = sums.hours.insert(at_ms, Hour { at_ms, live, recount: live, difference: 0 }),
                     Err(_) => (sums.keys, sums.live) = (keys as u64, live),
@@ -155,11 +164,10 @@ impl HourSums {
             }
         }
         for Difference { bucket_ms: at, live, recount, .. } in differences {
-            let minute = minute_of(at.unwrap_or(0) as i64);
-            let at_ms = bucket_ms(slices.told().bucket(minute, &slices.zone));
+            let at_ms = slices.told_at(at.unwrap_or(0));
             let hour = sums.hours.entry(at_ms).or_insert(Hour { at_ms, ..Hour::default() });
-            hour.recount = hour.recount.saturating_add(recount.saturating_sub(*live));
-            hour.difference = hour.difference.saturating_add(live.abs_diff(*recount));
+            hour.recount += i128::from(*recount) - i128::from(*live);
+            hour.difference += u128::from(live.abs_diff(*recount));
         }
         sums
     }

@@ -4,9 +4,11 @@
 
 mod rules;
 mod slices;
+mod zones;
 
 pub use slices::{At, Slices};
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,6 +23,13 @@ pub struct Era {
     pub declarations: Arc<Declarations>,
 }
 
+impl Era {
+    /// As it was declared then.
+    pub fn counter(&self, name: &str) -> Option<&Counter> {
+        self.declarations.counters().iter().find(|counter| *counter.name == *name)
+    }
+}
+
 /// Where counting begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
@@ -30,13 +39,26 @@ pub enum Start {
     Base(u64),
 }
 
+/// What many keys come to, which may be more than one of them can be worth.
+pub const WIDE_SUM: &str = "coalesce(sum(CAST(value AS DECIMAL(38, 0))), 0)";
+
 /// What is counted again.
+#[derive(Clone, Copy)]
 pub struct Recount<'a> {
     pub counter: &'a Counter,
     pub eras: &'a [Era],
     pub from: Start,
     /// Up to the record at this offset.
     pub to: u64,
+    /// Some of its keys were cleared.
+    pub has_clears: bool,
+}
+
+/// Keys that are not compared, since what they should be worth is not known.
+pub struct LeftOut {
+    pub why: &'static str,
+    /// A statement whose rows (`id`) are these keys.
+    pub ids: String,
 }
 
 impl Recount<'_> {
@@ -48,11 +70,33 @@ impl Recount<'_> {
     SELECT id, value AS live, 0 AS recount FROM ({live}) AS live
     UNION ALL
     SELECT id, 0 AS live, value AS recount FROM ({expected}) AS expected
-  ) AS both_sides GROUP BY id
+  ) AS both_sides WHERE {known} GROUP BY id
 ) AS compared WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
             live = self.live(),
-            expected = self.expected()
+            expected = self.expected(),
+            known = self.is_known(),
         )
+    }
+
+    /// Keys of which the archive does not say what they should be worth.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        if let Some(ids) = self.clears_not_known() {
+            let why = "they were cleared, and the clear was reverted or came in the same moment as something that it may have taken";
+            return Some(LeftOut { why, ids });
+        }
+        if !takes_back(self.counter) || self.from == Start::Beginning {
+            return None;
+        }
+        // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
+        let why =
+            "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
+        let ids = format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
+        Some(LeftOut { why, ids })
+    }
+
+    /// Keys that can be compared.
+    fn is_known(&self) -> String {
+        self.left_out().map_or("TRUE".to_owned(), |left_out| format!("id NOT IN ({})", left_out.ids))
     }
 
     /// Rows (`id`, `value`) that add up to what each key is worth. Late entries that wait for their run are among what is counted
@@ -73,9 +117,12 @@ impl Recount<'_> {
     fn expected(&self) -> String {
         let to = self.to;
         let (own, counted) = (self.own_ids("counter"), self.summed(&self.counted(""), ""));
+        let undone = self.undone_after_clears();
+        let undone = undone
+            .map_or(String::new(), |undone| format!("\n  UNION ALL\n  SELECT id, value FROM ({undone}) AS undone"));
         match self.from {
             Start::Beginning => format!(
-                "{counted}
+                "{counted}{undone}
   UNION ALL
   SELECT counter AS id, delta AS value FROM corrections
   WHERE purpose = 'adjust' AND {own} AND \"offset\" <= {to}"
@@ -92,7 +139,7 @@ impl Recount<'_> {
     }
 
     /// Rows whose column has ids of this counter.
-    fn own_ids(&self, column: &str) -> String {
+    pub fn own_ids(&self, column: &str) -> String {
         let name = &self.counter.name;
         format!("({column} = {} OR starts_with({column}, {}))", text(name), text(&format!("{name}:")))
     }
@@ -130,41 +177,50 @@ impl Recount<'_> {
     }
 
     fn types(&self, of: impl Fn(&Declarations) -> Vec<&Counter>) -> String {
-        let mut any = Vec::new();
-        for Era { versions, declarations } in self.eras {
-            let mut types: Vec<String> =
-                of(declarations).iter().flat_map(|counter| &counter.rules).map(|rule| text(&rule.on)).collect();
-            types.sort_unstable();
-            types.dedup();
-            if !types.is_empty() {
-                let (first, last) = (versions.start(), versions.end());
-                any.push(format!("config_version BETWEEN {first} AND {last} AND type IN ({})", types.join(", ")));
-            }
-        }
-        if any.is_empty() { "FALSE".to_owned() } else { format!("({})", any.join(" OR ")) }
+        let types = |declarations: &Declarations| {
+            let rules = of(declarations).into_iter().flat_map(|counter| &counter.rules);
+            rules.map(|rule| text(&rule.on)).collect()
+        };
+        let term = |(when, types): &(String, BTreeSet<String>)| {
+            format!("{when} AND type IN ({})", types.iter().cloned().collect::<Vec<_>>().join(", "))
+        };
+        any_of(&self.while_same(types).iter().map(term).collect::<Vec<_>>())
     }
 
     /// What an entry adds.
     fn change(&self) -> String {
+        let downwards = |declarations: &Declarations| {
+            let own = declarations.counters().iter().filter(|counter| counter.name == self.counter.name);
+            let rules = own.flat_map(|counter| &counter.rules).filter(|rule| rule.op == Direction::Decrement);
+            rules.map(|rule| text(&rule.on)).collect()
+        };
         let mut cases = String::new();
-        for Era { versions, declarations } in self.eras {
-            for rule in declarations
-                .counters()
-                .iter()
-                .filter(|counter| counter.name == self.counter.name)
-                .flat_map(|it| &it.rules)
-            {
-                if rule.op == Direction::Decrement {
-                    let (first, last) = (versions.start(), versions.end());
-                    let _ = write!(
-                        cases,
-                        " WHEN config_version BETWEEN {first} AND {last} AND type = {} THEN -delta",
-                        text(&rule.on)
-                    );
-                }
+        for (when, types) in self.while_same(downwards) {
+            for on in types {
+                let _ = write!(cases, " WHEN {when} AND type = {on} THEN -delta");
             }
         }
         if cases.is_empty() { "delta".to_owned() } else { format!("CASE{cases} ELSE delta END") }
+    }
+
+    /// Conditions on when an event came, and the types that declarations told from then on, if any. Configurations that follow each other
+    /// and tell the same are one: otherwise every change of anything would make every statement longer.
+    fn while_same(&self, told: impl Fn(&Declarations) -> BTreeSet<String>) -> Vec<(String, BTreeSet<String>)> {
+        let mut stretches: Vec<(RangeInclusive<u64>, BTreeSet<String>)> = Vec::new();
+        for Era { versions, declarations } in self.eras {
+            let types = told(declarations);
+            match stretches.last_mut() {
+                Some((before, same)) if *same == types && before.end() + 1 == *versions.start() => {
+                    *before = *before.start()..=*versions.end();
+                }
+                _ => stretches.push((versions.clone(), types)),
+            }
+        }
+        let when = |versions: RangeInclusive<u64>| {
+            format!("config_version BETWEEN {} AND {}", versions.start(), versions.end())
+        };
+        let told = stretches.into_iter().filter(|(_, types)| !types.is_empty());
+        told.map(|(versions, types)| (when(versions), types)).collect()
     }
 
     /// The id of the key that an event belongs to.
@@ -230,6 +286,23 @@ impl Recount<'_> {
     }
 }
 
+/// One of these holds. Halves of halves: whoever reads a statement goes as deep as it is nested.
+fn any_of(terms: &[String]) -> String {
+    match terms {
+        [] => "FALSE".to_owned(),
+        [term] => format!("({term})"),
+        terms => {
+            let (some, others) = terms.split_at(terms.len() / 2);
+            format!("({} OR {})", any_of(some), any_of(others))
+        }
+    }
+}
+
+/// Whether an entry may take back what another one has counted.
+pub fn takes_back(counter: &Counter) -> bool {
+    matches!(&counter.contract, Contract::Transition(transition) if !transition.entity.is_empty())
+}
+
 fn is_persistent(counter: &&Counter) -> bool {
     matches!(counter.contract, Contract::Persistent(_))
 }
@@ -240,6 +313,45 @@ fn not_rejected(counters: &[&str]) -> String {
 }
 
 /// As a literal.
-fn text(value: &str) -> String {
+pub fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eras(yamls: impl Iterator<Item = String>) -> Vec<Era> {
+        let parsed = yamls.map(|yaml| Arc::new(Declarations::parse(&yaml).expect("it is valid")));
+        parsed.enumerate().map(|(n, declarations)| Era { versions: n as u64..=n as u64, declarations }).collect()
+    }
+
+    fn statement(eras: &[Era]) -> String {
+        let counter = eras[0].counter("a").expect("it is declared");
+        Recount { counter, eras, from: Start::Beginning, to: 1000, has_clears: false }.differences()
+    }
+
+    fn declared(description: u64, on: &str) -> String {
+        let rules = format!("[{{on: {on}, op: increment}}, {{on: undone, op: decrement}}]");
+        format!("counters:\n  - {{counterName: a, mode: persistent, description: \"{description}\", rules: {rules}}}\n")
+    }
+
+    #[test]
+    fn a_change_that_is_no_business_of_a_counter_makes_no_statement_longer() {
+        let one = statement(&eras((0..1).map(|n| declared(n, "e"))));
+        let many = statement(&eras((0..500).map(|n| declared(n, "e"))));
+        assert_eq!(many.replace("BETWEEN 0 AND 499", "BETWEEN 0 AND 0"), one);
+    }
+
+    #[test]
+    fn a_statement_is_nested_no_deeper_for_many_rules_than_for_few() {
+        let statement = statement(&eras((0..256).map(|n| declared(0, &format!("e{n}")))));
+        assert!(statement.contains("type IN ('e255', 'undone')"));
+        let mut depth = 0;
+        let depths = statement.chars().map(|letter| {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            depth
+        });
+        assert!(depths.max() < Some(30));
+    }
 }

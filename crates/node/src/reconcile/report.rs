@@ -19,6 +19,8 @@ pub struct Report {
     pub proposal: Option<u64>,
     /// It was applied.
     pub applied: bool,
+    /// Why there is no proposal, or why it was not applied.
+    pub not_corrected: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +29,15 @@ pub struct CounterReport {
     pub compared: Compared,
     /// What was found bucket by bucket, if the counter has a roll-up by time.
     pub by_time: Option<ByTime>,
+    /// Keys that were not compared with the others, if there are any.
+    pub left_out: Option<KeysLeftOut>,
+}
+
+/// Keys of which nobody knows what they should be worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysLeftOut {
+    pub keys: u64,
+    pub why: &'static str,
 }
 
 /// A counter in buckets of time.
@@ -46,10 +57,10 @@ pub struct ByTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hour {
     pub at_ms: u64,
-    pub live: i64,
-    pub recount: i64,
+    pub live: i128,
+    pub recount: i128,
     /// By how much keys differ, each for itself.
-    pub difference: u64,
+    pub difference: u128,
 }
 
 #[derive(Clone, Debug)]
@@ -59,12 +70,12 @@ pub enum Compared {
     With {
         keys: u64,
         /// What all keys come to, as the counters say, late entries that wait included.
-        live: i64,
+        live: i128,
         /// And as the recount says.
-        recount: i64,
+        recount: i128,
         differing: u64,
         /// By how much keys differ, each for itself.
-        difference: u64,
+        difference: u128,
         /// The worst first.
         differences: Vec<Difference>,
         /// There are more of them.
@@ -89,7 +100,7 @@ impl Difference {
 
 impl Compared {
     /// What differs as a whole, and what differs bucket by bucket. The first is told only where the second does not explain it.
-    pub fn new(keys: u64, live: i64, whole: Vec<Difference>, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+    pub fn new(keys: u64, live: i128, whole: Vec<Difference>, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
         let sum: i128 = whole.iter().map(Difference::off).sum();
         let mut explained = BTreeMap::<&str, i128>::new();
         by_bucket.iter().for_each(|it| *explained.entry(&it.id).or_default() += it.off());
@@ -99,12 +110,12 @@ impl Compared {
     }
 
     /// What differs in some buckets alone.
-    pub fn within(keys: u64, live: i64, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
+    pub fn within(keys: u64, live: i128, by_bucket: Vec<Difference>, has_more: bool) -> Compared {
         let sum = by_bucket.iter().map(Difference::off).sum();
         Compared::of(keys, live, sum, by_bucket, has_more)
     }
 
-    fn of(keys: u64, live: i64, off: i128, mut differences: Vec<Difference>, has_more: bool) -> Compared {
+    fn of(keys: u64, live: i128, off: i128, mut differences: Vec<Difference>, has_more: bool) -> Compared {
         differences.sort_by(|a, b| b.off().abs().cmp(&a.off().abs()).then_with(|| a.id.cmp(&b.id)));
         let mut ids: Vec<&str> = differences.iter().map(|it| &*it.id).collect();
         ids.sort_unstable();
@@ -112,9 +123,9 @@ impl Compared {
         Compared::With {
             keys,
             live,
-            recount: (i128::from(live) - off).clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+            recount: live - off,
             differing: ids.len() as u64,
-            difference: differences.iter().map(|it| it.off().unsigned_abs()).sum::<u128>() as u64,
+            difference: differences.iter().map(|it| it.off().unsigned_abs()).sum(),
             differences,
             has_more,
         }
@@ -122,7 +133,7 @@ impl Compared {
 }
 
 /// A difference as a share of what was counted again.
-fn share(difference: u64, recount: i64) -> f64 {
+fn share(difference: u128, recount: i128) -> f64 {
     if difference == 0 { 0.0 } else { difference as f64 / recount.unsigned_abs().max(1) as f64 }
 }
 
@@ -134,7 +145,7 @@ impl Hour {
 
 impl CounterReport {
     pub fn not(counter: &str, why: String) -> CounterReport {
-        CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None }
+        CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None, left_out: None }
     }
 
     /// Which share of what was counted again keys differ by.
@@ -173,7 +184,8 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Report {
     pub fn at(position: Position, at_ms: u64) -> Report {
-        Report { position, at_ms, range_ms: None, counters: Vec::new(), proposal: None, applied: false }
+        let (counters, proposal, not_corrected) = (Vec::new(), None, None);
+        Report { position, at_ms, range_ms: None, counters, proposal, applied: false, not_corrected }
     }
 
     pub fn differences(&self) -> impl Iterator<Item = &Difference> {
@@ -218,7 +230,7 @@ mod tests {
 
     fn report(compared: Compared, from_ms: u64) -> CounterReport {
         let by_time = ByTime { unit: Unit::Hour, from_ms, hours: Vec::new(), last_closed: Hour::default() };
-        CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time) }
+        CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time), left_out: None }
     }
 
     #[test]

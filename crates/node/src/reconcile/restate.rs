@@ -4,10 +4,11 @@
 //! *restores*. With others it changes what is right, and *adjusts*: its deltas are the difference between two recounts, so what a
 //! counter differs by from its own rules is left to reconciliation, which finds nothing new afterwards.
 
-use super::compare::{sliced, takes_back, widened};
-use super::recount::{At, Era, Recount, Slices, Start};
+use super::compare::{sliced, widened};
+use super::recount::{At, Era, Recount, Slices, Start, takes_back};
 use super::report::{Compared, CounterReport, Difference};
-use super::scene::Scene;
+use super::restated_before::UNDER_ANOTHER;
+use super::scene::{Scene, first_number};
 use super::{ReconcileError, Reconciler};
 use crate::engine::CorrectionRequest;
 use jiff::Timestamp;
@@ -104,7 +105,7 @@ impl Reconciler {
             let restated = self.restate_counter(&scene, counter, rules.as_ref(), &wanted.range_ms).await?;
             restatement.counters.push(CounterRestated { counter: counter.name.to_string(), restated });
         }
-        self.propose_restated(&mut restatement, wanted).await?;
+        self.propose_restated(&mut restatement, wanted, scene.generation).await?;
         Ok(Arc::new(restatement))
     }
 
@@ -167,20 +168,24 @@ impl Reconciler {
             return Ok(Restated::Not("the configuration does not have it".to_owned()));
         };
         let buckets = slices.as_ref().map(Slices::told);
-        if other.rules == counter.rules && other.contract == counter.contract {
+        // What is in force now may have been in force for some of the events only.
+        let is_same = |was: &Counter| other.rules == was.rules && other.contract == was.contract;
+        let before = self.restated_before(scene, counter).await?;
+        if before.is_empty() && scene.eras.iter().all(|era| era.counter(&counter.name).is_some_and(is_same)) {
             return Ok(Restated::Keys { buckets, keys: Vec::new() });
         }
-        if let Some(why) = behind_a_base(scene, [counter, other], range_ms) {
+        let unclear = || before.is_unclear(range_ms, slices.is_some());
+        if let Some(why) = behind_a_base(scene, [counter, other], range_ms).or_else(unclear) {
             return Ok(Restated::Not(why));
         }
         let recount = scene.recount(counter);
         let under = Recount { counter: other, eras: std::slice::from_ref(rules), ..recount };
-        let statement = under.restated(&recount, slices.as_ref(), range_ms);
+        let done = before.done(&recount, slices.as_ref().map(Slices::at), range_ms);
+        let statement = under.restated(&recount, slices.as_ref(), range_ms, done);
         let found = self.ask(scene, statement.clone()).await?;
         if found.is_truncated {
             let all = self.ask(scene, format!("SELECT count(*) FROM ({statement}) AS changed")).await?;
-            let changes = all.rows.first().and_then(|row| super::scene::numbers(row, 0).first().copied());
-            return Err(too_many(&counter.name, changes.unwrap_or(0) as usize));
+            return Err(too_many(&counter.name, first_number(&all) as usize));
         }
         // They are told as live and delta.
         let key = |Difference { id, bucket_ms, live, recount: delta }| RestatedKey {
@@ -192,7 +197,12 @@ impl Reconciler {
         Ok(Restated::Keys { buckets, keys: sliced(&found).into_iter().map(key).collect() })
     }
 
-    async fn propose_restated(&self, made: &mut Restatement, wanted: &RestateWanted) -> Result<(), ReconcileError> {
+    async fn propose_restated(
+        &self,
+        made: &mut Restatement,
+        wanted: &RestateWanted,
+        generation: u64,
+    ) -> Result<(), ReconcileError> {
         let keys = || made.counters.iter().flat_map(|counter| counter.restated.keys());
         let changes = keys().count();
         if changes > CORRECTION_DELTAS_MAX {
@@ -204,13 +214,11 @@ impl Reconciler {
         if deltas.is_empty() {
             return Ok(());
         }
-        let rules = if made.purpose == Purpose::Adjust { " under another configuration" } else { "" };
-        let [from, to] = [made.range_ms.start, made.range_ms.end].map(shown);
-        let usual = || format!("{from} to {to} was counted again{rules} at {}", made.position);
-        let (reason, purpose) = (wanted.reason.clone().unwrap_or_else(usual), made.purpose);
         let author = wanted.author.clone().unwrap_or_else(|| AUTHOR.to_owned());
-        let proposal =
-            Proposal { number: 0, reason, author: author.clone(), at_ms: 0, deltas, if_generation: None, purpose };
+        // What was corrected since is not in what was seen.
+        let (if_generation, purpose) = (Some(generation), made.purpose);
+        let reason = reason_of(made, wanted.reason.as_deref());
+        let proposal = Proposal { number: 0, reason, author: author.clone(), at_ms: 0, deltas, if_generation, purpose };
         let number = self.engine.propose(proposal, None).await?;
         made.proposal = Some(number);
         if wanted.apply {
@@ -221,10 +229,29 @@ impl Reconciler {
     }
 }
 
+/// Why a correction was made. One that adjusts always says what was counted again: that is how it is known later.
+fn reason_of(made: &Restatement, reason: Option<&str>) -> String {
+    let [from, to] = [made.range_ms.start, made.range_ms.end].map(shown);
+    match (made.purpose, reason) {
+        (Purpose::Adjust, reason) => {
+            let reason = reason.map_or(String::new(), |reason| format!("{reason}: "));
+            format!("{reason}{from} to {to} {UNDER_ANOTHER} {}", made.position)
+        }
+        (_, Some(reason)) => reason.to_owned(),
+        (_, None) => format!("{from} to {to} was counted again at {}", made.position),
+    }
+}
+
 impl Recount<'_> {
-    /// Rows (`id`, `bucket`, `live`, `delta`): what keys are worth, and what this recount has more for events of a range than another one.
-    /// Without buckets there is one row for each key.
-    fn restated(&self, than: &Recount<'_>, slices: Option<&Slices>, range_ms: &Range<u64>) -> String {
+    /// Rows (`id`, `bucket`, `live`, `delta`): what keys are worth, and what this recount has more for events of a range than another one,
+    /// without what was `done` of that before. Without buckets there is one row for each key.
+    fn restated(
+        &self,
+        than: &Recount<'_>,
+        slices: Option<&Slices>,
+        range_ms: &Range<u64>,
+        done: Option<String>,
+    ) -> String {
         let (at, ms) = slices.map_or((At::Moment, range_ms), |slices| (slices.at(), &slices.ms));
         let more = self.by_the_rules_at(at);
         let less = than.counted_in_the_end_at(at);
@@ -233,6 +260,9 @@ impl Recount<'_> {
             // What was counted when is not told apart, so all of it is shown.
             None => format!("SELECT id, {} AS bucket, value FROM ({}) AS whole", ms.start, than.live()),
         };
+        let done = done.map_or(String::new(), |done| {
+            format!("\n      UNION ALL\n      SELECT id, bucket, 0 AS live, -value AS delta FROM ({done}) AS done")
+        });
         let bucket = if slices.is_some() { "bucket" } else { "0" };
         format!(
             "SELECT id, bucket, live, delta FROM (
@@ -242,7 +272,7 @@ impl Recount<'_> {
       UNION ALL
       SELECT id, bucket, 0 AS live, value AS delta FROM ({more}) AS more
       UNION ALL
-      SELECT id, bucket, 0 AS live, -value AS delta FROM ({less}) AS less
+      SELECT id, bucket, 0 AS live, -value AS delta FROM ({less}) AS less{done}
     ) AS all_of_it WHERE bucket >= {from} AND bucket < {to}
   ) AS in_range WHERE {not_cleared} GROUP BY id, bucket
 ) AS compared WHERE delta <> 0 ORDER BY abs(delta) DESC, id, bucket",

@@ -1,16 +1,18 @@
 //! What a recount looks at: counters and archive at the same position, and what was declared when.
 
-use super::recount::{Era, Start};
+use super::recount::{Era, Start, WIDE_SUM, text};
 use super::{ReconcileError, Reconciler};
 use crate::engine::Snapshot;
 use crate::sql::{Answer, Question};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Decimal128Type, Int64Type};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Declarations};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SQL_TIME_MS_MAX};
+use tally_core::values::Sums;
 
 pub struct Scene {
     pub snapshot: Arc<Snapshot>,
@@ -20,18 +22,42 @@ pub struct Scene {
     pub from: Start,
     /// The log time of the base, if counting begins with one.
     pub base_ms: Option<u64>,
+    /// Counters of which keys were cleared.
+    pub cleared: BTreeSet<String>,
+    /// The newest correction there.
+    pub generation: u64,
+    /// What the keys of each counter have to add up to, where that is known.
+    sums: BTreeMap<String, Sums>,
+    /// Something may have been counted before anything was declared.
+    begins_undeclared: bool,
     pub now_ms: u64,
 }
 
 impl Scene {
     /// Why a counter cannot be counted again, if so.
     pub fn cannot_compare(&self, counter: &Counter) -> Option<String> {
-        if !counter.is_archived {
-            return Some("its events are not archived: its archive is none".to_owned());
-        }
-        matches!(counter.contract, Contract::Simple(_))
-            .then(|| "it is written by its name as well, and such writes are not in the archive".to_owned())
+        cannot_recount(counter, &self.eras)
     }
+
+    /// What the keys of a counter have to add up to by what was counted while it was declared, if it was not always.
+    fn counted_while_declared(&self, counter: &Counter) -> Option<i128> {
+        let is_always = !self.begins_undeclared && self.eras.iter().all(|era| era.counter(&counter.name).is_some());
+        let sums = self.sums.get(&*counter.name).filter(|_| !is_always)?;
+        Some(sums.counted + sums.corrected())
+    }
+}
+
+/// Why the archive does not have what a counter should be worth, if so.
+pub fn cannot_recount(counter: &Counter, eras: &[Era]) -> Option<String> {
+    if matches!(counter.contract, Contract::Simple(_)) {
+        return Some("it is written by its name as well, and such writes are not in the archive".to_owned());
+    }
+    if !counter.is_archived {
+        return Some("its events are not archived: its archive is none".to_owned());
+    }
+    let was_archived = |era: &Era| era.counter(&counter.name).is_none_or(|was| was.is_archived);
+    (!eras.iter().all(was_archived))
+        .then(|| "some of its events were not archived: its archive was none before".to_owned())
 }
 
 impl Reconciler {
@@ -40,11 +66,45 @@ impl Reconciler {
         let snapshot = Arc::new(self.engine.base().await?);
         self.archive.flush().await?;
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
-        let (eras, from, base_ms) = (Vec::new(), Start::Beginning, None);
-        let mut scene = Scene { snapshot, declarations, eras, from, base_ms, now_ms };
-        scene.eras = eras_of(&self.ask(&scene, VERSIONS.to_owned()).await?)?;
+        let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
+        let state = snapshot.state()?;
+        let generation = state.values.generations.current;
+        let sums = state.balances().into_iter().filter_map(|it| Some((it.name.to_string(), it.sums?))).collect();
+        let mut scene = Scene {
+            snapshot,
+            declarations,
+            eras,
+            from,
+            base_ms,
+            cleared,
+            generation,
+            sums,
+            begins_undeclared: false,
+            now_ms,
+        };
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
+        let versions = self.ask(&scene, VERSIONS.to_owned()).await?;
+        scene.eras = eras_of(&versions, scene.from)?;
+        let first = versions.rows.iter().find_map(|batch| numbers(batch, 2).first().copied());
+        scene.begins_undeclared = scene.from == Start::Beginning && first != Some(0);
+        scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();
         Ok(scene)
+    }
+
+    /// Why keys differ from what was counted, if they were counted by their names while they were not declared.
+    pub(super) async fn counted_by_name(
+        &self,
+        scene: &Scene,
+        counter: &Counter,
+    ) -> Result<Option<String>, ReconcileError> {
+        let Some(counted) = scene.counted_while_declared(counter) else { return Ok(None) };
+        let live = format!("SELECT \"sum\" AS value FROM counters WHERE counter = {}", text(&counter.name));
+        let live = self.ask(scene, format!("SELECT {WIDE_SUM} FROM ({live}) AS live")).await?;
+        let live = live.rows.first().and_then(|row| wide_numbers(row, 0).first().copied()).unwrap_or(0);
+        let by_name = live - counted;
+        Ok((by_name != 0).then(|| {
+            format!("its keys were counted by name while it was not declared, to {by_name} together, and such writes are not in the archive")
+        }))
     }
 
     pub(super) async fn ask(&self, scene: &Scene, statement: String) -> Result<Answer, ReconcileError> {
@@ -54,9 +114,18 @@ impl Reconciler {
     }
 }
 
-pub const VERSIONS: &str = "SELECT version, max(yaml) FROM configurations GROUP BY version ORDER BY version";
+pub const VERSIONS: &str =
+    "SELECT version, max(yaml), min(\"offset\") FROM configurations GROUP BY version ORDER BY version";
 pub const OLDEST_BASE: &str =
     "SELECT \"offset\", CAST(log_time AS BIGINT) / 1000 FROM base ORDER BY \"offset\" LIMIT 1";
+
+/// The names of counters of which keys were cleared.
+pub const CLEARED: &str = "SELECT DISTINCT split_part(counter, ':', 1) FROM corrections WHERE cause = 'clear'";
+
+/// The first column of an answer.
+pub fn names(answer: &Answer) -> impl Iterator<Item = String> {
+    answer.rows.iter().flat_map(|batch| texts(batch, 0))
+}
 
 /// Where counting begins, and at which log time if that is not the beginning.
 pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
@@ -68,25 +137,41 @@ pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
     }
 }
 
-/// The declarations by their versions; each is in force until the next.
-pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
-    let versions = answer.rows.iter().flat_map(|batch| numbers(batch, 0).into_iter().zip(texts(batch, 1)));
-    let versions: Vec<(i64, String)> = versions.collect();
-    let ends = versions.iter().skip(1).map(|(version, _)| *version as u64 - 1).chain([i64::MAX as u64]);
-    versions
-        .iter()
-        .zip(ends)
-        .map(|((version, yaml), end)| {
+/// The declarations by their versions, each in force until the next; without those that had been replaced where counting begins.
+pub fn eras_of(answer: &Answer, from: Start) -> Result<Vec<Era>, ReconcileError> {
+    let mut versions = Vec::new();
+    for batch in &answer.rows {
+        let told = numbers(batch, 0).into_iter().zip(texts(batch, 1)).zip(numbers(batch, 2));
+        versions.extend(told.map(|((version, yaml), offset)| (version as u64, yaml, offset as u64)));
+    }
+    let ends = versions.iter().skip(1).map(|(version, _, offset)| (version - 1, *offset));
+    let ends: Vec<(u64, u64)> = ends.chain([(i64::MAX as u64, u64::MAX)]).collect();
+    let in_force = versions.iter().zip(ends).filter(|(_, (_, end))| match from {
+        Start::Beginning => true,
+        Start::Base(base) => *end > base,
+    });
+    in_force
+        .map(|((version, yaml, _), (last, _))| {
             let declarations = Declarations::parse(yaml)
                 .map_err(|error| ReconcileError::Sql(format!("configuration {version}: {error}").into()))?;
-            Ok(Era { versions: *version as u64..=end, declarations: Arc::new(declarations) })
+            Ok(Era { versions: *version..=last, declarations: Arc::new(declarations) })
         })
         .collect()
+}
+
+/// The only number of an answer.
+pub fn first_number(answer: &Answer) -> i64 {
+    answer.rows.first().and_then(|row| numbers(row, 0).first().copied()).unwrap_or(0)
 }
 
 /// A column of whole numbers, of which every row has one.
 pub fn numbers(batch: &arrow_array::RecordBatch, column: usize) -> Vec<i64> {
     batch.column(column).as_primitive::<Int64Type>().iter().flatten().collect()
+}
+
+/// A column of sums that need not fit into those.
+pub fn wide_numbers(batch: &arrow_array::RecordBatch, column: usize) -> Vec<i128> {
+    batch.column(column).as_primitive::<Decimal128Type>().iter().flatten().collect()
 }
 
 pub fn texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Counting again from the archive, and what differs.
 
 mod by_time;
+mod cleared;
+mod proposals;
 mod restate;
 
 use crate::support::{Served, exchange, stderr, stdout, tally};
@@ -55,6 +57,12 @@ impl Asked {
         let answer = exchange(&self.http, &(head + &body));
         assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    fn delete(&self, path: &str) {
+        let head = format!("DELETE {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http);
+        let answer = exchange(&self.http, &head);
+        assert!(answer.starts_with("HTTP/1.1 2"), "{path}: {answer}");
     }
 
     /// Changes what a counter is worth; `restore` claims that this is what was counted, which nobody believes who counts again.
@@ -193,4 +201,81 @@ fn what_differs_is_named_key_by_key_and_put_right_by_a_correction() {
     asked.agrees();
     let wrong = asked.reconcile(&["vews"]);
     assert!(stderr(&wrong).contains("did you mean views"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let counter = |more: &str| {
+        let rest = "rules: [{on: viewed, op: increment}]";
+        format!("counters:\n  - {{counterName: views, mode: display, dedup: none, {more}{rest}}}\n")
+    };
+    let view = |asked: &Asked, times: usize| {
+        asked.post("/v1/events", &format!("[{}]", [r#"{"type":"viewed"}"#].repeat(times).join(",")))
+    };
+    let asked = Asked::start(dir.path(), &counter("archive: none, "));
+    view(&asked, 10);
+    asked.server.stop(Signal::KILL);
+    let asked = Asked::start(dir.path(), &counter(""));
+    view(&asked, 3);
+    let text = asked.agrees();
+    assert!(text.contains("views: not compared: some of its events were not archived"), "{text}");
+    let head = format!(
+        "GET /v1/counters/views/series?step=1h&from=-1d HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        asked.http
+    );
+    let series = exchange(&asked.http, &head);
+    assert!(series.starts_with("HTTP/1.1 4"), "it has only some of them: {series}");
+}
+
+#[test]
+fn an_id_that_a_counter_without_an_archive_has_claimed_is_claimed_for_a_recount_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "counters:
+  - {counterName: a, mode: persistent, archive: none, rules: [{on: ea, op: increment}]}
+  - {counterName: b, mode: persistent, rules: [{on: eb, op: increment}]}\n";
+    let asked = Asked::start(dir.path(), yaml);
+    for (kind, id) in [("ea", "x"), ("eb", "x"), ("eb", "y"), ("eb", "y")] {
+        asked.post("/v1/events", &format!(r#"{{"type":"{kind}","eventId":"{id}"}}"#));
+    }
+    let text = asked.agrees();
+    assert!(text.contains("b: 1 keys, 1 in all"), "{text}");
+}
+
+#[test]
+fn keys_that_come_to_more_than_64_bits_together_are_added_up_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "counters:\n  - {counterName: v, mode: display, dimensions: [k], rollups: [[hour]], rules: [{on: e, op: increment}]}\n";
+    let asked = Asked::start(dir.path(), yaml);
+    let delta = (1i64 << 62) - 10;
+    ["v:a", "v:b", "v:c"].iter().for_each(|id| asked.correct("adjust", id, delta));
+    let text = asked.agrees();
+    let output = stdout(&asked.reconcile(&["--json"]));
+    let sum = (3 * i128::from(delta)).to_string();
+    // Once as a whole and once in the hour, as counted and as counted again.
+    let told: Vec<&str> = output.split([':', ',', '}', ' ', '\n']).filter(|word| *word == sum).collect();
+    assert_eq!(told.len(), 4, "{text}{output}");
+}
+
+#[test]
+fn a_counter_that_was_counted_by_name_before_it_was_declared_is_not_compared_and_keeps_its_value() {
+    let views =
+        "  - {counterName: views, mode: display, dimensions: [v], dedup: none, rules: [{on: viewed, op: increment}]}\n";
+    let other = "  - {counterName: other, mode: display, rules: [{on: viewed, op: increment}]}\n";
+    for before in ["counters: []\n".to_owned(), format!("counters:\n{other}")] {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Asked::start(dir.path(), &before);
+        asked.post("/v1/counters/views:a/increment", r#"{"delta":5}"#);
+        asked.server.stop(Signal::KILL);
+        let asked = Asked::start(dir.path(), &format!("counters:\n{other}{views}"));
+        asked.post("/v1/events", r#"{"type":"viewed","dimensions":{"v":"a"}}"#);
+        let text = asked.agrees();
+        assert!(
+            text.contains(
+                "views: not compared: its keys were counted by name while it was not declared, to 5 together"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("other: 1 keys, 1 in all: as counted again"), "{text}");
+    }
 }

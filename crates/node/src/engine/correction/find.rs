@@ -80,6 +80,12 @@ impl Engine {
         Ok(correction.map(|correction| FoundCorrection::Applied { correction, reverted_by }))
     }
 
+    /// Every proposal that is open, with its deltas.
+    pub async fn open_proposals(&self) -> Result<Vec<Proposal>, Refusal> {
+        let rows = self.ask(Open).await?;
+        Ok(rows.iter().map(|row| read_proposal(row)).collect())
+    }
+
     /// A page of up to `limit` corrections and open proposals with numbers below `before`. Numbers have gaps where proposals were
     /// withdrawn, which may be long; so each turn begins where there is something, and there is a `next` only if there is
     /// something left for it.
@@ -150,6 +156,16 @@ impl Question for Numbered {
             correction: state.values.facts.corrections.get(self.0),
             reverted_by: state.values.generations.reverted_by(self.0),
         }
+    }
+}
+
+struct Open;
+
+impl Question for Open {
+    type Answer = Vec<Arc<[u8]>>;
+
+    fn answer(self, state: &Machine) -> Self::Answer {
+        state.values.facts.proposals.rows(0..u64::MAX).cloned().collect()
     }
 }
 

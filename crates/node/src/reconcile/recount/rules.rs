@@ -23,6 +23,9 @@ const LAST_OFFSET: &str = "\"own.last_offset\"";
 const LAST_ON_OFFSET: &str = "\"own.last_on_offset\"";
 const BEGUN_OFFSET: &str = "\"own.begun_offset\"";
 
+/// Whether an event of an entity is where something begins to count.
+const BEGINS: &str = "\"own.is_on\" AND NOT (coalesce(\"own.was_on\", FALSE) AND \"own.was_id\" = \"own.id\")";
+
 impl Recount<'_> {
     /// Rows (`id`, `key_0` and so on, `value`, and `more`, which begins with a comma if it is anything): what events come to.
     pub(super) fn counted(&self, more: &str) -> String {
@@ -65,10 +68,8 @@ impl Recount<'_> {
 
     /// Of those with the same event id the first counts, and no other, ever.
     fn first_of_each_id(&self, more: &str) -> String {
-        let known = match self.from {
-            Start::Beginning => String::new(),
-            Start::Base(_) => self.not_repeated(),
-        };
+        let sees_all_claims = self.from == Start::Beginning && self.claims_are_archived();
+        let known = if sees_all_claims { String::new() } else { self.not_repeated() };
         // What is not asked again is not carried through the sort.
         let own = Some(self.own_types()).filter(|own| *own != self.claimed_types());
         let own = own.map_or(String::new(), |own| format!(" AND {own}"));
@@ -83,7 +84,13 @@ impl Recount<'_> {
         )
     }
 
-    /// That an id was claimed by an event that is gone is said by `fates` alone.
+    /// Whether every event that may have claimed an id is there. Those that only feed counters without an archive are not.
+    fn claims_are_archived(&self) -> bool {
+        let mut counters = self.eras.iter().flat_map(|era| era.declarations.counters());
+        counters.all(|counter| counter.is_archived || !matches!(counter.contract, Contract::Persistent(_)))
+    }
+
+    /// That an id was claimed by an event that is gone, or was never there, is said by `fates` alone.
     fn not_repeated(&self) -> String {
         let name = text(&self.counter.name);
         format!(
@@ -96,7 +103,7 @@ impl Recount<'_> {
     fn outside_the_windows(&self, more: &str) -> String {
         let mut memories: Vec<(Option<&DedupSettings>, Vec<Era>)> = Vec::new();
         for era in self.eras {
-            let was = era.declarations.counters().iter().find(|was| was.name == self.counter.name);
+            let was = era.counter(&self.counter.name);
             let Some(Contract::Display(display)) = was.map(|was| &was.contract) else { continue };
             let dedup = display.dedup.as_ref();
             match memories.iter_mut().find(|(known, _)| same_memory(*known, dedup)) {
@@ -106,7 +113,7 @@ impl Recount<'_> {
         }
         let judged = memories.iter().map(|(dedup, eras)| {
             // What a dimension is called in the table follows from all eras, so that is not asked of one of them.
-            let of_its_time = Recount { counter: self.counter, eras, from: self.from, to: self.to };
+            let of_its_time = Recount { eras, ..*self };
             match dedup {
                 Some(dedup) => self.outside_the_window(&of_its_time, dedup, more),
                 None => self.every_entry_of(&of_its_time, more),
@@ -153,31 +160,87 @@ impl Recount<'_> {
     }
 
     /// The same with the event that turned it on, which is where it counts: the first for its key since it was last off or elsewhere.
-    /// Those do not matter that came after one that happened later.
     fn turned_on(&self, entity: &[Field], more: &str) -> String {
         format!(
             "SELECT {OWN_ID} AS id{key_values}, 1 AS value{more} FROM (
     SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS {LAST_OFFSET},
       max(CASE WHEN {IS_ON} THEN \"offset\" END) OVER (PARTITION BY {by}) AS {LAST_ON_OFFSET},
-      max(CASE WHEN {IS_ON} AND NOT (coalesce({WAS_ON}, FALSE) AND {WAS_ID} = {OWN_ID}) THEN \"offset\" END)
-        OVER (PARTITION BY {by}) AS {BEGUN_OFFSET}
-    FROM (
-      SELECT *, lag({IS_ON}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WAS_ON},
+      max(CASE WHEN {BEGINS} THEN \"offset\" END) OVER (PARTITION BY {by}) AS {BEGUN_OFFSET}
+    FROM ({in_order}) AS in_order
+  ) AS states WHERE \"offset\" = {BEGUN_OFFSET} AND {LAST_ON_OFFSET} = {LAST_OFFSET}",
+            key_values = self.key_values(),
+            by = self.listed(entity),
+            in_order = self.in_order(entity),
+        )
+    }
+
+    /// The events of each entity that decide, with what it was before them. Those do not matter that came after one that happened later.
+    fn in_order(&self, entity: &[Field]) -> String {
+        format!(
+            "SELECT *, lag({IS_ON}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WAS_ON},
         lag({OWN_ID}) OVER (PARTITION BY {by} ORDER BY \"offset\") AS {WAS_ID}
       FROM (
         SELECT *, {change} > 0 AS {IS_ON}, {id} AS {OWN_ID}, {OWN_TIME} AS {HAPPENED},
           max({OWN_TIME}) OVER (
             PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS {LATEST_BEFORE}
         FROM events WHERE {own} AND {has_all}) AS all_of_them
-      WHERE {LATEST_BEFORE} IS NULL OR {HAPPENED} >= {LATEST_BEFORE}) AS in_order
-  ) AS states WHERE \"offset\" = {BEGUN_OFFSET} AND {LAST_ON_OFFSET} = {LAST_OFFSET}",
+      WHERE {LATEST_BEFORE} IS NULL OR {HAPPENED} >= {LATEST_BEFORE}",
             id = self.id(),
-            key_values = self.key_values(),
             by = self.listed(entity),
             has_all = self.has_all(entity),
             own = self.own_entries(),
             change = self.change(),
         )
+    }
+
+    /// Rows (`id`, `value`, `log_time`): what a clear took that went off only after it. Going off takes nothing away then, so what the clear
+    /// took is more than what is gone. `log_time` is that of the clear.
+    pub(super) fn undone_after_clears(&self) -> Option<String> {
+        let ended = self.ended_around_clears(
+            "ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\"",
+        )?;
+        Some(format!(
+            "SELECT id, 1 AS value, min(cleared_at) AS log_time FROM ({ended}) AS undone GROUP BY id, ended_at"
+        ))
+    }
+
+    /// Rows (`id`): keys of which nobody can tell any more what a clear took.
+    pub(super) fn clears_not_known(&self) -> Option<String> {
+        // An event and a correction of the same commit are not told apart by their places.
+        let unclear = self.ended_around_clears(
+            "ended.begun_offset < clears.\"offset\" AND clears.generation <= ended.generation
+      AND NOT (ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\")",
+        )?;
+        let own = self.own_ids("counter");
+        Some(format!(
+            "SELECT id FROM ({unclear}) AS unclear
+  UNION
+  SELECT counter AS id FROM corrections
+  WHERE cause = 'revert' AND {own} AND \"of\" IN (SELECT number FROM corrections WHERE cause = 'clear')"
+        ))
+    }
+
+    /// Rows (`id`, `ended_at`, `cleared_at`): what entities counted for a key until they went off or elsewhere, beside each clear of the
+    /// key of which `is_between` says that it came before that. `None` if there is no such clear.
+    fn ended_around_clears(&self, is_between: &str) -> Option<String> {
+        let Contract::Transition(transition) = &self.counter.contract else { return None };
+        if transition.entity.is_empty() || !self.has_clears || self.from != Start::Beginning {
+            return None;
+        }
+        let by = self.listed(&transition.entity);
+        let before =
+            format!("OVER (PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)");
+        Some(format!(
+            "SELECT ended.{WAS_ID} AS id, ended.\"offset\" AS ended_at, clears.log_time AS cleared_at FROM (
+    SELECT \"offset\", generation, {WAS_ON}, {WAS_ID}, {IS_ON}, {OWN_ID},
+      max(CASE WHEN {BEGINS} THEN \"offset\" END) {before} AS begun_offset,
+      max(CASE WHEN {BEGINS} THEN generation END) {before} AS begun_generation
+    FROM ({in_order}) AS in_order
+  ) AS ended JOIN corrections AS clears ON clears.counter = ended.{WAS_ID} AND {is_between}
+  WHERE clears.cause = 'clear' AND clears.\"offset\" <= {to} AND ended.{WAS_ON} AND NOT (ended.{IS_ON} AND ended.{OWN_ID} = ended.{WAS_ID})",
+            in_order = self.in_order(&transition.entity),
+            to = self.to,
+        ))
     }
 
     /// The id of an event's key, and the values that it is made of.

@@ -1,11 +1,17 @@
-//! A recount by buckets of time: what each key should have come to in each of them. Where a bucket begins is reckoned by the functions of
-//! the engine for SQL, and not by those that put entries into buckets.
+//! A recount by buckets of time: what each key should have come to in each of them. Where a bucket begins is reckoned in SQL, and not by
+//! the functions that put entries into buckets.
 
 use super::rules::OWN_TIME;
-use super::{Recount, Start, text};
+use super::zones::{bucket_in, hours_cut};
+use super::{Recount, Start, WIDE_SUM, text};
 use std::fmt::Write as _;
 use std::ops::Range;
+use tally_core::counter::rollup::{bucket_ms, minute_of};
 use tally_core::counter::{Unit, Zone};
+
+/// Where the first bucket begins, and the last year that nanoseconds since then can say.
+const EPOCH: &str = "arrow_cast(0, 'Timestamp(Microsecond, Some(\"+00:00\"))')";
+const LAST: &str = "arrow_cast(9214646400000000, 'Timestamp(Microsecond, Some(\"+00:00\"))')";
 
 /// To which time something belongs, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +25,16 @@ pub enum At<'a> {
 impl At<'_> {
     /// Of an expression that is a moment. What lies before 1970 is in the first bucket.
     pub fn of(self, moment: &str) -> String {
-        let moment = match self {
-            At::Moment => moment.to_owned(),
-            At::Bucket(unit, zone) if zone.name() == Zone::UTC => format!("date_trunc('{}', {moment})", unit.name()),
-            At::Bucket(unit, zone) => {
-                let local = format!("arrow_cast({moment}, 'Timestamp(Microsecond, Some(\"{}\"))')", zone.name());
-                format!("date_trunc('{}', {local})", unit.name())
+        // Before it is looked at: the engine reckons in nanoseconds, and what it cannot say in them ends the process or comes out in
+        // another century.
+        let moment = &format!("least(greatest({moment}, {EPOCH}), {LAST})");
+        match self {
+            At::Moment => format!("CAST({moment} AS BIGINT) / 1000"),
+            At::Bucket(unit, zone) if zone.name() == Zone::UTC => {
+                format!("greatest(CAST(date_trunc('{}', {moment}) AS BIGINT) / 1000, 0)", unit.name())
             }
-        };
-        format!("greatest(CAST({moment} AS BIGINT) / 1000, 0)")
+            At::Bucket(unit, zone) => format!("greatest({} * 1000, 0)", bucket_in(unit, zone.name(), moment)),
+        }
     }
 }
 
@@ -52,8 +59,19 @@ impl Slices {
         self.unit.max(Unit::Hour)
     }
 
+    /// In which of those a bucket is.
+    pub fn told_at(&self, at_ms: u64) -> u64 {
+        match self.told() {
+            unit if unit == self.unit => at_ms,
+            unit => bucket_ms(unit.bucket(minute_of(at_ms as i64), &self.zone)),
+        }
+    }
+
     fn holds(&self) -> String {
-        format!("bucket >= {} AND bucket < {}", self.ms.start, self.ms.end)
+        let cut = if self.unit == Unit::Hour { hours_cut(self.zone.name()) } else { Vec::new() };
+        let cut = cut.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let cut = if cut.is_empty() { cut } else { format!(" AND bucket NOT IN ({cut})") };
+        format!("bucket >= {} AND bucket < {}{cut}", self.ms.start, self.ms.end)
     }
 }
 
@@ -79,11 +97,11 @@ impl Recount<'_> {
     pub fn live_hours(&self, slices: &Slices) -> String {
         let told = At::Bucket(slices.told(), &slices.zone);
         format!(
-            "SELECT bucket, count(DISTINCT id) AS keys, sum(value) AS live FROM (
+            "SELECT bucket, count(DISTINCT id) AS keys, {WIDE_SUM} AS live FROM (
   SELECT * FROM ({live}) AS live WHERE {holds} AND {not_cleared}
 ) AS held GROUP BY bucket
 UNION ALL
-SELECT -1 AS bucket, count(DISTINCT id) AS keys, coalesce(sum(value), 0) AS live FROM (
+SELECT -1 AS bucket, count(DISTINCT id) AS keys, {WIDE_SUM} AS live FROM (
   SELECT * FROM ({live}) AS live WHERE {holds} AND {not_cleared}
 ) AS held
 ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
@@ -97,8 +115,13 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     pub fn live_by(&self, slices: &Slices, at: At<'_>) -> String {
         let (name, rollup, unit) = (text(&self.counter.name), text(&slices.rollup), slices.unit.name());
         let bucket = at.of("bucket");
+        // Where clocks are put forward by half an hour, a bucket need not begin within itself.
+        let own = match at {
+            At::Bucket(unit, _) if unit == slices.unit => At::Moment.of("bucket"),
+            _ => bucket.clone(),
+        };
         format!(
-            "SELECT id, {bucket} AS bucket, value FROM parts
+            "SELECT id, {own} AS bucket, value FROM parts
     WHERE counter = {name} AND rollup = {rollup} AND unit = '{unit}'
     UNION ALL
     SELECT id, {bucket} AS bucket, delta AS value FROM parked_parts WHERE counter = {name}"
@@ -135,23 +158,27 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     }
 
     /// What people changed belongs to the bucket that they named, or else to that of the moment; what they took back without naming one to
-    /// that of what was taken back.
+    /// that of what was taken back. A clear has taken no more than what is gone.
     pub fn adjusted_by(&self, at: At<'_>) -> String {
         let own = self.own_ids("made.counter");
         let mut within = format!("made.\"offset\" <= {}", self.to);
         if let Start::Base(from) = self.from {
             let _ = write!(within, " AND made.\"offset\" > {from}");
         }
-        let moment = "CASE WHEN made.cause = 'revert' AND made.bucket IS NULL
-      THEN coalesce(reverted.log_time, arrow_cast(0, 'Timestamp(Microsecond, Some(\"+00:00\"))'))
-      ELSE coalesce(made.bucket, made.log_time) END";
+        let moment = format!(
+            "CASE WHEN made.cause = 'revert' AND made.bucket IS NULL
+      THEN coalesce(reverted.log_time, {EPOCH}) ELSE coalesce(made.bucket, made.log_time) END"
+        );
+        let undone = self.undone_after_clears().map_or(String::new(), |undone| {
+            format!("\n  UNION ALL\n  SELECT id, {} AS bucket, value FROM ({undone}) AS undone", at.of("log_time"))
+        });
         format!(
             "SELECT made.counter AS id, {} AS bucket, made.delta AS value
   FROM corrections AS made
   LEFT JOIN (SELECT number, min(log_time) AS log_time FROM corrections GROUP BY number) AS reverted
     ON made.\"of\" = reverted.number AND made.cause = 'revert'
-  WHERE made.purpose = 'adjust' AND {own} AND {within}",
-            at.of(moment)
+  WHERE made.purpose = 'adjust' AND {own} AND {within}{undone}",
+            at.of(&moment)
         )
     }
 

@@ -185,3 +185,59 @@ fn a_roll_up_that_is_added_later_is_filled_from_the_archive() {
     assert_eq!(asked.get("/v1/counters/views:a")["value"], total);
     asked.agrees();
 }
+
+#[test]
+fn what_happened_before_1970_is_in_the_first_bucket_by_the_recount_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let counter = |unit: &str| {
+        format!(
+            "  - {{counterName: {unit}s, mode: persistent, dimensions: [k], rollups: [[{unit}]], rules: [{{on: e, op: increment}}]}}\n"
+        )
+    };
+    let yaml = ["minute", "hour", "day", "week", "month"].map(counter).concat();
+    let asked = Asked::start(dir.path(), &format!("counters:\n{yaml}"));
+    let times = ["0001-01-01T00:00:00Z", "1500-05-05T00:00:00Z", "1677-09-22T00:00:00Z", "1677-09-25T00:00:00Z"];
+    let times = [&times[..], &["1969-12-31T23:59:59Z", "1970-01-02T00:00:00Z", "2026-09-17T00:00:00Z"]].concat();
+    let event = |(n, at): (usize, &&str)| {
+        format!(r#"{{"type":"e","eventId":"x{n}","occurredAt":"{at}","dimensions":{{"k":"a"}}}}"#)
+    };
+    let events: Vec<String> = times.iter().enumerate().map(event).collect();
+    asked.post("/v1/events", &format!("[{}]", events.join(",")));
+    let text = asked.agrees();
+    assert!(text.contains("months: 1 keys, 7 in all"), "{text}");
+    let series = asked.get("/v1/counters/weeks:a/series?by=x&step=1w&from=2026-09-01T00:00:00Z");
+    assert_eq!(points(&series)[0]["value"], 1, "{series}");
+}
+
+#[test]
+fn buckets_begin_where_clocks_are_put_back_and_forward_as_they_do_by_the_recount() {
+    let dir = tempfile::tempdir().unwrap();
+    // Clocks that show midnight twice or not at all, that change by half an hour or by a day, and offsets with seconds.
+    let buckets = [
+        ("day", "Atlantic/Azores", "2026-10-25"),
+        ("day", "America/Havana", "2026-11-01"),
+        ("month", "America/Havana", "2026-11-01"),
+        ("day", "Asia/Beirut", "2026-03-29"),
+        ("hour", "Australia/Lord_Howe", "2026-10-03"),
+        ("hour", "Australia/Lord_Howe", "2026-04-04"),
+        ("day", "Pacific/Apia", "2011-12-30"),
+        ("hour", "Asia/Kathmandu", "1985-12-31"),
+        ("hour", "Africa/Monrovia", "1972-01-07"),
+        ("day", "Africa/Monrovia", "1971-06-01"),
+        ("week", "Pacific/Auckland", "1970-01-01"),
+    ];
+    let (mut yaml, mut events) = ("counters:\n".to_owned(), Vec::new());
+    for (index, (unit, zone, day)) in buckets.iter().enumerate() {
+        yaml += &format!(
+            "  - {{counterName: c{index}, mode: display, dedup: none, rollups: [[{unit}]], timezone: {zone}, rules: [{{on: e{index}, op: increment}}]}}\n"
+        );
+        for minutes in (0..24 * 60).step_by(10) {
+            let at = format!("{day}T{:02}:{:02}:30Z", minutes / 60, minutes % 60);
+            events.push(format!(r#"{{"type":"e{index}","occurredAt":"{at}"}}"#));
+        }
+    }
+    let asked = Asked::start(dir.path(), &yaml);
+    asked.post("/v1/events", &format!("[{}]", events.join(",")));
+    let text = asked.agrees();
+    assert_eq!(text.matches("144 in all: as counted again").count(), buckets.len(), "{text}");
+}

@@ -173,3 +173,60 @@ fn a_range_can_be_judged_by_other_rules_and_a_recount_expects_that_from_then_on(
     let refused = asked.restate(&hour);
     assert!(stderr(&refused).contains("changes what its numbers mean"), "{}", stderr(&refused));
 }
+
+const ONCE_A_SESSION: &str = "dedup: {by: [session], window: 1h}";
+
+/// Views of one session, of which other rules count the first alone.
+fn of_one_session(rollups: &str, dedup: &str) -> String {
+    format!(
+        "counters:\n  - {{counterName: views, mode: display, {rollups}{dedup}, rules: [{{on: viewed, op: increment}}]}}\n"
+    )
+}
+
+#[test]
+fn rules_that_are_in_force_by_now_restate_what_came_before_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), &of_one_session("", "dedup: none"));
+    asked.view("a", 0..10);
+    asked.server.stop(rustix::process::Signal::KILL);
+    let asked = Asked::start(dir.path(), &of_one_session("", ONCE_A_SESSION));
+    let file = dir.path().join("new.yaml");
+    std::fs::write(&file, of_one_session("", ONCE_A_SESSION)).unwrap();
+    let made = asked.restated(&["--from", "2026-01-01T00:00:00Z", "--config", file.to_str().unwrap()]);
+    assert_eq!(made["counters"][0]["delta"], -9, "{made}");
+}
+
+#[test]
+fn a_restatement_by_other_rules_is_made_once_however_often_it_is_asked_for() {
+    for rollups in ["", "rollups: [[hour]], "] {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Asked::start(dir.path(), &of_one_session(rollups, "dedup: none"));
+        asked.view("a", 0..10);
+        let restate = |dedup: &str, more: &[&str]| {
+            let file = dir.path().join("new.yaml");
+            std::fs::write(&file, of_one_session(rollups, dedup)).unwrap();
+            let range = ["--from", "2026-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z"];
+            asked.restated(&[&range[..], &["--reason", "bots", "--config", file.to_str().unwrap()], more].concat())
+        };
+        let [first, second] = [(); 2].map(|()| restate(ONCE_A_SESSION, &[])["proposal"].clone());
+        asked.post(&format!("/v1/corrections/{first}/apply"), "");
+        assert_eq!(asked.value("views"), 1);
+        let refused = super::exchange(
+            &asked.http,
+            &format!(
+                "POST /v1/corrections/{second}/apply HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                asked.http
+            ),
+        );
+        assert!(refused.starts_with("HTTP/1.1 409"), "what it was made from has changed: {refused}");
+        let again = restate(ONCE_A_SESSION, &["--apply"]);
+        assert_eq!((&again["counters"][0]["delta"], &again["proposal"]), (&json!(0), &Value::Null), "{again}");
+        asked.agrees();
+        // Yet other rules, and those of the time: what was done before makes way for them.
+        let back = restate("dedup: none", &["--apply"]);
+        assert_eq!((asked.value("views"), &back["counters"][0]["delta"]), (10, &json!(9)), "{back}");
+        asked.post(&format!("/v1/corrections/{}/revert", back["proposal"]), "{}");
+        assert_eq!(restate(ONCE_A_SESSION, &[])["proposal"], Value::Null);
+        asked.agrees();
+    }
+}

@@ -28,7 +28,7 @@ mod request;
 mod view;
 
 pub use clear::{ClearedView, clear};
-pub use request::{check_author, check_reason, check_text};
+pub use request::{check_author, check_text};
 pub use view::{CauseName, CorrectionKind, DeltaView, reverts};
 
 /// Who did something without saying who.

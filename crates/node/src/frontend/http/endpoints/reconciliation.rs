@@ -19,7 +19,9 @@ use crate::frontend::http::words::envelope::rfc3339;
 use crate::frontend::http::words::moment;
 use crate::frontend::http::words::parameters::{Parameters, limit};
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::reconcile::{Compared, CounterReport, Difference, Hour, ReconcileError, ReconcileHandle, Report, Wanted};
+use crate::reconcile::{
+    Compared, CounterReport, Difference, Hour, KeysLeftOut, ReconcileError, ReconcileHandle, Report, Wanted,
+};
 
 const EXAMPLE: &str = r#"{"counter":"impressions","apply":true,"author":"ops"}"#;
 const ANONYMOUS: &str = "anonymous";
@@ -77,6 +79,8 @@ pub struct ReportView {
     proposal: Option<u64>,
     /// It was applied with this run
     applied: bool,
+    /// Why nothing is proposed though something differs, or why it was not applied; `null` otherwise
+    not_corrected: Option<String>,
 }
 
 /// A counter and its recount.
@@ -94,14 +98,16 @@ pub struct CounterReportView {
     #[schema(example = "2026-11-14T00:00:00.000Z")]
     buckets_from: Option<String>,
     keys: u64,
+    /// Keys that were not compared, and why; `null` if all were
+    left_out: Option<LeftOutView>,
     /// What all keys come to, with late entries that wait for their run
-    live: i64,
+    live: i128,
     /// What they come to by the archive
-    recount: i64,
+    recount: i128,
     /// How many keys differ
     differing: u64,
     /// By how much, each key for itself
-    difference: u64,
+    difference: u128,
     /// That as a share of the recount
     drift: f64,
     /// The worst first
@@ -110,6 +116,14 @@ pub struct CounterReportView {
     truncated: bool,
     /// What all keys came to in the last buckets of time, and in those that differ, the last one first
     hours: Vec<HourView>,
+}
+
+/// Keys that were not compared.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = KeysLeftOut)]
+pub struct LeftOutView {
+    keys: u64,
+    why: &'static str,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -129,10 +143,10 @@ pub struct DifferenceView {
 pub struct HourView {
     #[schema(example = "2026-11-15T18:00:00.000Z")]
     at: String,
-    live: i64,
-    recount: i64,
+    live: i128,
+    recount: i128,
     /// By how much keys differ, each for itself
-    difference: u64,
+    difference: u128,
     /// That as a share of the recount
     drift: f64,
 }
@@ -147,6 +161,7 @@ impl ReportView {
             counters: report.counters.iter().map(|counter| CounterReportView::new(counter, listed)).collect(),
             proposal: report.proposal,
             applied: report.applied,
+            not_corrected: report.not_corrected.clone(),
         }
     }
 }
@@ -158,6 +173,7 @@ impl CounterReportView {
             drift: report.drift(),
             buckets: report.by_time.as_ref().map(|by| by.unit.name()),
             buckets_from: report.by_time.as_ref().map(|by| rfc3339(by.from_ms)),
+            left_out: report.left_out.as_ref().map(|KeysLeftOut { keys, why }| LeftOutView { keys: *keys, why }),
             hours: report.by_time.iter().flat_map(|by| &by.hours).map(HourView::new).collect(),
             ..CounterReportView::default()
         };
@@ -192,9 +208,8 @@ impl From<ReconcileError> for Problem {
     fn from(error: ReconcileError) -> Problem {
         match error {
             ReconcileError::Refused(refusal) => refusal.into(),
-            error @ (ReconcileError::Sql(_) | ReconcileError::Correction(_)) => {
-                Problem::new(ProblemKind::StoreFailed, error.to_string())
-            }
+            ReconcileError::Correction(error) => error.into(),
+            error @ ReconcileError::Sql(_) => Problem::new(ProblemKind::StoreFailed, error.to_string()),
             ReconcileError::Wrong(what) => Problem::new(ProblemKind::InvalidField, &*what),
             error @ ReconcileError::TooMany { .. } => {
                 Problem::new(ProblemKind::TooManyCounters, error.to_string()).with("limit", CORRECTION_DELTAS_MAX)

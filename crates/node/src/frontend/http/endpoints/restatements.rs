@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use tally_core::ledger::Purpose;
-use tally_core::limits::{CONFIG_BYTES_MAX, SMALL_BODY_BYTES_MAX};
+use tally_core::limits::{CONFIG_BYTES_MAX, REASON_BYTES_MAX, SMALL_BODY_BYTES_MAX};
 
-use super::corrections::{check_author, check_reason};
+use super::corrections::{check_author, check_text};
+use super::counters::idempotency_key;
 use super::reconciliation::{check_declared, range, reconciler};
 use crate::frontend::http::Api;
 use crate::frontend::http::transport::body::Pieces;
@@ -19,6 +20,9 @@ use crate::frontend::http::words::problem::Problem;
 use crate::reconcile::{CounterRestated, RestateWanted, Restated, RestatedKey, Restatement};
 
 const EXAMPLE: &str = r#"{"from":"2026-11-15T18:00:00Z","to":"2026-11-15T20:00:00Z","counter":"views"}"#;
+
+/// What a reason says of the range, at most.
+const RANGE_BYTES_MAX: usize = 192;
 
 /// A range of time to be counted again.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -146,6 +150,11 @@ impl RestatedKeyView {
 #[utoipa::path(post, path = "/v1/restatements", tag = "archive", request_body = RestateBody,
     responses((status = 200, description = "What changes", body = RestatementView), Problem))]
 pub async fn restate(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<RestatementView>, Problem> {
+    if let Some(key) = idempotency_key(&headers)? {
+        let fix =
+            "leave it out: what a restatement has done is taken off the next one of its range, so asking again is safe";
+        return Err(Problem::field("Idempotency-Key", key, fix));
+    }
     let wanted = wanted(&api, &headers, body).await?;
     Ok(Json(RestatementView::new(&*reconciler(&api)?.restate(wanted).await?)))
 }
@@ -155,7 +164,9 @@ async fn wanted(api: &Api, headers: &HeaderMap, body: Body) -> Result<RestateWan
     let bytes_max = 2 * CONFIG_BYTES_MAX + SMALL_BODY_BYTES_MAX;
     let body = Pieces::new(api, headers, body, bytes_max)?.collect().await?;
     let RestateBody { from, to, counter, config, reason, author, apply } = parse(&body, EXAMPLE)?;
-    reason.as_deref().map_or(Ok(()), check_reason)?;
+    // With other rules it goes on with what was counted again.
+    let reason_max = if config.is_some() { REASON_BYTES_MAX - RANGE_BYTES_MAX } else { REASON_BYTES_MAX };
+    reason.as_deref().map_or(Ok(()), |reason| check_text("reason", reason, reason_max))?;
     author.as_deref().map_or(Ok(()), check_author)?;
     if let Some(name) = &counter {
         check_declared(api, name)?;
