@@ -54,7 +54,7 @@ pub struct BackupStatus {
     pub begun: u64,
     pub running: Option<Progress>,
     pub last: Option<EndedBackup>,
-    /// Those that are there, in the order of time.
+    /// Those that are there, as [`manifest::list`] has them.
     pub kept: Vec<ManifestName>,
     is_wanted: bool,
 }
@@ -140,8 +140,8 @@ impl Backups {
     }
 
     fn publish(&self, kept: Vec<ManifestName>) {
-        let newest = kept.iter().rfind(|name| name.id == self.identity.id).map_or(0, |name| name.time_ms);
-        self.engine.metrics().backup.timestamp_seconds.set(newest as f64 / 1000.0);
+        let taken_ms = self.last_taken_ms(&kept).unwrap_or(0);
+        self.engine.metrics().backup.timestamp_seconds.set(taken_ms as f64 / 1000.0);
         lock(&self.status).kept = kept;
     }
 
@@ -155,8 +155,16 @@ impl Backups {
         if status.is_wanted {
             return Some(Duration::ZERO);
         }
-        let own = status.kept.iter().rfind(|name| name.id == self.identity.id);
-        let age = own.map(|own| Duration::from_millis(self.engine.clock().wall_ms().saturating_sub(own.time_ms)));
+    /// When the last one of this data directory was taken. One that says it was taken after now was named by a clock that was wrong,
+    /// and tells nothing about when.
+    fn last_taken_ms(&self, kept: &[ManifestName]) -> Option<u64> {
+        let now_ms = self.engine.clock().wall_ms();
+        let own = kept.iter().filter(|name| name.id == self.identity.id);
+        own.map(|name| name.time_ms).filter(|taken_ms| *taken_ms <= now_ms).max()
+    }
+
+        let taken_ms = self.last_taken_ms(&status.kept);
+        let age = taken_ms.map(|ms| Duration::from_millis(self.engine.clock().wall_ms().saturating_sub(ms)));
         let every = self.schedule().map(|schedule| Duration::from_millis(schedule.every_ms));
         every.map(|every| age.map_or(Duration::ZERO, |age| every.saturating_sub(age)))
     }
@@ -183,7 +191,7 @@ impl Backups {
         context.progress(format!("{} rows of {} counters", progress.rows, progress.counters));
         let Some(name) = made else { return Ok(()) };
         let taking = self.taking.take().expect("it has just been looked at");
-        let pruned = self.schedule().map_or(Ok(()), |schedule| taking.prune(self.identity.id, schedule.keep as usize));
+        let pruned = self.schedule().map_or(Ok(()), |schedule| taking.prune(&name, schedule.keep as usize));
         let listed = taking.list();
         drop(taking);
         self.engine.metrics().backup.bytes.set(progress.bytes as i64);

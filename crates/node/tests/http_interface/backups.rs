@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tally_node::assemble::{Options, random};
 use tally_node::backup::restore::{RestoredBackup, Restoring, restore};
-use tally_node::clock::Stopwatch;
+use tally_node::clock::{Clock, Stopwatch, wall_ms};
 use tempfile::TempDir;
 
 const YAML: &str = "
@@ -325,6 +325,37 @@ fn a_backup_is_taken_when_it_is_time() {
     let kept = |node: &TestNode| node.get("/v1/backups").ok()["backups"].as_array().unwrap().len();
     let began = Stopwatch::start();
     while kept(&node) == 0 {
+#[test]
+fn a_backup_from_under_a_clock_that_ran_ahead_hides_none_that_come_after_it() {
+    const TEN_DAYS_MS: u64 = 10 * 86_400_000;
+    let backups = tempfile::tempdir().unwrap();
+    let hourly = |options: &mut Options| {
+        options.config = Some(format!("{YAML}backup: {{every: 1h, keep: 2}}\n"));
+        options.backup = Some(backups.path().into());
+        options.accept_clock = true;
+    };
+    let node = TestNode::start_with(|options| {
+        hourly(options);
+        options.clock = Clock::settable(wall_ms() + TEN_DAYS_MS).0;
+    });
+    (0..2).for_each(|_| assert_eq!(back_up(&node)["error"], Value::Null));
+    let ground = Ground { node: node.restart(hourly), backups };
+    let began = Stopwatch::start();
+    while ground.node.get("/v1/backups").ok()["last"].is_null() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody knows how old those are, so it is time");
+        std::thread::yield_now();
+    }
+    send(&ground.node, &view(1));
+    let made = ground.back_up()["backup"]["name"].clone();
+    let kept = ground.node.get("/v1/backups").ok()["backups"].take();
+    assert_eq!((kept.as_array().unwrap().len(), &kept[1]["name"]), (2, &made), "{kept}");
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(ground.restore(None, dir.path()).unwrap().name.name, made);
+    let metrics = ground.node.get("/metrics").text().to_owned();
+    let taken = metrics.lines().find_map(|line| line.strip_prefix("tally_backup_last_timestamp_seconds ")).unwrap();
+    assert!(taken.parse::<f64>().unwrap() <= wall_ms() as f64 / 1000.0, "{taken}");
+}
+
         assert!(began.elapsed() < Duration::from_secs(60), "there is none, so it is time");
         std::thread::yield_now();
     }
