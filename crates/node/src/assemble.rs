@@ -83,6 +83,8 @@ pub struct Options {
     pub webhooks: WebhookOptions,
     /// Makes the allocator of the process let go of what is free.
     pub give_back: fn(),
+    /// Nobody has said that there shall be none: a start is refused if they are declared and have no place.
+    pub needs_backup_place: bool,
 }
 
 impl Options {
@@ -116,6 +118,7 @@ impl Options {
             give_back: || {},
         }
     }
+            needs_backup_place: false,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +137,10 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
+    #[error("the configuration asks for backups, and nobody says where they are to be kept")]
+    NoBackupPlace,
+    #[error("{0}")]
+    BackupPlace(#[from] PlaceError),
 /// What clients may take of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -168,6 +175,9 @@ impl Node {
         let shares = shares(&options);
         let bounds = Bounds::new(&options, shares);
         let budget = Budget::new(bounds.client_bytes as usize);
+        // Before anything is written: a start that is refused leaves the old configuration in force.
+        declarations.as_ref().map_or(Ok(()), |declarations| refuse_backups_without_a_place(declarations, &options))?;
+        options.backup.as_ref().map_or(Ok(()), |place| place.check(&options.data_dir))?;
         let resp_listener = options.resp.map(listen).transpose()?;
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (thread, recovered, log) = open_engine(&options, shares, &data_dir, declarations)?;
@@ -176,6 +186,7 @@ impl Node {
         engine.metrics().memory.set_shares(&shares);
         let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
         let anomalies = Some(start_anomalies(&engine, &webhooks, &data_dir)?);
+        refuse_backups_without_a_place(&engine.declarations(), &options)?;
         let archive = start_archive(&engine, &options, data_dir.identity.id)?;
         let sql = options.sql.map(|make| {
             let archive = archive.as_ref().map(|archive| archive.status().directory);
@@ -331,6 +342,12 @@ fn shares(options: &Options) -> Shares {
     Shares {
         state_bytes: options.table_bytes.map_or(derived.state_bytes, |bytes| bytes as u64),
         clients_bytes: options.client_bytes.unwrap_or(derived.clients_bytes),
+/// What is asked for is done, or refused.
+fn refuse_backups_without_a_place(declarations: &Declarations, options: &Options) -> Result<(), StartError> {
+    let is_missing = options.needs_backup_place && options.backup.is_none() && declarations.backups().is_some();
+    if is_missing { Err(StartError::NoBackupPlace) } else { Ok(()) }
+}
+
         ..derived
     }
 }

@@ -187,10 +187,22 @@ fn a_server_that_is_to_take_backups_is_told_where_or_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let (config, data) = (dir.path().join("counters.yaml"), dir.path().join("data"));
     std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
-    let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
-    let on = ["serve", "--memory", "256MiB", "--data", data, "--config", config];
-    let refused = tally(&[&on[..], &["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]].concat());
+    ended_well(Served::start(&[&with_config[..], &["--remove", "gone", "--backup", "none"]].concat()));
+    let refused = tally(&[&on[..], &ports].concat());
     assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
-    let without = Served::start(&[&on[..], &["--backup", "none"]].concat());
-    assert_eq!(without.stop(Signal::TERM).0, Some(0));
+    assert!(!stderr(&refused).contains("started"), "{}", stderr(&refused));
+    ended_well(Served::start(&[&on[..], &["--backup", "none"]].concat()));
 }
+    let old = "counters: [{counterName: gone, mode: simple, rules: [{on: e, op: increment}]}]\n";
+    std::fs::write(&config, old).unwrap();
+    let (data, yaml) = (data.to_str().unwrap(), config.to_str().unwrap());
+    let on = ["serve", "--memory", "256MiB", "--data", data];
+    let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+    let with_config = [&on[..], &["--config", yaml]].concat();
+    let ended_well = |server: Served| assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    ended_well(Served::start(&with_config));
+    std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
+    let refused = tally(&[&with_config[..], &["--remove", "gone"], &ports].concat());
+    assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
+    std::fs::write(&config, old).unwrap();
+    ended_well(Served::start(&with_config)); // Nothing has changed.
