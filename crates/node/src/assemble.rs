@@ -1,8 +1,12 @@
 //! Puts a node together: opens the seams, starts the threads, and takes it apart again.
 
+mod export;
+
+pub use export::{ExportError, export};
+
 use crate::anomalies::{AnomaliesHandle, AnomalyWatcher};
 use crate::archive::{ArchiveHandle, Archiver};
-use crate::backup::{self, BackupError, BackupHandle, Backups, ManifestName, Place, Progress};
+use crate::backup::{BackupHandle, Backups, Place, PlaceError};
 use crate::clock::Clock;
 use crate::counters::Host;
 use crate::data_dir::{DataDir, DataDirError};
@@ -79,12 +83,12 @@ pub struct Options {
     pub sql: Option<MakeSql>,
     /// Where backups are kept; when they are taken is declared, or asked for.
     pub backup: Option<Place>,
+    /// Nobody has said that there shall be none: a start is refused if they are declared and have no place.
+    pub needs_backup_place: bool,
     /// Who is told what somebody should look at.
     pub webhooks: WebhookOptions,
     /// Makes the allocator of the process let go of what is free.
     pub give_back: fn(),
-    /// Nobody has said that there shall be none: a start is refused if they are declared and have no place.
-    pub needs_backup_place: bool,
 }
 
 impl Options {
@@ -114,11 +118,11 @@ impl Options {
             signer: None,
             sql: None,
             backup: None,
+            needs_backup_place: false,
             webhooks: WebhookOptions::default(),
             give_back: || {},
         }
     }
-            needs_backup_place: false,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -133,14 +137,14 @@ pub enum StartError {
     Listen { address: SocketAddr, error: io::Error },
     #[error("{0}")]
     Recovery(#[from] RecoveryError),
-    #[error("cannot start: {0}")]
-    Io(#[from] io::Error),
-}
-
     #[error("the configuration asks for backups, and nobody says where they are to be kept")]
     NoBackupPlace,
     #[error("{0}")]
     BackupPlace(#[from] PlaceError),
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
 /// What clients may take of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -162,7 +166,7 @@ pub struct Node {
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
     /// Released last.
-    data_dir: DataDir,
+    _data_dir: DataDir,
 }
 
 impl Node {
@@ -171,22 +175,22 @@ impl Node {
             return Err(StartError::TooLittleMemory { given: options.memory_bytes });
         }
         let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
+        // Before anything is written: a start that is refused leaves the old configuration in force.
+        declarations.as_ref().map_or(Ok(()), |declarations| refuse_backups_without_a_place(declarations, &options))?;
+        options.backup.as_ref().map_or(Ok(()), |place| place.check(&options.data_dir))?;
         let data_dir = DataDir::open(&options.data_dir, random)?;
         let shares = shares(&options);
         let bounds = Bounds::new(&options, shares);
         let budget = Budget::new(bounds.client_bytes as usize);
-        // Before anything is written: a start that is refused leaves the old configuration in force.
-        declarations.as_ref().map_or(Ok(()), |declarations| refuse_backups_without_a_place(declarations, &options))?;
-        options.backup.as_ref().map_or(Ok(()), |place| place.check(&options.data_dir))?;
         let resp_listener = options.resp.map(listen).transpose()?;
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (thread, recovered, log) = open_engine(&options, shares, &data_dir, declarations)?;
         let engine = thread.engine();
+        refuse_backups_without_a_place(&engine.declarations(), &options)?;
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
         let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
         let anomalies = Some(start_anomalies(&engine, &webhooks, &data_dir)?);
-        refuse_backups_without_a_place(&engine.declarations(), &options)?;
         let archive = start_archive(&engine, &options, data_dir.identity.id)?;
         let sql = options.sql.map(|make| {
             let archive = archive.as_ref().map(|archive| archive.status().directory);
@@ -246,8 +250,9 @@ impl Node {
         let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
         let run = move || run_writer(thread, resp_listener, resp_options, budget, stopping);
         let writer = Spawner::thread("tally-writer", run)?;
+        let _data_dir = data_dir;
         let node =
-            Node { engine, recovered, archive, reconcile, http, watch, resp_addr, bounds, shutdown, writer, data_dir };
+            Node { engine, recovered, archive, reconcile, http, watch, resp_addr, bounds, shutdown, writer, _data_dir };
         node.say_started(&options.data_dir);
         Ok(node)
     }
@@ -263,11 +268,6 @@ impl Node {
             replayed = self.recovered.replayed_records,
             "started"
         );
-    }
-
-    /// Takes a backup here and now, as fast as it can be done.
-    pub fn back_up(&self, place: &Place, tell: impl FnMut(&Progress)) -> Result<(ManifestName, Progress), BackupError> {
-        backup::take_at_once(&self.engine, self.data_dir.identity, place, random, tell)
     }
 
     pub fn engine(&self) -> &Engine {
@@ -312,18 +312,24 @@ impl Node {
         for server in [self.http, self.watch].into_iter().flatten() {
             server.join();
         }
-        let stopped = pollster::block_on(self.engine.stop());
-        let _ = self.writer.join();
-        // The writer has said so, unless it has broken.
-        self.engine.workers().stop();
-        // The store is free only when those who write to it are gone, too.
-        self.engine.workers().join();
+        let stopped = end(&self.engine, self.writer);
         match &stopped {
             Ok(()) => tracing::info!("stopped"),
             Err(refusal) => tracing::error!(%refusal, "stopped without a last checkpoint"),
         }
         stopped
     }
+}
+
+/// Finishes what was accepted, takes a checkpoint, and waits for all who use the data directory.
+fn end(engine: &Engine, writer: JoinHandle<io::Result<()>>) -> Result<(), Refusal> {
+    let stopped = pollster::block_on(engine.stop());
+    let _ = writer.join();
+    // The writer has said so, unless it has broken.
+    engine.workers().stop();
+    // The store is free only when those who write to it are gone, too.
+    engine.workers().join();
+    stopped
 }
 
 impl Bounds {
@@ -336,18 +342,18 @@ impl Bounds {
     }
 }
 
-/// What `--memory` comes to, but for what was said apart.
-fn shares(options: &Options) -> Shares {
-    let derived = Shares::of(options.memory_bytes);
-    Shares {
-        state_bytes: options.table_bytes.map_or(derived.state_bytes, |bytes| bytes as u64),
-        clients_bytes: options.client_bytes.unwrap_or(derived.clients_bytes),
 /// What is asked for is done, or refused.
 fn refuse_backups_without_a_place(declarations: &Declarations, options: &Options) -> Result<(), StartError> {
     let is_missing = options.needs_backup_place && options.backup.is_none() && declarations.backups().is_some();
     if is_missing { Err(StartError::NoBackupPlace) } else { Ok(()) }
 }
 
+/// What `--memory` comes to, but for what was said apart.
+fn shares(options: &Options) -> Shares {
+    let derived = Shares::of(options.memory_bytes);
+    Shares {
+        state_bytes: options.table_bytes.map_or(derived.state_bytes, |bytes| bytes as u64),
+        clients_bytes: options.client_bytes.unwrap_or(derived.clients_bytes),
         ..derived
     }
 }

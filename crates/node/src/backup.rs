@@ -65,7 +65,7 @@ pub enum BackupError {
     DataDir(#[from] crate::data_dir::DataDirError),
 }
 
-/// Takes a backup of a node that nobody else waits for.
+/// Takes a backup of a node that nobody else waits for. `taken_ms` is what it is named by.
 pub fn take_at_once(
     engine: &Engine,
     identity: DirIdentity,
@@ -74,8 +74,9 @@ pub fn take_at_once(
     mut tell: impl FnMut(&Progress),
 ) -> Result<(ManifestName, Progress), BackupError> {
     let target = place.open(random)?;
-    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place.clone()))?;
+    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place.clone(), taken_ms))?;
     loop {
+    taken_ms: u64,
         let made = taking.step()?;
         tell(&taking.progress);
         if let Some(name) = made {

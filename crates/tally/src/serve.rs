@@ -217,7 +217,7 @@ fn signer(file: &Path) -> Result<Arc<Signer>> {
 }
 
 /// Where the archive is: without a word beside everything else.
-pub fn archive_directory(given: Option<&Path>, data: &Path) -> Option<PathBuf> {
+fn archive_directory(given: Option<&Path>, data: &Path) -> Option<PathBuf> {
     let directory = given.map_or_else(|| data.join("archive"), Path::to_owned);
     (directory != Path::new(NONE)).then_some(directory)
 }
@@ -359,7 +359,8 @@ fn describe(durability: NodeDurability) -> String {
     }
 }
 
-fn explain(error: StartError, data: &str, config: &Path) -> Failure {
+/// Says to a person why a data directory cannot be used.
+pub fn explain(error: StartError, data: &str, config: &Path) -> Failure {
     let failure = Failure::new("Tally cannot start");
     match error {
         StartError::DataDir(DataDirError::InUse(path)) => {
@@ -389,12 +390,12 @@ fn explain(error: StartError, data: &str, config: &Path) -> Failure {
         StartError::Recovery(RecoveryError::Clock(error)) => failure.why(error).remedy(
             "Set the clock. If it is right, start with --accept-clock: time goes on from the later of the two.",
         ),
-        StartError::Recovery(error) => Failure::new(format!("the data in {data} cannot be used")).why(error),
         StartError::NoBackupPlace => Failure::new(error.to_string())
             .remedy("Name a directory or s3://bucket/prefix with --backup, or go without: --backup none."),
         StartError::BackupPlace(error) => {
             failure.why(error).remedy("Name a directory of its own for backups, best on another disk.")
         }
+        StartError::Recovery(error) => Failure::new(format!("the data in {data} cannot be used")).why(error),
         other => failure.why(other),
     }
 }

@@ -44,9 +44,10 @@ impl Taking {
         identity: DirIdentity,
         target: Box<dyn Target>,
         place: Place,
+        taken_ms: u64,
     ) -> Result<Taking, BackupError> {
         let Whole { rows, checkpoint, read_from, hold } = engine.whole().await?;
-        let manifest = Manifest::new(identity, &checkpoint, engine.clock().wall_ms());
+        let manifest = Manifest::new(identity, &checkpoint, taken_ms);
         let reader = engine.log().reader(Position { offset: read_from, ..checkpoint.position })?;
         let progress = Progress { counters: checkpoint.counters, ..Progress::default() };
         let stage = Stage::Log { reader, _hold: hold };

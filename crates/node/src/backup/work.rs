@@ -178,7 +178,9 @@ impl Backups {
             status.running = Some(Progress::default());
         }
         let target = self.place.open(self.random)?;
-        self.taking = Some(Taking::begin(&self.engine, self.identity, target, self.place.clone()).await?);
+        let taken_ms = self.engine.clock().wall_ms();
+        let taking = Taking::begin(&self.engine, self.identity, target, self.place.clone(), taken_ms).await?;
+        self.taking = Some(taking);
         Ok(())
     }
 
