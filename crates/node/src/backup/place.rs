@@ -2,6 +2,7 @@
 
 use super::bucket::Bucket;
 use super::directory::Directory;
+use super::manifest::{self, ManifestName};
 use super::{BackupError, Target};
 use std::fmt;
 use std::io;
@@ -28,14 +29,13 @@ pub enum PlaceError {
     Scheme(String),
     #[error("it has no bucket; write s3://bucket or s3://bucket/prefix")]
     NoBucket,
-}
     #[error("backups cannot be kept in {place}: {file} is no directory")]
     File { place: String, file: String },
     #[error("what is kept in {place} would be lost with the data in {data}: one directory is in the other")]
     WithData { place: String, data: String },
+}
 
 impl Place {
-    /// To write to, alone. What others have left unfinished goes. `random` gives another number each time.
     /// Refuses what no backup could be kept in, or none that outlives the data. What may be mended meanwhile, such as a disk that is not
     /// there, is not looked at.
     pub fn check(&self, data: &Path) -> Result<(), PlaceError> {
@@ -50,6 +50,7 @@ impl Place {
         }
     }
 
+    /// To write to, alone. What others have left unfinished goes. `random` gives another number each time.
     pub(super) fn open(&self, random: impl FnOnce() -> io::Result<u64>) -> Result<Box<dyn Target>, BackupError> {
         Ok(match self {
             Place::Directory(directory) => Box::new(Directory::open(directory)?),
@@ -65,21 +66,20 @@ impl Place {
         })
     }
 
+    /// Which backups there are, whoever writes or reads them meanwhile: each is there as a whole or not at all.
+    pub fn list(&self) -> Result<Vec<ManifestName>, BackupError> {
+        let target: Box<dyn Target> = match self {
+            Place::Directory(directory) => Box::new(Directory::look(directory)),
+            Place::Bucket { .. } => self.view()?,
+        };
+        manifest::list(&*target).map_err(|error| self.failed(error))
+    }
+
     pub(super) fn failed(&self, error: io::Error) -> BackupError {
         BackupError::Io { place: self.to_string(), error }
     }
 }
 
-impl FromStr for Place {
-    type Err = PlaceError;
-
-    fn from_str(text: &str) -> Result<Place, PlaceError> {
-        let Some((scheme, rest)) = text.split_once("://") else { return Ok(Place::Directory(text.into())) };
-        if !scheme.eq_ignore_ascii_case(S3) {
-            return Err(PlaceError::Scheme(scheme.to_owned()));
-        }
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        match bucket {
 /// A path that need not be there yet, without links.
 struct Found {
     whole: PathBuf,
@@ -106,6 +106,16 @@ impl Found {
     }
 }
 
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        let Some((scheme, rest)) = text.split_once("://") else { return Ok(Place::Directory(text.into())) };
+        if !scheme.eq_ignore_ascii_case(S3) {
+            return Err(PlaceError::Scheme(scheme.to_owned()));
+        }
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        match bucket {
             "" => Err(PlaceError::NoBucket),
             bucket => Ok(Place::Bucket { bucket: bucket.to_owned(), prefix: prefix.trim_matches('/').to_owned() }),
         }
@@ -148,14 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused_with_what_to_write() {
-        let refused = |text: &str| text.parse::<Place>().unwrap_err();
-        assert_eq!(refused("s3:///x"), PlaceError::NoBucket);
-        assert_eq!(refused("gs://b/x"), PlaceError::Scheme("gs".to_owned()));
-        assert_eq!(refused("redis://h"), PlaceError::Scheme("redis".to_owned()));
-    }
-}
-    #[test]
     fn backups_are_kept_in_a_directory_apart_from_the_data() {
         let dir = tempfile::tempdir().unwrap();
         let (data, file, link) = (dir.path().join("data"), dir.path().join("file"), dir.path().join("link"));
@@ -177,3 +179,11 @@ mod tests {
         assert_eq!("s3://b/data".parse::<Place>().unwrap().check(&data), Ok(()));
     }
 
+    #[test]
+    fn what_is_no_place_is_refused_with_what_to_write() {
+        let refused = |text: &str| text.parse::<Place>().unwrap_err();
+        assert_eq!(refused("s3:///x"), PlaceError::NoBucket);
+        assert_eq!(refused("gs://b/x"), PlaceError::Scheme("gs".to_owned()));
+        assert_eq!(refused("redis://h"), PlaceError::Scheme("redis".to_owned()));
+    }
+}

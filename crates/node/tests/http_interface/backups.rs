@@ -356,16 +356,26 @@ fn a_stopped_node_is_exported_as_it_is_however_long_it_rested_and_is_not_changed
 }
 
 #[test]
-fn a_backup_is_taken_when_it_is_time() {
-    let backups = tempfile::tempdir().unwrap();
-    let hourly = |options: &mut Options| {
-        options.config = Some(format!("{YAML}backup: {{every: 1h}}\n"));
-        options.backup = Some(backups.path().into());
+fn what_an_archive_does_not_have_yet_is_still_there_after_an_export() {
+    let (moved, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let with_archive = |options: &mut Options| {
+        declared(options);
+        options.archive = Some(archive.path().to_owned());
     };
-    let node = TestNode::start_with(hourly);
-    let kept = |node: &TestNode| node.get("/v1/backups").ok()["backups"].as_array().unwrap().len();
-    let began = Stopwatch::start();
-    while kept(&node) == 0 {
+    let node = TestNode::start_with(with_archive);
+    send(&node, &view(1));
+    node.post("/v1/archive/flush", "").ok();
+    send(&node, &view(2));
+    let dir = node.stopped();
+    tally_node::assemble::export(dir.path(), &moved.path().into(), |_| ()).unwrap();
+    let node = TestNode::open(dir, with_archive);
+    node.post("/v1/archive/flush", "").ok();
+    // How much it has is told when it is opened.
+    let node = node.restart(with_archive);
+    node.post("/v1/archive/flush", "").ok();
+    assert_eq!((node.get("/v1/archive").ok()["events"].as_u64(), node.value("views:a")), (Some(2), 2));
+}
+
 #[test]
 fn a_backup_from_under_a_clock_that_ran_ahead_hides_none_that_come_after_it() {
     const TEN_DAYS_MS: u64 = 10 * 86_400_000;
@@ -397,6 +407,66 @@ fn a_backup_from_under_a_clock_that_ran_ahead_hides_none_that_come_after_it() {
     assert!(taken.parse::<f64>().unwrap() <= wall_ms() as f64 / 1000.0, "{taken}");
 }
 
+#[test]
+fn without_a_place_both_say_how_to_get_one_and_a_place_that_cannot_be_used_is_told() {
+    let node = TestNode::start();
+    assert!(node.get("/v1/backups").problem(404, "no-backups").contains("--backup"));
+    node.post("/v1/backups", "").problem(404, "no-backups");
+    let backups = tempfile::tempdir().unwrap();
+    let in_the_way = backups.path().join("objects");
+    std::fs::write(&in_the_way, b"").unwrap();
+    let node = node.restart(|options| options.backup = Some(backups.path().into()));
+    let error = back_up(&node)["error"].take();
+    assert!(error.as_str().unwrap().contains(&format!("the backups in {}", backups.path().display())), "{error}");
+    std::fs::remove_file(&in_the_way).unwrap();
+    assert_eq!(back_up(&node)["error"], Value::Null, "it is tried again when somebody asks");
+    let dir = node.stopped();
+    for (place, why) in [(Path::new("/dev/null/x"), "/dev/null is no directory"), (dir.path(), "is in the other")] {
+        let options = Options { backup: Some(place.into()), ..Options::new(dir.path()) };
+        let refused = tally_node::assemble::Node::start(options).err().unwrap().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn backups_that_somebody_has_taken_away_are_not_told_any_more() {
+    let (clock, hands) = Clock::simulated(wall_ms());
+    let backups = tempfile::tempdir().unwrap();
+    let node = TestNode::start_with(|options| {
+        options.backup = Some(backups.path().into());
+        options.clock = clock;
+    });
+    let began = Stopwatch::start();
+    let wait_for = |count: usize| {
+        while node.get("/v1/backups").ok()["backups"].as_array().unwrap().len() != count {
+            assert!(began.elapsed() < Duration::from_secs(60), "there are never {count}");
+            hands.pass(1000);
+        }
+    };
+    node.post("/v1/backups", "").with_status(202);
+    wait_for(1);
+    std::fs::remove_dir_all(backups.path().join("manifests")).unwrap();
+    wait_for(0);
+    assert!(node.get("/metrics").text().contains("tally_backup_last_timestamp_seconds 0"));
+    // A stop waits for what waits.
+    let stopping = tally_node::worker::Spawner::thread("stopping", move || node.stop()).unwrap();
+    while !stopping.is_finished() {
+        hands.pass(1000);
+    }
+    stopping.join().unwrap();
+}
+
+#[test]
+fn a_backup_is_taken_when_it_is_time() {
+    let backups = tempfile::tempdir().unwrap();
+    let hourly = |options: &mut Options| {
+        options.config = Some(format!("{YAML}backup: {{every: 1h}}\n"));
+        options.backup = Some(backups.path().into());
+    };
+    let node = TestNode::start_with(hourly);
+    let kept = |node: &TestNode| node.get("/v1/backups").ok()["backups"].as_array().unwrap().len();
+    let began = Stopwatch::start();
+    while kept(&node) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "there is none, so it is time");
         std::thread::yield_now();
     }
