@@ -1,6 +1,6 @@
 //! A small blocking client of a running server, over the Redis protocol: one command, one answer.
 
-use crate::access::first_line;
+use crate::access::password_text;
 use crate::address;
 use crate::failure::{Failure, Result};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -43,8 +43,7 @@ pub struct SecretArgs {
 
 impl SecretArgs {
     pub fn password(&self) -> Result<Option<String>> {
-        let from_file = self.password_file.as_deref().map(first_line).transpose()?;
-        Ok(self.password.clone().or(from_file))
+        password_text(self.password.as_deref(), self.password_file.as_deref())
     }
 }
 
@@ -53,12 +52,12 @@ pub enum ServerAnswer {
     Integer(i64),
     Text(Vec<u8>),
     Nothing,
+    List(Vec<ServerAnswer>),
     /// A text that is too long to be held: how it begins, and how long it is.
     Long {
         start: Vec<u8>,
         bytes: usize,
     },
-    List(Vec<ServerAnswer>),
 }
 
 impl ServerAnswer {
@@ -75,6 +74,7 @@ impl ServerAnswer {
         Failure::new("the server gave a strange answer").why(format!("{self:?}"))
     }
 }
+
 /// Who answers: what is to be done about a failure depends on that.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
@@ -122,9 +122,8 @@ impl Peer {
     }
 }
 
-
-    peer: Peer,
 pub struct RespClient {
+    peer: Peer,
     server: String,
     stream: BufReader<TcpStream>,
 }
@@ -141,6 +140,7 @@ impl RespClient {
         }
         Ok(client)
     }
+
     /// Without a word so far.
     pub fn reach(peer: Peer, server: &str) -> Result<RespClient> {
         let stream = connect(server).map_err(|error| {
@@ -153,7 +153,6 @@ impl RespClient {
     pub fn server(&self) -> &str {
         &self.server
     }
-
 
     /// Sends one command and waits for its answer; an error answer is a failure.
     pub fn call(&mut self, command: &[impl AsRef<[u8]>]) -> Result<ServerAnswer> {
@@ -279,12 +278,12 @@ mod tests {
         assert_eq!(read(":-7\r\n").unwrap(), Ok(ServerAnswer::Integer(-7)));
         assert_eq!(read("+OK\r\n").unwrap(), Ok(ServerAnswer::Text("OK".into())));
         assert_eq!(read("$-1\r\n").unwrap(), Ok(ServerAnswer::Nothing));
+        assert_eq!(read("-BUSY later\r\n").unwrap(), Err("BUSY later".into()));
         let long = format!("${}\r\n{}\r\n:7\r\n", BULK_BYTES_MAX + 1, "x".repeat(BULK_BYTES_MAX + 1));
         let mut long = long.as_bytes();
         let passed_over = ServerAnswer::Long { start: vec![b'x'; START_BYTES], bytes: BULK_BYTES_MAX + 1 };
         assert_eq!(read_answer(&mut long).unwrap(), Ok(passed_over));
         assert_eq!(read_answer(&mut long).unwrap(), Ok(ServerAnswer::Integer(7)));
-        assert_eq!(read("-BUSY later\r\n").unwrap(), Err("BUSY later".into()));
         let list = vec![ServerAnswer::Text("42".into()), ServerAnswer::Nothing];
         assert_eq!(read("*2\r\n$2\r\n42\r\n$-1\r\n").unwrap(), Ok(ServerAnswer::List(list)));
     }

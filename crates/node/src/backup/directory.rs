@@ -36,6 +36,9 @@ impl Directory {
 
     /// To read from.
     pub fn view(root: &Path) -> Result<Directory, BackupError> {
+        if !root.is_dir() {
+            return Err(BackupError::NotThere(format!("there is no directory {}", root.display())));
+        }
         let lock = match File::open(root.join(LOCK)) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -47,14 +50,14 @@ impl Directory {
         Ok(Directory { root: root.to_owned(), _lock: lock })
     }
 
-    fn remove_unfinished(&self, folder: &str) -> io::Result<()> {
-        for entry in fs::read_dir(self.root.join(folder))? {
-            let path = entry?.path();
     /// To see what is there, and keep nobody from it.
     pub fn look(root: &Path) -> Directory {
         Directory { root: root.to_owned(), _lock: None }
     }
 
+    fn remove_unfinished(&self, folder: &str) -> io::Result<()> {
+        for entry in fs::read_dir(self.root.join(folder))? {
+            let path = entry?.path();
             if path.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
                 fs::remove_file(path)?;
             }

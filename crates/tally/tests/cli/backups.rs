@@ -154,6 +154,9 @@ fn what_a_person_types_to_take_list_check_and_restore_backups() {
     let again = tally(&["restore", place, "--data", new_data]);
     assert!(stderr(&again).contains("has data already"), "{}", stderr(&again));
     assert!(stderr(&tally(&["restore", new_data, "--check"])).contains("there is no backup in"));
+    let nowhere = tally(&["restore", "/no/such/place", "--list"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(stderr(&nowhere).contains("there is no directory /no/such/place"), "{}", stderr(&nowhere));
     assert_eq!(tally(&["restore", place]).status.code(), Some(2), "it does not say where to");
 }
 
@@ -175,11 +178,11 @@ fn a_stopped_server_is_exported_and_goes_on_where_it_is_imported() {
     let running = tally(&export);
     assert!(!running.status.success() && stderr(&running).contains("use"), "{}", stderr(&running));
     assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    let into_itself = tally(&["export", data.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    assert!(stderr(&into_itself).contains("nothing was exported to"), "{}", stderr(&into_itself));
     let exported = stdout(&tally(&export));
     assert!(exported.contains("has        1 counters in"), "{exported}");
     let imported = stdout(&tally(&["import", moved_to, "--data", new_data]));
-    let into_itself = tally(&["export", data.to_str().unwrap(), "--data", data.to_str().unwrap()]);
-    assert!(stderr(&into_itself).contains("nothing was exported to"), "{}", stderr(&into_itself));
     assert!(imported.contains("all as they were written"), "{imported}");
     let server = Served::on(&new);
     exchange(&server.resp, once);
@@ -192,13 +195,6 @@ fn a_stopped_server_is_exported_and_goes_on_where_it_is_imported() {
 fn a_server_that_is_to_take_backups_is_told_where_or_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let (config, data) = (dir.path().join("counters.yaml"), dir.path().join("data"));
-    std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
-    ended_well(Served::start(&[&with_config[..], &["--remove", "gone", "--backup", "none"]].concat()));
-    let refused = tally(&[&on[..], &ports].concat());
-    assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
-    assert!(!stderr(&refused).contains("started"), "{}", stderr(&refused));
-    ended_well(Served::start(&[&on[..], &["--backup", "none"]].concat()));
-}
     let old = "counters: [{counterName: gone, mode: simple, rules: [{on: e, op: increment}]}]\n";
     std::fs::write(&config, old).unwrap();
     let (data, yaml) = (data.to_str().unwrap(), config.to_str().unwrap());
@@ -212,3 +208,10 @@ fn a_server_that_is_to_take_backups_is_told_where_or_does_not_start() {
     assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
     std::fs::write(&config, old).unwrap();
     ended_well(Served::start(&with_config)); // Nothing has changed.
+    std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
+    ended_well(Served::start(&[&with_config[..], &["--remove", "gone", "--backup", "none"]].concat()));
+    let refused = tally(&[&on[..], &ports].concat());
+    assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
+    assert!(!stderr(&refused).contains("started"), "{}", stderr(&refused));
+    ended_well(Served::start(&[&on[..], &["--backup", "none"]].concat()));
+}
