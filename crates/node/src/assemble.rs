@@ -1,8 +1,12 @@
 //! Puts a node together: opens the seams, starts the threads, and takes it apart again.
 
+mod export;
+
+pub use export::{ExportError, export};
+
 use crate::anomalies::{AnomaliesHandle, AnomalyWatcher};
 use crate::archive::{ArchiveHandle, Archiver};
-use crate::backup::{self, BackupError, BackupHandle, Backups, ManifestName, Place, Progress};
+use crate::backup::{BackupHandle, Backups, Place, PlaceError};
 use crate::clock::Clock;
 use crate::counters::Host;
 use crate::data_dir::{DataDir, DataDirError};
@@ -79,6 +83,8 @@ pub struct Options {
     pub sql: Option<MakeSql>,
     /// Where backups are kept; when they are taken is declared, or asked for.
     pub backup: Option<Place>,
+    /// Nobody has said that there shall be none: a start is refused if they are declared and have no place.
+    pub needs_backup_place: bool,
     /// Who is told what somebody should look at.
     pub webhooks: WebhookOptions,
     /// Makes the allocator of the process let go of what is free.
@@ -112,6 +118,7 @@ impl Options {
             signer: None,
             sql: None,
             backup: None,
+            needs_backup_place: false,
             webhooks: WebhookOptions::default(),
             give_back: || {},
         }
@@ -132,6 +139,10 @@ pub enum StartError {
     Archive { path: PathBuf, what: String },
     #[error("{0}")]
     Recovery(#[from] RecoveryError),
+    #[error("the configuration asks for backups, and nobody says where they are to be kept")]
+    NoBackupPlace,
+    #[error("{0}")]
+    BackupPlace(#[from] PlaceError),
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
 }
@@ -157,7 +168,7 @@ pub struct Node {
     shutdown: watch::Sender<bool>,
     writer: JoinHandle<io::Result<()>>,
     /// Released last.
-    data_dir: DataDir,
+    _data_dir: DataDir,
 }
 
 impl Node {
@@ -166,7 +177,9 @@ impl Node {
             return Err(StartError::TooLittleMemory { given: options.memory_bytes });
         }
         let declarations = options.config.as_deref().map(Declarations::parse).transpose()?;
-        // Before anything is written down of what is declared.
+        // Before anything is written: a start that is refused leaves the old configuration in force.
+        declarations.as_ref().map_or(Ok(()), |declarations| refuse_backups_without_a_place(declarations, &options))?;
+        options.backup.as_ref().map_or(Ok(()), |place| place.check(&options.data_dir))?;
         if declarations.as_ref().is_some_and(|declared| declared.archived() != Archived::No) {
             options.archive.as_deref().map(check_archive).transpose()?;
         }
@@ -178,6 +191,7 @@ impl Node {
         let resp_addr = resp_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (thread, recovered, log) = open_engine(&options, shares, &data_dir, declarations)?;
         let engine = thread.engine();
+        refuse_backups_without_a_place(&engine.declarations(), &options)?;
         engine.metrics().disk.watch(&options.data_dir);
         engine.metrics().memory.set_shares(&shares);
         let webhooks = Webhooks::start(&engine, options.webhooks.clone(), random)?;
@@ -241,8 +255,9 @@ impl Node {
         let resp_options = resp::RespOptions { durability: options.durability, clients_max, ..options.resp_options };
         let run = move || run_writer(thread, resp_listener, resp_options, budget, stopping);
         let writer = Spawner::thread("tally-writer", run)?;
+        let _data_dir = data_dir;
         let node =
-            Node { engine, recovered, archive, reconcile, http, watch, resp_addr, bounds, shutdown, writer, data_dir };
+            Node { engine, recovered, archive, reconcile, http, watch, resp_addr, bounds, shutdown, writer, _data_dir };
         node.say_started(&options.data_dir);
         Ok(node)
     }
@@ -258,11 +273,6 @@ impl Node {
             replayed = self.recovered.replayed_records,
             "started"
         );
-    }
-
-    /// Takes a backup here and now, as fast as it can be done.
-    pub fn back_up(&self, place: &Place, tell: impl FnMut(&Progress)) -> Result<(ManifestName, Progress), BackupError> {
-        backup::take_at_once(&self.engine, self.data_dir.identity, place, random, tell)
     }
 
     pub fn engine(&self) -> &Engine {
@@ -307,18 +317,24 @@ impl Node {
         for server in [self.http, self.watch].into_iter().flatten() {
             server.join();
         }
-        let stopped = pollster::block_on(self.engine.stop());
-        let _ = self.writer.join();
-        // The writer has said so, unless it has broken.
-        self.engine.workers().stop();
-        // The store is free only when those who write to it are gone, too.
-        self.engine.workers().join();
+        let stopped = end(&self.engine, self.writer);
         match &stopped {
             Ok(()) => tracing::info!("stopped"),
             Err(refusal) => tracing::error!(%refusal, "stopped without a last checkpoint"),
         }
         stopped
     }
+}
+
+/// Finishes what was accepted, takes a checkpoint, and waits for all who use the data directory.
+fn end(engine: &Engine, writer: JoinHandle<io::Result<()>>) -> Result<(), Refusal> {
+    let stopped = pollster::block_on(engine.stop());
+    let _ = writer.join();
+    // The writer has said so, unless it has broken.
+    engine.workers().stop();
+    // The store is free only when those who write to it are gone, too.
+    engine.workers().join();
+    stopped
 }
 
 impl Bounds {
@@ -329,6 +345,12 @@ impl Bounds {
         };
         Bounds { client_bytes: shares.clients_bytes, connections: descriptors::make_room(wanted) }
     }
+}
+
+/// What is asked for is done, or refused.
+fn refuse_backups_without_a_place(declarations: &Declarations, options: &Options) -> Result<(), StartError> {
+    let is_missing = options.needs_backup_place && options.backup.is_none() && declarations.backups().is_some();
+    if is_missing { Err(StartError::NoBackupPlace) } else { Ok(()) }
 }
 
 /// What `--memory` comes to, but for what was said apart.

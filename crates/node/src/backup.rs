@@ -52,6 +52,12 @@ pub enum BackupError {
     Damaged { object: String, what: String, remedy: &'static str },
     #[error("{0}")]
     NotThere(String),
+    /// Choose one.
+    #[error(
+        "{place} has backups of several servers, and nobody says which one is meant. The newest of each: {}",
+        listed(newest)
+    )]
+    Several { place: String, newest: Vec<ManifestName> },
     /// Name another directory.
     #[error("{0}")]
     NotEmpty(String),
@@ -65,16 +71,17 @@ pub enum BackupError {
     DataDir(#[from] crate::data_dir::DataDirError),
 }
 
-/// Takes a backup of a node that nobody else waits for.
+/// Takes a backup of a node that nobody else waits for. `taken_ms` is what it is named by.
 pub fn take_at_once(
     engine: &Engine,
     identity: DirIdentity,
     place: &Place,
+    taken_ms: u64,
     random: impl FnOnce() -> io::Result<u64>,
     mut tell: impl FnMut(&Progress),
 ) -> Result<(ManifestName, Progress), BackupError> {
     let target = place.open(random)?;
-    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place.clone()))?;
+    let mut taking = pollster::block_on(Taking::begin(engine, identity, target, place.clone(), taken_ms))?;
     loop {
         let made = taking.step()?;
         tell(&taking.progress);
@@ -82,6 +89,11 @@ pub fn take_at_once(
             return Ok((name, taking.progress));
         }
     }
+}
+
+fn listed(names: &[ManifestName]) -> String {
+    let shown = names.iter().map(|name| format!("{:016x}: {}", name.id, name.name));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// What can be done about an object that is not what it was.

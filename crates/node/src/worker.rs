@@ -104,6 +104,8 @@ pub struct Spec {
     pub is_vital: bool,
     /// It talks to others over a network.
     pub is_networked: bool,
+    /// Whoever wakes it waits for what comes of it, be it another error; otherwise only time ends the pause after one.
+    pub is_tried_again_when_woken: bool,
     pub wake: Wake,
 }
 
@@ -117,6 +119,7 @@ impl Spec {
             retry,
             is_vital: false,
             is_networked: false,
+            is_tried_again_when_woken: false,
             wake: Wake::default(),
         }
     }
@@ -131,6 +134,10 @@ impl Spec {
 
     pub fn networked(self) -> Spec {
         Spec { is_networked: true, ..self }
+    }
+
+    pub fn tried_again_when_woken(self) -> Spec {
+        Spec { is_tried_again_when_woken: true, ..self }
     }
 
     pub fn vital(self) -> Spec {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use clap::Args;
+use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tally_core::limits::{SECRET_BYTES_MAX, TOKEN_BYTES_MIN};
@@ -11,8 +12,8 @@ use tally_node::frontend::http::{Access, HostName, Origin};
 #[derive(Args)]
 #[command(next_help_heading = "Access")]
 pub struct AccessArgs {
-    /// What clients of the Redis protocol must say in AUTH
-    #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true)]
+    /// What clients of the Redis protocol must say in AUTH [env: TALLY_PASSWORD]
+    #[arg(long, value_name = "TEXT")]
     password: Option<String>,
     /// The same, from the first line of a file, which no list of processes shows
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
@@ -105,13 +106,27 @@ pub fn watch(address: SocketAddr) -> Access {
     Access { hosts: any_host.into_iter().collect(), ..Access::default() }
 }
 
-/// A password, given or in a file.
+/// Where a password is looked for that no flag names.
+const PASSWORD: &str = "TALLY_PASSWORD";
+
+/// A password, given, in a file, or else in the environment: what is typed wins over what was set for everything.
+pub fn password_text(given: Option<&str>, file: Option<&Path>) -> Result<Option<String>> {
+    match (given, file) {
+        (Some(given), _) => Ok(Some(given.to_owned())),
+        (None, Some(file)) => first_line(file).map(Some),
+        (None, None) => match std::env::var(PASSWORD) {
+            Ok(text) => Ok(Some(text)),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => Err(Failure::new(format!("the variable {PASSWORD} cannot be used"))
+                .why("it is no text in UTF-8")
+                .remedy("Set it to text, or give the password with --password-file.")),
+        },
+    }
+}
+
+/// The password of a server.
 pub fn secret(given: Option<&str>, file: Option<&Path>) -> Result<Option<Password>> {
-    let text = match (given, file) {
-        (Some(given), _) => given.to_owned(),
-        (None, Some(file)) => first_line(file)?,
-        (None, None) => return Ok(None),
-    };
+    let Some(text) = password_text(given, file)? else { return Ok(None) };
     // Most often a variable that was not set; to a server it would mean that everybody is let in.
     let empty = || {
         Failure::new("the password is empty")

@@ -1,6 +1,6 @@
 //! A small blocking client of a running server, over the Redis protocol: one command, one answer.
 
-use crate::access::first_line;
+use crate::access::password_text;
 use crate::address;
 use crate::failure::{Failure, Result};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -13,7 +13,11 @@ pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// A longer text is passed over, up to what Redis has at most.
 const BULK_BYTES_MAX: usize = 1024 * 1024;
+const PASSED_OVER_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// What is kept of it, to tell it by.
+const START_BYTES: usize = 128;
 const ELEMENTS_MAX: usize = 1_000_000;
 
 /// Where the server is and how to be let in.
@@ -29,8 +33,8 @@ pub struct ServerArgs {
 /// What the server asks for over the Redis protocol.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SecretArgs {
-    /// The server's password, if it has one
-    #[arg(long, value_name = "TEXT", env = "TALLY_PASSWORD", hide_env_values = true)]
+    /// The server's password, if it has one [env: TALLY_PASSWORD]
+    #[arg(long, value_name = "TEXT")]
     password: Option<String>,
     /// The same, from the first line of a file
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
@@ -39,8 +43,7 @@ pub struct SecretArgs {
 
 impl SecretArgs {
     pub fn password(&self) -> Result<Option<String>> {
-        let from_file = self.password_file.as_deref().map(first_line).transpose()?;
-        Ok(self.password.clone().or(from_file))
+        password_text(self.password.as_deref(), self.password_file.as_deref())
     }
 }
 
@@ -50,6 +53,11 @@ pub enum ServerAnswer {
     Text(Vec<u8>),
     Nothing,
     List(Vec<ServerAnswer>),
+    /// A text that is too long to be held: how it begins, and how long it is.
+    Long {
+        start: Vec<u8>,
+        bytes: usize,
+    },
 }
 
 impl ServerAnswer {
@@ -67,7 +75,55 @@ impl ServerAnswer {
     }
 }
 
+/// Who answers: what is to be done about a failure depends on that.
+#[derive(Clone, Copy, Debug)]
+pub enum Peer {
+    Tally,
+    /// One that is imported from.
+    Redis,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Peer::Tally => "server",
+            Peer::Redis => "Redis",
+        }
+    }
+
+    fn if_absent(self) -> &'static str {
+        match self {
+            Peer::Tally => "Start one with: tally serve, or name another with --server.",
+            Peer::Redis => "Start it, or name another as redis://HOST:PORT.",
+        }
+    }
+
+    fn if_lost(self) -> &'static str {
+        match self {
+            Peer::Tally => "Whether the command counted is unknown: ask with tally get before repeating it.",
+            Peer::Redis => "Run it again: what is there already is set once more.",
+        }
+    }
+
+    fn if_unknown(self) -> &'static str {
+        match self {
+            Peer::Tally => "Give the server's password with --password or --password-file.",
+            Peer::Redis => "Give its password with --redis-password-file, or as redis://USER:PASSWORD@HOST.",
+        }
+    }
+
+    fn refused(self, command: &str, text: &str) -> Failure {
+        let failure = Failure::new(format!("the {} refused {command}", self.name())).why(text);
+        match text.split(' ').next() {
+            Some("NOAUTH" | "WRONGPASS") => failure.remedy(self.if_unknown()),
+            Some("BUSY") => failure.remedy("Try again in a moment."),
+            _ => failure,
+        }
+    }
+}
+
 pub struct RespClient {
+    peer: Peer,
     server: String,
     stream: BufReader<TcpStream>,
 }
@@ -78,17 +134,24 @@ impl RespClient {
     }
 
     pub fn connect_to(server: &str, password: Option<&str>) -> Result<RespClient> {
-        let server = server.to_owned();
-        let stream = connect(&server).map_err(|error| {
-            Failure::new(format!("no server answers at {server}"))
-                .why(error)
-                .remedy("Start one with: tally serve, or name another with --server.")
-        })?;
-        let mut client = RespClient { server, stream: BufReader::new(stream) };
+        let mut client = RespClient::reach(Peer::Tally, server)?;
         if let Some(password) = password {
             client.call(&["AUTH", password])?;
         }
         Ok(client)
+    }
+
+    /// Without a word so far.
+    pub fn reach(peer: Peer, server: &str) -> Result<RespClient> {
+        let stream = connect(server).map_err(|error| {
+            Failure::new(format!("no {} answers at {server}", peer.name())).why(error).remedy(peer.if_absent())
+        })?;
+        Ok(RespClient { peer, server: server.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Where it is.
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     /// Sends one command and waits for its answer; an error answer is a failure.
@@ -96,10 +159,8 @@ impl RespClient {
         let answer = self.send(command).and_then(|()| read_answer(&mut self.stream));
         match answer {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(text)) => Err(refused(&String::from_utf8_lossy(command[0].as_ref()), &text)),
-            Err(error) => Err(Failure::new(format!("the connection to {} was lost", self.server))
-                .why(error)
-                .remedy("Whether the command counted is unknown: ask with tally get before repeating it.")),
+            Ok(Err(text)) => Err(self.peer.refused(&String::from_utf8_lossy(command[0].as_ref()), &text)),
+            Err(error) => Err(self.lost(error).remedy(self.peer.if_lost())),
         }
     }
 
@@ -113,7 +174,11 @@ impl RespClient {
     pub fn exchange(&mut self, pipeline: &Pipeline) -> Result<Vec<std::result::Result<ServerAnswer, String>>> {
         let sent = self.stream.get_mut().write_all(&pipeline.bytes);
         let answers = sent.and_then(|()| (0..pipeline.commands).map(|_| read_answer(&mut self.stream)).collect());
-        answers.map_err(|error| Failure::new(format!("the connection to {} was lost", self.server)).why(error))
+        answers.map_err(|error| self.lost(error))
+    }
+
+    fn lost(&self, error: io::Error) -> Failure {
+        Failure::new(format!("the connection to {} was lost", self.server)).why(error)
     }
 }
 
@@ -150,17 +215,6 @@ fn connect(server: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn refused(command: &str, text: &str) -> Failure {
-    let failure = Failure::new(format!("the server refused {command}")).why(text);
-    match text.split(' ').next() {
-        Some("NOAUTH" | "WRONGPASS") => {
-            failure.remedy("Give the server's password with --password or --password-file.")
-        }
-        Some("BUSY") => failure.remedy("Try again in a moment."),
-        _ => failure,
-    }
-}
-
 /// Reads one answer; the inner error is the server's own.
 fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<ServerAnswer, String>> {
     let line = read_line(stream)?;
@@ -172,7 +226,7 @@ fn read_answer(stream: &mut impl BufRead) -> io::Result<std::result::Result<Serv
         '+' => ServerAnswer::Text(rest.as_bytes().to_vec()),
         ':' => ServerAnswer::Integer(number()?),
         '$' if number()? < 0 => ServerAnswer::Nothing,
-        '$' => ServerAnswer::Text(read_bulk(stream, number()?)?),
+        '$' => read_bulk(stream, number()?)?,
         '*' => ServerAnswer::List(read_list(stream, number()?)?),
         _ => return Err(nonsense(&line)),
     }))
@@ -187,13 +241,19 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     }
 }
 
-fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<u8>> {
+fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<ServerAnswer> {
     let length =
-        usize::try_from(length).ok().filter(|n| *n <= BULK_BYTES_MAX).ok_or_else(|| nonsense("a huge text"))?;
-    let mut bytes = vec![0; length + 2];
+        usize::try_from(length).ok().filter(|n| *n <= PASSED_OVER_BYTES_MAX).ok_or_else(|| nonsense("a huge text"))?;
+    let is_long = length > BULK_BYTES_MAX;
+    let held = if is_long { START_BYTES } else { length };
+    let mut bytes = vec![0; held];
     stream.read_exact(&mut bytes)?;
-    bytes.truncate(length);
-    Ok(bytes)
+    // The rest, and the end of the line.
+    let rest = (length - held) as u64 + 2;
+    if io::copy(&mut stream.take(rest), &mut io::sink())? < rest {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(if is_long { ServerAnswer::Long { start: bytes, bytes: length } } else { ServerAnswer::Text(bytes) })
 }
 
 fn read_list(stream: &mut impl BufRead, length: i64) -> io::Result<Vec<ServerAnswer>> {
@@ -219,6 +279,11 @@ mod tests {
         assert_eq!(read("+OK\r\n").unwrap(), Ok(ServerAnswer::Text("OK".into())));
         assert_eq!(read("$-1\r\n").unwrap(), Ok(ServerAnswer::Nothing));
         assert_eq!(read("-BUSY later\r\n").unwrap(), Err("BUSY later".into()));
+        let long = format!("${}\r\n{}\r\n:7\r\n", BULK_BYTES_MAX + 1, "x".repeat(BULK_BYTES_MAX + 1));
+        let mut long = long.as_bytes();
+        let passed_over = ServerAnswer::Long { start: vec![b'x'; START_BYTES], bytes: BULK_BYTES_MAX + 1 };
+        assert_eq!(read_answer(&mut long).unwrap(), Ok(passed_over));
+        assert_eq!(read_answer(&mut long).unwrap(), Ok(ServerAnswer::Integer(7)));
         let list = vec![ServerAnswer::Text("42".into()), ServerAnswer::Nothing];
         assert_eq!(read("*2\r\n$2\r\n42\r\n$-1\r\n").unwrap(), Ok(ServerAnswer::List(list)));
     }

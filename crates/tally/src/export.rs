@@ -1,7 +1,6 @@
 //! `tally export`: all that a stopped server is, as a backup that `tally import` makes a data directory of.
 //!
-//! The data directory is opened as a server opens it, and listens nowhere. What is written is what `tally backup` writes, so one that was
-//! interrupted goes on where it was.
+//! What is written is what `tally backup` writes, so one that was interrupted goes on where it was.
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -9,10 +8,12 @@ use crate::restore::parse_place;
 use crate::{progress, serve};
 use bytesize::ByteSize;
 use clap::Args;
+use rustix::fs::Mode;
 use serde_json::json;
-use std::path::PathBuf;
-use tally_node::assemble::Options;
+use std::path::{Path, PathBuf};
+use tally_node::assemble::{ExportError, StartError, export};
 use tally_node::backup::Place;
+use tally_node::data_dir::DataDirError;
 
 /// Write all that a stopped server has to a directory or an object store: counters, parts, what was seen, corrections, its position
 #[derive(Args)]
@@ -30,32 +31,22 @@ pub struct ExportArgs {
     /// The data directory of the stopped server
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// Where its archive is, or none [default: archive, in --data]
-    #[arg(long, value_name = "DIR")]
-    archive: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: ExportArgs, out: &mut Output) -> Result<()> {
-    if !args.data.is_dir() {
-        let what = format!("{} is no data directory", args.data.display());
-        return Err(Failure::new(what).remedy("Name the one that tally serve was given, with --data."));
-    }
-    let archive = serve::archive_directory(args.archive.as_deref(), &args.data);
-    let node = serve::start(Options { archive, ..Options::new(&args.data) }, None)?;
-    let bar = progress::bar(0);
-    let taken = node.back_up(&args.place, |progress| {
+    // What is counted is nobody else's business, whoever makes the file.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let (bar, place) = (progress::bar(0), &args.place);
+    let exported = export(&args.data, place, |progress| {
         bar.set_length(2 * progress.counters);
         bar.set_position(progress.rows.min(2 * progress.counters));
         bar.set_message(format!("{} rows", progress.rows));
     });
     bar.finish_and_clear();
-    let stopped = node.stop();
-    let place = &args.place;
-    let (name, size) = taken.map_err(|error| Failure::new(format!("nothing was exported to {place}")).why(error))?;
-    stopped.map_err(|refusal| Failure::new("the last checkpoint could not be taken").why(refusal))?;
+    let (name, size) = exported.map_err(|error| failure(error, &args))?;
     let (position, bytes) = (name.position.to_string(), ByteSize::b(size.bytes).display().iec());
     if args.json {
         return out.json(&json!({"name": name.name, "position": position, "counters": size.counters,
@@ -65,4 +56,20 @@ pub fn run(args: ExportArgs, out: &mut Output) -> Result<()> {
     out.line(format!("position   {position}"))?;
     out.line(format!("has        {} counters in {} objects, {bytes}", size.counters, size.objects))?;
     out.line(format!("exported   go on with: tally import {place} --data DIR"))
+}
+
+fn failure(error: ExportError, args: &ExportArgs) -> Failure {
+    let ExportArgs { place, data, .. } = args;
+    match error {
+        ExportError::Start(StartError::DataDir(DataDirError::Missing { .. })) => {
+            Failure::new(format!("{} is no data directory", data.display()))
+                .remedy("Name the one that tally serve was given, with --data.")
+        }
+        ExportError::Start(StartError::BackupPlace(error)) => Failure::new(format!("nothing was exported to {place}"))
+            .why(error)
+            .remedy("Name a directory apart from the data."),
+        ExportError::Start(error) => serve::explain(error, &data.display().to_string(), Path::new("the configuration")),
+        ExportError::Backup(error) => Failure::new(format!("nothing was exported to {place}")).why(error),
+        ExportError::Stop(refusal) => Failure::new("the last checkpoint could not be taken").why(refusal),
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Of Redis one thread reads from Redis, another writes to Tally; a few batches wait between them.
 
+mod redis_url;
 mod source;
 mod write;
 
@@ -22,8 +23,9 @@ use write::Written;
 
 /// Batches that wait to be written.
 const BATCHES_MAX: usize = 8;
-/// Keys of each reason that are named.
+/// Keys of each reason that are named, and how much of each.
 const EXAMPLES_MAX: usize = 5;
+const EXAMPLE_BYTES_MAX: usize = 64;
 
 /// Bring what another server has: the integer keys of a running Redis, or all of an exported Tally
 #[derive(Args)]
@@ -39,7 +41,7 @@ pub struct ImportArgs {
     /// redis://HOST[:PORT][/DATABASE], or the place that was exported to: a directory or s3://bucket/prefix
     source: String,
     /// The data directory that is made of an exported one
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["only_new", "redis_password_file"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["only_new", "redis_password_file", "cluster_node"])]
     data: Option<PathBuf>,
     /// Leave counters that are there already as they are
     #[arg(long)]
@@ -47,6 +49,9 @@ pub struct ImportArgs {
     /// The first line of this file is the password of that Redis
     #[arg(long, value_name = "FILE")]
     redis_password_file: Option<PathBuf>,
+    /// That Redis is one master of a cluster, and has a part of its keys: run it for each of them
+    #[arg(long)]
+    cluster_node: bool,
     /// Print what became of it as JSON
     #[arg(long)]
     json: bool,
@@ -56,8 +61,20 @@ pub struct ImportArgs {
 
 /// A key that was not brought over, and why.
 struct LeftOut {
-    key: Vec<u8>,
+    /// As it is shown: one that is long is cut.
+    key: String,
     why: String,
+}
+
+impl LeftOut {
+    fn new(key: &[u8], why: String) -> LeftOut {
+        if key.len() <= EXAMPLE_BYTES_MAX {
+            return LeftOut { key: readable(key), why };
+        }
+        // Not in the middle of a character.
+        let end = (0..=EXAMPLE_BYTES_MAX).rev().find(|end| key[*end] & 0xc0 != 0x80).unwrap_or(EXAMPLE_BYTES_MAX);
+        LeftOut { key: format!("{}…", readable(&key[..end])), why }
+    }
 }
 
 /// What keys were left out, and the first few of them.
@@ -80,13 +97,11 @@ impl LeftOuts {
             return Ok(());
         }
         out.line(format!("{what:<10} {}", self.count))?;
-        self.examples
-            .iter()
-            .try_for_each(|LeftOut { key, why }| out.line(format!("           {}: {why}", readable(key))))
+        self.examples.iter().try_for_each(|LeftOut { key, why }| out.line(format!("           {key}: {why}")))
     }
 
     fn json(&self) -> serde_json::Value {
-        let examples = self.examples.iter().map(|left| json!({"key": readable(&left.key), "why": left.why}));
+        let examples = self.examples.iter().map(|left| json!({"key": left.key, "why": left.why}));
         json!({"count": self.count, "examples": examples.collect::<Vec<_>>()})
     }
 }
@@ -108,6 +123,9 @@ pub fn run(args: ImportArgs, out: &mut Output) -> Result<()> {
 
 fn from_redis(args: &ImportArgs, out: &mut Output) -> Result<()> {
     let mut source = Source::connect(&args.source, args.redis_password_file.as_deref())?;
+    if !args.cluster_node {
+        source.refuse_part_of_cluster()?;
+    }
     let mut target = RespClient::connect(&args.server)?;
     let keys = source.keys()?;
     let (batches, waiting): (SyncSender<Vec<Found>>, Receiver<_>) = sync_channel(BATCHES_MAX);

@@ -20,6 +20,7 @@ Examples:
   tally restore /srv/backups --data new       the newest backup, to a directory that is made
   tally restore /srv/backups --list           which there are
   tally restore /srv/backups --at NAME --data new
+  tally restore /srv/backups --of ID --data new    where several servers keep theirs
   tally restore /srv/backups --check          look whether all of the newest can be read
   tally restore s3://bucket/prefix --data new
   tally serve --data new                      go on from there
@@ -35,11 +36,14 @@ pub struct RestoreArgs {
     /// The name of a backup, instead of the newest
     #[arg(long, value_name = "NAME")]
     at: Option<String>,
+    /// The newest of this server, where there are backups of several: the 16 digits behind the time in its names
+    #[arg(long, value_name = "ID", value_parser = parse_id, conflicts_with = "at")]
+    of: Option<u64>,
     /// Only read all of it and compare every digest
     #[arg(long, conflicts_with = "data")]
     check: bool,
     /// Only print which backups there are
-    #[arg(long, conflicts_with_all = ["data", "check", "at"])]
+    #[arg(long, conflicts_with_all = ["data", "check", "at", "of"])]
     list: bool,
     /// Print JSON, an object per line
     #[arg(long)]
@@ -49,7 +53,7 @@ pub struct RestoreArgs {
 impl RestoreArgs {
     /// The newest backup of a place.
     pub fn newest(backups: Place, data: PathBuf, json: bool) -> RestoreArgs {
-        RestoreArgs { backups, data: Some(data), at: None, check: false, list: false, json }
+        RestoreArgs { backups, data: Some(data), at: None, of: None, check: false, list: false, json }
     }
 }
 
@@ -60,7 +64,7 @@ pub fn run(args: RestoreArgs, out: &mut Output) -> Result<()> {
     // What is counted is nobody else's business, whoever makes the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let bar = progress::bar(0);
-    let what = Restoring { backups: args.backups.clone(), at: args.at.clone(), data: args.data.clone() };
+    let what = Restoring { backups: args.backups.clone(), at: args.at.clone(), of: args.of, data: args.data.clone() };
     let done = restore(&what, random, &mut |read, of| {
         bar.set_length(of as u64);
         bar.set_position(read as u64);
@@ -97,11 +101,19 @@ fn failure(error: BackupError, args: &RestoreArgs) -> Failure {
     match error {
         BackupError::InUse(_) => failure.why(error).remedy("Try again when the backup under way is taken."),
         BackupError::NotThere(_) => failure.why(error).remedy("Name the place that tally serve --backup was given."),
+        BackupError::Several { .. } => failure
+            .why(error)
+            .remedy(format!("Choose with tally restore {} --of ID, or a backup with --at NAME.", args.backups)),
         BackupError::DataDir(DataDirError::InUse(_)) => {
             failure.why("a server runs on the data directory").remedy("Name another one with --data.")
         }
         error => failure.why(error),
     }
+}
+
+fn parse_id(text: &str) -> std::result::Result<u64, String> {
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+    id.ok_or_else(|| "an id has 16 hexadecimal digits, such as 0123456789abcdef".to_owned())
 }
 
 /// A directory, or `s3://bucket/prefix`.

@@ -127,7 +127,6 @@ pub fn run(args: ServeArgs) -> Result<()> {
     say_what_is_chosen(&args, &options);
     let guards = Guards::of(&options);
     let node = start(options, args.config.as_deref())?;
-    refuse_backups_without_a_place(&node, &args)?;
     let signals = Signals::catch()?;
     say_what_is_there(&node, guards);
     signals.wait();
@@ -194,6 +193,7 @@ fn options(args: &ServeArgs, config: Option<String>) -> Result<Options> {
         remove: args.remove.clone(),
         archive,
         backup: args.backup.clone().filter(|place| *place != Place::from(Path::new(NONE))),
+        needs_backup_place: args.backup.is_none(),
         signer: args.sign_key.as_deref().map(signer).transpose()?,
         webhooks: webhooks(args)?,
         resp_options: RespOptions { password: args.access.resp(args.resp)?, ..RespOptions::default() },
@@ -222,19 +222,9 @@ fn signer(file: &Path) -> Result<Arc<Signer>> {
 }
 
 /// Where the archive is: without a word beside everything else.
-pub fn archive_directory(given: Option<&Path>, data: &Path) -> Option<PathBuf> {
+fn archive_directory(given: Option<&Path>, data: &Path) -> Option<PathBuf> {
     let directory = given.map_or_else(|| data.join("archive"), Path::to_owned);
     (directory != Path::new(NONE)).then_some(directory)
-}
-
-/// What is asked for is done, or refused.
-fn refuse_backups_without_a_place(node: &Node, args: &ServeArgs) -> Result<()> {
-    if args.backup.is_some() || node.engine().declarations().backups().is_none() {
-        return Ok(());
-    }
-    let what = "the configuration asks for backups, and nobody says where they are to be kept";
-    Err(Failure::new(what)
-        .remedy("Name a directory or s3://bucket/prefix with --backup, or go without: --backup none."))
 }
 
 /// What was asked for, or a part of the disk that nobody misses.
@@ -374,7 +364,8 @@ fn describe(durability: NodeDurability) -> String {
     }
 }
 
-fn explain(error: StartError, data: &str, config: &Path) -> Failure {
+/// Says to a person why a data directory cannot be used.
+pub fn explain(error: StartError, data: &str, config: &Path) -> Failure {
     let failure = Failure::new("Tally cannot start");
     match error {
         StartError::DataDir(DataDirError::InUse(path)) => {
@@ -404,6 +395,11 @@ fn explain(error: StartError, data: &str, config: &Path) -> Failure {
         StartError::Recovery(RecoveryError::Clock(error)) => failure.why(error).remedy(
             "Set the clock. If it is right, start with --accept-clock: time goes on from the later of the two.",
         ),
+        StartError::NoBackupPlace => Failure::new(error.to_string())
+            .remedy("Name a directory or s3://bucket/prefix with --backup, or go without: --backup none."),
+        StartError::BackupPlace(error) => {
+            failure.why(error).remedy("Name a directory of its own for backups, best on another disk.")
+        }
         StartError::Recovery(error) => Failure::new(format!("the data in {data} cannot be used")).why(error),
         other => failure.why(other),
     }

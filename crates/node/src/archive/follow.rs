@@ -343,7 +343,11 @@ async fn tell_base(engine: &Engine, archive: &mut Archive, known: Option<Reached
     let (to, config_version) = (base.position(), declarations.version());
     let commit = engine.commits().holding(to.offset)?.map(|commit| (commit.log_time_ms, commit.digest));
     let known = known.filter(|known| known.to == to).map(|known| (known.log_time_ms, known.digest));
-    let (log_time_ms, digest) = commit.or(known).unwrap_or_default();
+    // A restored node has no commit before its first: the state itself knows its time.
+    let (log_time_ms, digest) = match commit.or(known) {
+        Some(known) => known,
+        None => (base.state()?.log_time_ms(), Digest::default()),
+    };
     let reached = Reached { to, log_time_ms, digest, config_version };
     let mut after = None;
     loop {

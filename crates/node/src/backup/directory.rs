@@ -36,6 +36,9 @@ impl Directory {
 
     /// To read from.
     pub fn view(root: &Path) -> Result<Directory, BackupError> {
+        if !root.is_dir() {
+            return Err(BackupError::NotThere(format!("there is no directory {}", root.display())));
+        }
         let lock = match File::open(root.join(LOCK)) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -45,6 +48,11 @@ impl Directory {
             locked(root, lock.try_lock_shared())?;
         }
         Ok(Directory { root: root.to_owned(), _lock: lock })
+    }
+
+    /// To see what is there, and keep nobody from it.
+    pub fn look(root: &Path) -> Directory {
+        Directory { root: root.to_owned(), _lock: None }
     }
 
     fn remove_unfinished(&self, folder: &str) -> io::Result<()> {

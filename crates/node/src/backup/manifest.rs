@@ -81,13 +81,18 @@ impl ManifestName {
     pub fn object(&self) -> String {
         format!("{FOLDER}/{}", self.name)
     }
+
+    /// Which of two is older is said by the log: its epochs and offsets only grow, and a clock may have been wrong.
+    fn order(&self) -> (u64, u32, u64, u64) {
+        (self.id, self.position.epoch, self.position.offset, self.time_ms)
+    }
 }
 
-/// All backups that are there, in the order of time.
+/// All backups that are there: those of one data directory together, the oldest first.
 pub fn list(target: &dyn Target) -> io::Result<Vec<ManifestName>> {
     let names = target.list(FOLDER)?;
     let mut all: Vec<_> = names.iter().filter_map(|name| ManifestName::parse(name.rsplit('/').next()?)).collect();
-    all.sort_unstable_by_key(|name| name.time_ms);
+    all.sort_unstable_by_key(ManifestName::order);
     Ok(all)
 }
 

@@ -2,10 +2,11 @@
 
 use super::bucket::Bucket;
 use super::directory::Directory;
+use super::manifest::{self, ManifestName};
 use super::{BackupError, Target};
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 /// What a bucket is written as.
@@ -28,9 +29,27 @@ pub enum PlaceError {
     Scheme(String),
     #[error("it has no bucket; write s3://bucket or s3://bucket/prefix")]
     NoBucket,
+    #[error("backups cannot be kept in {place}: {file} is no directory")]
+    File { place: String, file: String },
+    #[error("what is kept in {place} would be lost with the data in {data}: one directory is in the other")]
+    WithData { place: String, data: String },
 }
 
 impl Place {
+    /// Refuses what no backup could be kept in, or none that outlives the data. What may be mended meanwhile, such as a disk that is not
+    /// there, is not looked at.
+    pub fn check(&self, data: &Path) -> Result<(), PlaceError> {
+        let Place::Directory(directory) = self else { return Ok(()) };
+        let (place, data) = (Found::of(directory), Found::of(data));
+        if !place.there.is_dir() {
+            return Err(PlaceError::File { place: self.to_string(), file: place.there.display().to_string() });
+        }
+        match place.whole.starts_with(&data.whole) || data.whole.starts_with(&place.whole) {
+            true => Err(PlaceError::WithData { place: self.to_string(), data: data.whole.display().to_string() }),
+            false => Ok(()),
+        }
+    }
+
     /// To write to, alone. What others have left unfinished goes. `random` gives another number each time.
     pub(super) fn open(&self, random: impl FnOnce() -> io::Result<u64>) -> Result<Box<dyn Target>, BackupError> {
         Ok(match self {
@@ -47,8 +66,43 @@ impl Place {
         })
     }
 
+    /// Which backups there are, whoever writes or reads them meanwhile: each is there as a whole or not at all.
+    pub fn list(&self) -> Result<Vec<ManifestName>, BackupError> {
+        let target: Box<dyn Target> = match self {
+            Place::Directory(directory) => Box::new(Directory::look(directory)),
+            Place::Bucket { .. } => self.view()?,
+        };
+        manifest::list(&*target).map_err(|error| self.failed(error))
+    }
+
     pub(super) fn failed(&self, error: io::Error) -> BackupError {
         BackupError::Io { place: self.to_string(), error }
+    }
+}
+
+/// A path that need not be there yet, without links.
+struct Found {
+    whole: PathBuf,
+    /// As much of it as is there.
+    there: PathBuf,
+}
+
+impl Found {
+    fn of(path: &Path) -> Found {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+        let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+        let there = there.canonicalize().unwrap_or_else(|_| there.to_owned());
+        let mut whole = there.clone();
+        for part in rest.components() {
+            // What is not there is no link, so what is above it is what its name says.
+            if part == Component::ParentDir {
+                whole.pop();
+            } else {
+                whole.push(part);
+            }
+        }
+        Found { whole, there }
     }
 }
 
@@ -101,6 +155,28 @@ mod tests {
             assert_eq!(text.parse(), Ok(place.clone()), "{text}");
             assert_eq!(place.to_string(), shown);
         }
+    }
+
+    #[test]
+    fn backups_are_kept_in_a_directory_apart_from_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, file, link) = (dir.path().join("data"), dir.path().join("file"), dir.path().join("link"));
+        let check = |path: &Path| Place::from(path).check(&data);
+        for at in 0..2 {
+            assert_eq!(check(&dir.path().join("backups/new")), Ok(()));
+            assert_eq!(check(&dir.path().join("data/../backups")), Ok(()));
+            for with_data in [&data, &data.join("backups"), dir.path(), &dir.path().join("data/../data")] {
+                assert!(matches!(check(with_data), Err(PlaceError::WithData { .. })), "{at}: {with_data:?}");
+            }
+            std::fs::create_dir_all(&data).unwrap();
+        }
+        std::fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&data, &link).unwrap();
+        assert!(matches!(check(&link), Err(PlaceError::WithData { .. })));
+        for path in [&file, &file.join("x")] {
+            assert!(matches!(check(path), Err(PlaceError::File { .. })), "{path:?}");
+        }
+        assert_eq!("s3://b/data".parse::<Place>().unwrap().check(&data), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::chunk::{self, Kind};
 use super::manifest::{self, Manifest, ManifestName, ObjectEntry};
 use super::{BackupError, Place, Target, damaged};
 use crate::data_dir::DirIdentity;
-use crate::data_dir::new::{NewDataDir, RestorePlan};
+use crate::data_dir::new::{self, NewDataDir, RestorePlan};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,10 @@ const EPOCH_STEPS: u32 = 1 << 10;
 #[derive(Clone, Debug)]
 pub struct Restoring {
     pub backups: Place,
-    /// The name of a backup; `None` for the newest.
+    /// The name of a backup; `None` for the newest, or the one that an interrupted restore was of.
     pub at: Option<String>,
+    /// The id of the data directory whose newest it is; need not be said where there are backups of one alone.
+    pub of: Option<u64>,
     /// `None` only looks whether all of it could be read.
     pub data: Option<PathBuf>,
 }
@@ -53,7 +55,7 @@ pub fn restore(
     tell: Tell<'_>,
 ) -> Result<RestoredBackup, BackupError> {
     let target = what.backups.view()?;
-    let name = choose(&*target, &what.backups, what.at.as_deref())?;
+    let name = choose(&*target, what)?;
     let manifest = Manifest::read(&*target, &name)?;
     let objects = manifest.objects().count();
     let mut reading = Reading { target: &*target, tell, read: 0, objects };
@@ -64,15 +66,36 @@ pub fn restore(
     Ok(RestoredBackup { name, counters: manifest.counters, objects })
 }
 
-fn choose(target: &dyn Target, place: &Place, at: Option<&str>) -> Result<ManifestName, BackupError> {
-    let mut all = manifest::list(target).map_err(|error| place.failed(error))?;
-    let Some(at) = at else {
-        return all.pop().ok_or_else(|| BackupError::NotThere(format!("there is no backup in {place}")));
+fn choose(target: &dyn Target, what: &Restoring) -> Result<ManifestName, BackupError> {
+    let place = &what.backups;
+    let all = manifest::list(target).map_err(|error| place.failed(error))?;
+    let (at, gone) = match (&what.at, begun(what)?) {
+        (Some(at), _) => (at.clone(), "; see which there are with tally restore --list"),
+        (None, Some(begun)) => (begun, ", from which the directory is half restored; remove that, and restore another"),
+        (None, None) => return newest(all, what),
     };
-    let found = all.into_iter().find(|name| name.name == at || name.name.strip_suffix(".json") == Some(at));
-    found.ok_or_else(|| {
-        BackupError::NotThere(format!("there is no backup {at} in {place}; it has these: see tally restore --list"))
-    })
+    let found = all.into_iter().find(|name| name.name == at || name.name.strip_suffix(".json") == Some(&at));
+    found.ok_or_else(|| BackupError::NotThere(format!("there is no backup {at} in {place}{gone}")))
+}
+
+/// What an interrupted restore was of. The same command goes on with that, whatever was backed up since.
+fn begun(what: &Restoring) -> Result<Option<String>, BackupError> {
+    let begun = what.data.as_deref().map(new::unfinished).transpose()?.flatten();
+    let is_of = |of| move |name: ManifestName| name.id == of;
+    Ok(begun.filter(|name| what.of.is_none_or(|of| ManifestName::parse(name).is_some_and(is_of(of)))))
+}
+
+/// The newest, if it is clear of which data directory.
+fn newest(all: Vec<ManifestName>, what: &Restoring) -> Result<ManifestName, BackupError> {
+    let place = &what.backups;
+    let wanted: Vec<_> = all.into_iter().filter(|name| what.of.is_none_or(|of| name.id == of)).collect();
+    let mut newest: Vec<_> = wanted.chunk_by(|one, next| one.id == next.id).filter_map(<[_]>::last).cloned().collect();
+    match (newest.len(), what.of) {
+        (0, None) => Err(BackupError::NotThere(format!("there is no backup in {place}"))),
+        (0, Some(of)) => Err(BackupError::NotThere(format!("there is no backup of {of:016x} in {place}"))),
+        (1, _) => Ok(newest.remove(0)),
+        _ => Err(BackupError::Several { place: place.to_string(), newest }),
+    }
 }
 
 fn check(reading: &mut Reading<'_>, manifest: &Manifest) -> Result<(), BackupError> {

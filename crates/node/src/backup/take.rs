@@ -44,9 +44,10 @@ impl Taking {
         identity: DirIdentity,
         target: Box<dyn Target>,
         place: Place,
+        taken_ms: u64,
     ) -> Result<Taking, BackupError> {
         let Whole { rows, checkpoint, read_from, hold } = engine.whole().await?;
-        let manifest = Manifest::new(identity, &checkpoint, engine.clock().wall_ms());
+        let manifest = Manifest::new(identity, &checkpoint, taken_ms);
         let reader = engine.log().reader(Position { offset: read_from, ..checkpoint.position })?;
         let progress = Progress { counters: checkpoint.counters, ..Progress::default() };
         let stage = Stage::Log { reader, _hold: hold };
@@ -124,12 +125,12 @@ impl Taking {
         Ok(name)
     }
 
-    /// Removes backups of this data directory until so many are left, and then objects that no backup names.
-    pub fn prune(&self, id: u64, keep: usize) -> Result<(), BackupError> {
+    /// Removes older backups of the same data directory until so many are left with this one, and then objects that no backup names.
+    pub fn prune(&self, made: &ManifestName, keep: usize) -> Result<(), BackupError> {
         let failed = |error| self.failed(error);
         let all = manifest::list(&*self.target).map_err(failed)?;
-        let own: Vec<_> = all.iter().filter(|name| name.id == id).collect();
-        let (gone, _) = own.split_at(own.len().saturating_sub(keep));
+        let others: Vec<_> = all.iter().filter(|name| name.id == made.id && *name != made).collect();
+        let (gone, _) = others.split_at(others.len().saturating_sub(keep.saturating_sub(1)));
         for name in gone {
             self.target.delete(&name.object()).map_err(failed)?;
         }

@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_millis(2);
 /// It rests so many times as long as it has worked, so that it takes an eighth of a core at most: where processors are all that is short,
 /// whoever counts misses each part of one.
 const RESTS: u32 = 7;
-/// How often it is looked whether it is time.
+/// How often it is looked what is there, and whether it is time.
 const LOOK: Duration = Duration::from_secs(60);
 /// Behind merges, for which the next one waits: nobody waits for a backup.
 const NICENESS: i32 = 10;
@@ -54,7 +54,7 @@ pub struct BackupStatus {
     pub begun: u64,
     pub running: Option<Progress>,
     pub last: Option<EndedBackup>,
-    /// Those that are there, in the order of time.
+    /// Those that are there, as [`manifest::list`] has them.
     pub kept: Vec<ManifestName>,
     is_wanted: bool,
 }
@@ -103,12 +103,15 @@ pub struct Backups {
     taking: Option<Taking>,
     /// When the run began, by [`crate::clock::Clock::passed`].
     begun: Duration,
-    has_looked: bool,
+    /// When it was last looked what is there, by [`crate::clock::Clock::passed`].
+    looked: Option<Duration>,
 }
 
 impl Backups {
     pub fn spec() -> Spec {
-        Spec::new("backup", "takes backups, when it is time or somebody asks", RETRY).waits_for("somebody to ask")
+        Spec::new("backup", "takes backups, when it is time or somebody asks", RETRY)
+            .waits_for("somebody to ask")
+            .tried_again_when_woken()
     }
 
     pub fn new(
@@ -121,28 +124,43 @@ impl Backups {
         let status = Arc::new(Mutex::new(BackupStatus::new(place.clone())));
         let handle = BackupHandle { status: status.clone(), wake: spec.wake.clone() };
         let begun = engine.clock().passed();
-        (Backups { engine, identity, place, random, status, taking: None, begun, has_looked: false }, handle)
+        (Backups { engine, identity, place, random, status, taking: None, begun, looked: None }, handle)
     }
 
-    /// The first look: what is there, and how old it is.
+    /// What is there, and how old it is: others may write there, or take all of it away.
     fn look(&mut self, context: &Context) -> Result<(), BackupError> {
-        if self.has_looked {
-            return Ok(());
-        }
+        let now = self.engine.clock().passed();
+        let listed = match self.looked {
+            Some(looked) if now.saturating_sub(looked) < LOOK => return Ok(()),
+            Some(_) => self.place.list()?,
+            None => self.begin_looking(context)?,
+        };
+        self.publish(listed);
+        self.looked = Some(now);
+        Ok(())
+    }
+
+    /// The first look is by one who writes, so that a place where nobody can is known from the start.
+    fn begin_looking(&self, context: &Context) -> Result<Vec<ManifestName>, BackupError> {
         if !context.is_among_others() {
             give_way(NICENESS);
         }
         let target = self.place.open(self.random)?;
-        let listed = manifest::list(&*target).map_err(|error| self.place.failed(error))?;
-        self.publish(listed);
-        self.has_looked = true;
-        Ok(())
+        manifest::list(&*target).map_err(|error| self.place.failed(error))
     }
 
     fn publish(&self, kept: Vec<ManifestName>) {
-        let newest = kept.iter().rfind(|name| name.id == self.identity.id).map_or(0, |name| name.time_ms);
-        self.engine.metrics().backup.timestamp_seconds.set(newest as f64 / 1000.0);
+        let taken_ms = self.last_taken_ms(&kept).unwrap_or(0);
+        self.engine.metrics().backup.timestamp_seconds.set(taken_ms as f64 / 1000.0);
         lock(&self.status).kept = kept;
+    }
+
+    /// When the last one of this data directory was taken. One that says it was taken after now was named by a clock that was wrong,
+    /// and tells nothing about when.
+    fn last_taken_ms(&self, kept: &[ManifestName]) -> Option<u64> {
+        let now_ms = self.engine.clock().wall_ms();
+        let own = kept.iter().filter(|name| name.id == self.identity.id);
+        own.map(|name| name.time_ms).filter(|taken_ms| *taken_ms <= now_ms).max()
     }
 
     fn schedule(&self) -> Option<BackupSchedule> {
@@ -155,8 +173,8 @@ impl Backups {
         if status.is_wanted {
             return Some(Duration::ZERO);
         }
-        let own = status.kept.iter().rfind(|name| name.id == self.identity.id);
-        let age = own.map(|own| Duration::from_millis(self.engine.clock().wall_ms().saturating_sub(own.time_ms)));
+        let taken_ms = self.last_taken_ms(&status.kept);
+        let age = taken_ms.map(|ms| Duration::from_millis(self.engine.clock().wall_ms().saturating_sub(ms)));
         let every = self.schedule().map(|schedule| Duration::from_millis(schedule.every_ms));
         every.map(|every| age.map_or(Duration::ZERO, |age| every.saturating_sub(age)))
     }
@@ -170,7 +188,9 @@ impl Backups {
             status.running = Some(Progress::default());
         }
         let target = self.place.open(self.random)?;
-        self.taking = Some(Taking::begin(&self.engine, self.identity, target, self.place.clone()).await?);
+        let taken_ms = self.engine.clock().wall_ms();
+        let taking = Taking::begin(&self.engine, self.identity, target, self.place.clone(), taken_ms).await?;
+        self.taking = Some(taking);
         Ok(())
     }
 
@@ -183,7 +203,7 @@ impl Backups {
         context.progress(format!("{} rows of {} counters", progress.rows, progress.counters));
         let Some(name) = made else { return Ok(()) };
         let taking = self.taking.take().expect("it has just been looked at");
-        let pruned = self.schedule().map_or(Ok(()), |schedule| taking.prune(self.identity.id, schedule.keep as usize));
+        let pruned = self.schedule().map_or(Ok(()), |schedule| taking.prune(&name, schedule.keep as usize));
         let listed = taking.list();
         drop(taking);
         self.engine.metrics().backup.bytes.set(progress.bytes as i64);
@@ -225,17 +245,16 @@ impl Backups {
     }
 
     async fn advance(&mut self, context: &Context) -> Result<Next, BackupError> {
-        self.look(context)?;
         if self.taking.is_some() {
             let began = self.engine.clock().passed();
             self.step(context)?;
             let worked = self.engine.clock().passed().saturating_sub(began);
             return Ok(Next::After(REST.max(worked * RESTS)));
         }
+        self.look(context)?;
         match self.due_in() {
             Some(Duration::ZERO) => self.begin().await.map(|()| Next::Again),
-            Some(time) => Ok(Next::After(time.min(LOOK))),
-            None => Ok(Next::WhenWoken),
+            time => Ok(Next::After(time.map_or(LOOK, |time| time.min(LOOK)))),
         }
     }
 }

@@ -85,10 +85,15 @@ impl NewDataDir {
 
 /// A directory that is being filled is not used for anything else.
 pub(super) fn refuse_unfinished(path: &Path) -> Result<(), DataDirError> {
-    match read(path)? {
-        Some((plan, _)) => Err(DataDirError::Unfinished { path: path.to_owned(), backup: plan.backup }),
+    match unfinished(path)? {
+        Some(backup) => Err(DataDirError::Unfinished { path: path.to_owned(), backup }),
         None => Ok(()),
     }
+}
+
+/// The backup that a directory is being filled from; `None` if it is not.
+pub fn unfinished(path: &Path) -> Result<Option<String>, DataDirError> {
+    Ok(read(path)?.map(|(plan, _)| plan.backup))
 }
 
 fn read(path: &Path) -> Result<Option<(RestorePlan, usize)>, DataDirError> {

@@ -88,12 +88,14 @@ async fn pause(work: &mut impl Work, context: &Context, next: Next) -> ControlFl
     }
 }
 
-/// Only time and the stop end this: who asks again and again is not to be answered by errors as often.
+/// Only time and the stop end this, as a rule: who asks again and again is not to be answered by errors as often.
 async fn back_off(context: &Context, time: Duration) -> ControlFlow<()> {
     context.status.pauses(WorkerState::Throttled, context.clock.now_ms(), Some(time));
+    let spec = &context.status.spec;
     tokio::select! {
         biased;
         () = context.stopped() => ControlFlow::Break(()),
+        () = spec.wake.woken(), if spec.is_tried_again_when_woken => ControlFlow::Continue(()),
         () = context.clock.sleep(time) => ControlFlow::Continue(()),
     }
 }

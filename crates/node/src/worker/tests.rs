@@ -181,6 +181,23 @@ fn what_fails_is_tried_again_after_longer_and_longer_up_to_a_bound() {
 }
 
 #[test]
+fn what_somebody_waits_for_is_tried_again_as_soon_as_they_ask() {
+    simulated(async |stage| {
+        let wake = Wake::default();
+        let fails: fn() -> _ = || Err("no".into());
+        let (work, begun) = script(&[fails; 2]);
+        stage.workers.beside(spec().woken_by(&wake).tried_again_when_woken(), work);
+        settle().await;
+        assert_eq!((stage.state("x"), begun.get()), (WorkerState::Throttled, 1));
+        wake.wake();
+        settle().await;
+        assert_eq!((stage.state("x"), begun.get()), (WorkerState::Throttled, 2));
+        stage.pass(2 * SECOND).await;
+        assert_eq!((stage.state("x"), begun.get()), (WorkerState::Idle, 3));
+    });
+}
+
+#[test]
 fn a_panic_is_an_error_like_any_other_where_no_write_depends_on_it() {
     simulated(async |stage| {
         let (work, begun) = script(&[|| panic!("for a test")]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tally_node::assemble::{Options, random};
 use tally_node::backup::restore::{RestoredBackup, Restoring, restore};
-use tally_node::clock::Stopwatch;
+use tally_node::clock::{Clock, Stopwatch, wall_ms};
 use tempfile::TempDir;
 
 const YAML: &str = "
@@ -49,7 +49,7 @@ impl Ground {
 
     fn restoring(&self, at: Option<&Value>, data: Option<&Path>) -> Restoring {
         let at = at.map(|name| name.as_str().unwrap().to_owned());
-        Restoring { backups: self.backups.path().into(), at, data: data.map(Path::to_owned) }
+        Restoring { backups: self.backups.path().into(), at, of: None, data: data.map(Path::to_owned) }
     }
 
     fn restore(&self, at: Option<&Value>, data: &Path) -> Result<RestoredBackup, String> {
@@ -282,9 +282,30 @@ fn a_directory_that_is_half_restored_is_no_data_directory_and_goes_on_with_the_s
     let refused = tally_node::assemble::Node::start(Options::new(dir.path())).err().unwrap().to_string();
     assert!(refused.contains("has not come to its end") && refused.contains("tally restore"), "{refused}");
     assert!(ground.restore(Some(&other), dir.path()).unwrap_err().contains("has not come to its end"));
-    ground.restore(Some(&one), dir.path()).unwrap();
+    // Without a name it is the one that was begun, whatever has come since.
+    ground.back_up();
+    assert_eq!(ground.restore(None, dir.path()).unwrap().name.name, one);
     assert!(ground.restore(Some(&one), dir.path()).unwrap_err().contains("has data already"));
     assert_eq!(TestNode::open(dir, declared).value("paid:x"), 7);
+}
+
+#[test]
+fn of_several_servers_that_share_a_place_somebody_says_which_is_restored() {
+    let ground = Ground::new();
+    send(&ground.node, &view(1));
+    let first = ground.back_up()["backup"]["name"].as_str().unwrap().to_owned();
+    let other = TestNode::start_with(|options| options.backup = Some(ground.backups.path().into()));
+    let second = back_up(&other)["backup"]["name"].as_str().unwrap().to_owned();
+    let refused = ground.restore(None, tempfile::tempdir().unwrap().path()).unwrap_err();
+    assert!(refused.contains(&first) && refused.contains(&second), "{refused}");
+    for name in [&first, &second] {
+        let id = u64::from_str_radix(name.split('_').nth(1).unwrap(), 16).unwrap();
+        let what = Restoring { of: Some(id), ..ground.restoring(None, None) };
+        assert_eq!(&restore(&what, random, &mut |_, _| ()).unwrap().name.name, name);
+    }
+    let what = Restoring { of: Some(7), ..ground.restoring(None, None) };
+    let nobody = restore(&what, random, &mut |_, _| ()).unwrap_err().to_string();
+    assert!(nobody.contains("there is no backup of 0000000000000007 in"), "{nobody}");
 }
 
 #[test]
@@ -305,13 +326,134 @@ fn so_many_are_kept_and_nothing_stays_that_none_of_them_names() {
 }
 
 #[test]
+fn a_stopped_node_is_exported_as_it_is_however_long_it_rested_and_is_not_changed() {
+    const FORTY_DAYS_MS: u64 = 40 * 86_400_000;
+    let (moved, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let with_archive = |options: &mut Options| {
+        options.config = Some(format!("{YAML}probes: {{every: 1s}}\n"));
+        options.archive = Some(archive.path().to_owned());
+        options.resp = Some("127.0.0.1:0".parse().unwrap());
+        options.accept_clock = true;
+    };
+    let node = TestNode::start_with(|options| {
+        with_archive(options);
+        options.clock = Clock::settable(wall_ms() - FORTY_DAYS_MS).0;
+    });
+    (0..2).for_each(|seq| drop(send(&node, &view(seq))));
+    assert_eq!(node.resp("SET ends 1 PX 1000", 1), ["+OK"]);
+    let dir = node.stopped();
+    let export = || tally_node::assemble::export(dir.path(), &moved.path().into(), |_| ()).unwrap().0;
+    let (first, second) = (export(), export());
+    assert_eq!(first.position.offset, second.position.offset, "nothing was written behind the first");
+    assert!(first.time_ms + FORTY_DAYS_MS > wall_ms(), "it has the time at which it was made");
+    assert!(!dir.path().join("archive").exists());
+    let restoring = Restoring { backups: moved.path().into(), at: None, of: None, data: None };
+    restore(&restoring, random, &mut |_, _| ()).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let nothing = tally_node::assemble::export(data.path(), &moved.path().into(), |_| ()).unwrap_err().to_string();
+    assert!(nothing.contains("there is no data directory"), "{nothing}");
+    assert_eq!(files(data.path()), Vec::<PathBuf>::new(), "and none was made");
+}
+
+#[test]
+fn what_an_archive_does_not_have_yet_is_still_there_after_an_export() {
+    let (moved, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let with_archive = |options: &mut Options| {
+        declared(options);
+        options.archive = Some(archive.path().to_owned());
+    };
+    let node = TestNode::start_with(with_archive);
+    send(&node, &view(1));
+    node.post("/v1/archive/flush", "").ok();
+    send(&node, &view(2));
+    let dir = node.stopped();
+    tally_node::assemble::export(dir.path(), &moved.path().into(), |_| ()).unwrap();
+    let node = TestNode::open(dir, with_archive);
+    node.post("/v1/archive/flush", "").ok();
+    // How much it has is told when it is opened.
+    let node = node.restart(with_archive);
+    node.post("/v1/archive/flush", "").ok();
+    assert_eq!((node.get("/v1/archive").ok()["events"].as_u64(), node.value("views:a")), (Some(2), 2));
+}
+
+#[test]
+fn a_backup_from_under_a_clock_that_ran_ahead_hides_none_that_come_after_it() {
+    const TEN_DAYS_MS: u64 = 10 * 86_400_000;
+    let backups = tempfile::tempdir().unwrap();
+    let hourly = |options: &mut Options| {
+        options.config = Some(format!("{YAML}backup: {{every: 1h, keep: 2}}\n"));
+        options.backup = Some(backups.path().into());
+        options.accept_clock = true;
+    };
+    let node = TestNode::start_with(|options| {
+        hourly(options);
+        options.clock = Clock::settable(wall_ms() + TEN_DAYS_MS).0;
+    });
+    (0..2).for_each(|_| assert_eq!(back_up(&node)["error"], Value::Null));
+    let ground = Ground { node: node.restart(hourly), backups };
+    let began = Stopwatch::start();
+    while ground.node.get("/v1/backups").ok()["last"].is_null() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody knows how old those are, so it is time");
+        std::thread::yield_now();
+    }
+    send(&ground.node, &view(1));
+    let made = ground.back_up()["backup"]["name"].clone();
+    let kept = ground.node.get("/v1/backups").ok()["backups"].take();
+    assert_eq!((kept.as_array().unwrap().len(), &kept[1]["name"]), (2, &made), "{kept}");
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(ground.restore(None, dir.path()).unwrap().name.name, made);
+    let metrics = ground.node.get("/metrics").text().to_owned();
+    let taken = metrics.lines().find_map(|line| line.strip_prefix("tally_backup_last_timestamp_seconds ")).unwrap();
+    assert!(taken.parse::<f64>().unwrap() <= wall_ms() as f64 / 1000.0, "{taken}");
+}
+
+#[test]
 fn without_a_place_both_say_how_to_get_one_and_a_place_that_cannot_be_used_is_told() {
     let node = TestNode::start();
     assert!(node.get("/v1/backups").problem(404, "no-backups").contains("--backup"));
     node.post("/v1/backups", "").problem(404, "no-backups");
-    let node = node.restart(|options| options.backup = Some(Path::new("/dev/null/x").into()));
+    let backups = tempfile::tempdir().unwrap();
+    let in_the_way = backups.path().join("objects");
+    std::fs::write(&in_the_way, b"").unwrap();
+    let node = node.restart(|options| options.backup = Some(backups.path().into()));
     let error = back_up(&node)["error"].take();
-    assert!(error.as_str().unwrap().contains("the backups in /dev/null/x"), "{error}");
+    assert!(error.as_str().unwrap().contains(&format!("the backups in {}", backups.path().display())), "{error}");
+    std::fs::remove_file(&in_the_way).unwrap();
+    assert_eq!(back_up(&node)["error"], Value::Null, "it is tried again when somebody asks");
+    let dir = node.stopped();
+    for (place, why) in [(Path::new("/dev/null/x"), "/dev/null is no directory"), (dir.path(), "is in the other")] {
+        let options = Options { backup: Some(place.into()), ..Options::new(dir.path()) };
+        let refused = tally_node::assemble::Node::start(options).err().unwrap().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn backups_that_somebody_has_taken_away_are_not_told_any_more() {
+    let (clock, hands) = Clock::simulated(wall_ms());
+    let backups = tempfile::tempdir().unwrap();
+    let node = TestNode::start_with(|options| {
+        options.backup = Some(backups.path().into());
+        options.clock = clock;
+    });
+    let began = Stopwatch::start();
+    let wait_for = |count: usize| {
+        while node.get("/v1/backups").ok()["backups"].as_array().unwrap().len() != count {
+            assert!(began.elapsed() < Duration::from_secs(60), "there are never {count}");
+            hands.pass(1000);
+        }
+    };
+    node.post("/v1/backups", "").with_status(202);
+    wait_for(1);
+    std::fs::remove_dir_all(backups.path().join("manifests")).unwrap();
+    wait_for(0);
+    assert!(node.get("/metrics").text().contains("tally_backup_last_timestamp_seconds 0"));
+    // A stop waits for what waits.
+    let stopping = tally_node::worker::Spawner::thread("stopping", move || node.stop()).unwrap();
+    while !stopping.is_finished() {
+        hands.pass(1000);
+    }
+    stopping.join().unwrap();
 }
 
 #[test]

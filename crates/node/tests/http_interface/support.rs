@@ -120,8 +120,14 @@ impl TestNode {
         self.node.as_ref().unwrap()
     }
 
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.stopped();
+    }
+
+    /// Stops in good order; answers the data directory.
+    pub fn stopped(mut self) -> TempDir {
         self.node.take().unwrap().stop().unwrap();
+        self.dir.take().unwrap()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Reads all keys of a Redis, a page of a scan at a time.
 
 use super::LeftOut;
+use super::redis_url::RedisUrl;
 use crate::access::first_line;
-use crate::client::{Pipeline, RespClient, ServerAnswer};
+use crate::client::{Peer, Pipeline, RespClient, ServerAnswer};
 use crate::failure::{Failure, Result};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
+use tally_core::limits::ID_BYTES_MAX;
 
-const PORT: u16 = 6379;
 /// Keys of a page, more or less.
 const PAGE: &str = "1000";
 /// An integer of 64 bits has at most 20 characters, so one more tells it from a longer text.
@@ -31,11 +32,11 @@ pub struct Source {
 
 impl Source {
     pub fn connect(url: &str, password_file: Option<&Path>) -> Result<Source> {
-        let Address { server, user, password, database } = parse(url)?;
-        let from_file = password_file.map(first_line).transpose()?;
-        let mut redis = RespClient::connect_to(&server, None)?;
+        let RedisUrl { server, user, password, database } = RedisUrl::parse(url)?;
+        let from_file = password_file.map(first_line).transpose()?.map(String::into_bytes);
+        let mut redis = RespClient::reach(Peer::Redis, &server)?;
         if let Some(password) = from_file.or(password) {
-            let words: Vec<String> = ["AUTH".to_owned()].into_iter().chain(user).chain([password]).collect();
+            let words: Vec<_> = [b"AUTH".to_vec()].into_iter().chain(user).chain([password]).collect();
             redis.call(&words)?;
         }
         if let Some(database) = database {
@@ -52,10 +53,25 @@ impl Source {
         }
     }
 
+    /// A node of a cluster has a part of its keys, and does not say so when it is asked for all.
+    pub fn refuse_part_of_cluster(&mut self) -> Result<()> {
+        let mut pipeline = Pipeline::default();
+        pipeline.add(&["INFO", "cluster"]);
+        // One that does not answer this to everybody is believed to have all.
+        let Some(Ok(ServerAnswer::Text(info))) = self.redis.exchange(&pipeline)?.pop() else { return Ok(()) };
+        if !String::from_utf8_lossy(&info).lines().any(|line| line.trim() == "cluster_enabled:1") {
+            return Ok(());
+        }
+        Err(Failure::new(format!("the Redis at {} is a node of a cluster", self.redis.server()))
+            .why("it has a part of the keys, and the other masters have the rest")
+            .remedy("Import from every master, one after the other, each with --cluster-node."))
+    }
+
     /// Hands on all keys, until nobody listens.
     pub fn read_all(&mut self, batches: &SyncSender<Vec<Found>>) -> Result<()> {
-        let (mut cursor, mut keys) = page(self.redis.call(&["SCAN", "0", "COUNT", PAGE])?)?;
+        let mut page = Page::of(self.redis.call(&["SCAN", "0", "COUNT", PAGE])?)?;
         loop {
+            let Page { cursor, keys, too_long } = page;
             let is_last = cursor == b"0";
             let mut pipeline = Pipeline::default();
             for key in &keys {
@@ -67,13 +83,15 @@ impl Source {
                 pipeline.add(&[b"SCAN", &*cursor, b"COUNT", PAGE.as_bytes()]);
             }
             let mut answers = self.redis.exchange(&pipeline)?.into_iter();
-            let found = keys.drain(..).map(|key| found(key, answers.next(), answers.next())).collect::<Result<_>>()?;
+            let looked_at = keys.into_iter().map(|key| found(key, answers.next(), answers.next()));
+            let left_out = too_long.into_iter().map(|left_out| Ok(Found::Other(left_out)));
+            let found = looked_at.chain(left_out).collect::<Result<_>>()?;
             if batches.send(found).is_err() || is_last {
                 return Ok(());
             }
             let next = answers.next().expect("there is an answer to each command");
             let next = next.map_err(|text| Failure::new("the Redis refused SCAN").why(text))?;
-            (cursor, keys) = page(next)?;
+            page = Page::of(next)?;
         }
     }
 }
@@ -85,7 +103,7 @@ fn found(key: Vec<u8>, value: Answered, ttl: Answered) -> Result<Found> {
         Ok(ServerAnswer::Text(text)) => text,
         Ok(other) => return Err(other.strange()),
         Err(text) if text.starts_with("WRONGTYPE") => {
-            return Ok(Found::Other(LeftOut { key, why: "it is no string".to_owned() }));
+            return Ok(Found::Other(LeftOut::new(&key, "it is no string".to_owned())));
         }
         Err(text) => return Err(Failure::new("the Redis refused GETRANGE").why(text)),
     };
@@ -97,7 +115,7 @@ fn found(key: Vec<u8>, value: Answered, ttl: Answered) -> Result<Found> {
     };
     Ok(match integer(&text) {
         Some(value) => Found::Integer { key, value, ttl_ms },
-        None => Found::Other(LeftOut { key, why: format!("{:?} is no integer", String::from_utf8_lossy(&text)) }),
+        None => Found::Other(LeftOut::new(&key, format!("{:?} is no integer", String::from_utf8_lossy(&text)))),
     })
 }
 
@@ -107,67 +125,41 @@ fn integer(text: &[u8]) -> Option<i64> {
     (value.to_string().as_bytes() == text).then_some(value)
 }
 
-fn page(answer: ServerAnswer) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
-    let ServerAnswer::List(mut parts) = answer else { return Err(answer.strange()) };
-    match (parts.pop(), parts.pop()) {
-        (Some(ServerAnswer::List(keys)), Some(ServerAnswer::Text(cursor))) => {
-            Ok((cursor, keys.into_iter().filter_map(ServerAnswer::bytes).collect()))
+/// What a scan answers.
+struct Page {
+    cursor: Vec<u8>,
+    keys: Vec<Vec<u8>>,
+    /// No counter has such a name, so what they are worth is not asked.
+    too_long: Vec<LeftOut>,
+}
+
+impl Page {
+    fn of(answer: ServerAnswer) -> Result<Page> {
+        let ServerAnswer::List(mut parts) = answer else { return Err(answer.strange()) };
+        let (listed, cursor) = match (parts.pop(), parts.pop()) {
+            (Some(ServerAnswer::List(keys)), Some(ServerAnswer::Text(cursor))) => (keys, cursor),
+            (other, _) => return Err(other.unwrap_or(ServerAnswer::Nothing).strange()),
+        };
+        let mut page = Page { cursor, keys: Vec::new(), too_long: Vec::new() };
+        for key in listed {
+            match key {
+                ServerAnswer::Text(key) if key.len() <= ID_BYTES_MAX => page.keys.push(key),
+                ServerAnswer::Text(key) => page.too_long.push(too_long(&key, key.len())),
+                ServerAnswer::Long { start, bytes } => page.too_long.push(too_long(&start, bytes)),
+                other => return Err(other.strange()),
+            }
         }
-        (other, _) => Err(other.unwrap_or(ServerAnswer::Nothing).strange()),
+        Ok(page)
     }
 }
 
-#[derive(Debug, PartialEq)]
-struct Address {
-    server: String,
-    user: Option<String>,
-    password: Option<String>,
-    database: Option<String>,
-}
-
-fn parse(url: &str) -> Result<Address> {
-    let wrong = |why: &str| {
-        Failure::new(format!("{url} cannot be imported from")).why(why).remedy("Write redis://HOST:PORT/DATABASE.")
-    };
-    let rest = url.strip_prefix("redis://").ok_or_else(|| match url.starts_with("rediss://") {
-        true => wrong("TLS is not spoken here; put a tunnel between them"),
-        false => wrong("only a running Redis can be"),
-    })?;
-    let (rest, database) = rest.split_once('/').map_or((rest, ""), |(rest, database)| (rest, database));
-    if !database.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong("behind the / stands the number of a database"));
-    }
-    let (secret, server) = rest.rsplit_once('@').map_or((None, rest), |(secret, server)| (Some(secret), server));
-    let (user, password) = secret.map_or((None, None), |secret| match secret.split_once(':') {
-        Some((user, password)) => (Some(user).filter(|user| !user.is_empty()), Some(password)),
-        None => (None, Some(secret)),
-    });
-    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let server = if has_port { server.to_owned() } else { format!("{server}:{PORT}") };
-    Ok(Address {
-        server,
-        user: user.map(str::to_owned),
-        password: password.map(str::to_owned),
-        database: Some(database.to_owned()).filter(|database| !database.is_empty()),
-    })
+fn too_long(key: &[u8], bytes: usize) -> LeftOut {
+    LeftOut::new(key, format!("its name has {bytes} bytes, and a counter's at most {ID_BYTES_MAX}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_read_as_others_write_it() {
-        let plain = parse("redis://localhost").unwrap();
-        assert_eq!((&*plain.server, plain.password, plain.database), ("localhost:6379", None, None));
-        let full = parse("redis://me:se:cret@10.0.0.7:7000/3").unwrap();
-        assert_eq!((&*full.server, full.user.as_deref()), ("10.0.0.7:7000", Some("me")));
-        assert_eq!((full.password.as_deref(), full.database.as_deref()), (Some("se:cret"), Some("3")));
-        assert_eq!(parse("redis://:secret@h").unwrap().user, None);
-        for bad in ["localhost", "rediss://h", "http://h", "redis://h/x", "dump.rdb"] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn only_what_redis_would_increment_is_an_integer() {

@@ -71,7 +71,7 @@ fn set(target: &mut RespClient, counters: Vec<Counter>, only_new: bool, written:
                 written.expiring += u64::from(counter.ttl_ms.is_some());
             }
             Err(text) if text.starts_with("BUSY") => busy.push(counter),
-            Err(why) => written.refused.add(LeftOut { key: counter.key, why }),
+            Err(why) => written.refused.add(LeftOut::new(&counter.key, why)),
         }
     }
     Ok(busy)

@@ -154,6 +154,9 @@ fn what_a_person_types_to_take_list_check_and_restore_backups() {
     let again = tally(&["restore", place, "--data", new_data]);
     assert!(stderr(&again).contains("has data already"), "{}", stderr(&again));
     assert!(stderr(&tally(&["restore", new_data, "--check"])).contains("there is no backup in"));
+    let nowhere = tally(&["restore", "/no/such/place", "--list"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(stderr(&nowhere).contains("there is no directory /no/such/place"), "{}", stderr(&nowhere));
     assert_eq!(tally(&["restore", place]).status.code(), Some(2), "it does not say where to");
 }
 
@@ -163,14 +166,20 @@ fn a_stopped_server_is_exported_and_goes_on_where_it_is_imported() {
     let (data, moved, new) = (dir.path().join("data"), dir.path().join("moved"), dir.path().join("new"));
     let (moved_to, new_data) = (moved.to_str().unwrap(), new.to_str().unwrap());
     let export = ["export", moved_to, "--data", data.to_str().unwrap()];
-    let nothing = tally(&export);
-    assert!(stderr(&nothing).contains("is no data directory"), "{}", stderr(&nothing));
+    for _ in 0..2 {
+        let nothing = tally(&export);
+        assert!(stderr(&nothing).contains("is no data directory"), "{}", stderr(&nothing));
+        std::fs::create_dir_all(&data).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "no server was made of it");
     let once = "TALLY.INCRBY visits 41 ID once\r\nQUIT\r\n";
     let server = Served::on(&data);
     exchange(&server.resp, once);
     let running = tally(&export);
     assert!(!running.status.success() && stderr(&running).contains("use"), "{}", stderr(&running));
     assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    let into_itself = tally(&["export", data.to_str().unwrap(), "--data", data.to_str().unwrap()]);
+    assert!(stderr(&into_itself).contains("nothing was exported to"), "{}", stderr(&into_itself));
     let exported = stdout(&tally(&export));
     assert!(exported.contains("has        1 counters in"), "{exported}");
     let imported = stdout(&tally(&["import", moved_to, "--data", new_data]));
@@ -186,11 +195,23 @@ fn a_stopped_server_is_exported_and_goes_on_where_it_is_imported() {
 fn a_server_that_is_to_take_backups_is_told_where_or_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let (config, data) = (dir.path().join("counters.yaml"), dir.path().join("data"));
+    let old = "counters: [{counterName: gone, mode: simple, rules: [{on: e, op: increment}]}]\n";
+    std::fs::write(&config, old).unwrap();
+    let (data, yaml) = (data.to_str().unwrap(), config.to_str().unwrap());
+    let on = ["serve", "--memory", "256MiB", "--data", data];
+    let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+    let with_config = [&on[..], &["--config", yaml]].concat();
+    let ended_well = |server: Served| assert_eq!(server.stop(Signal::TERM).0, Some(0));
+    ended_well(Served::start(&with_config));
     std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
-    let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
-    let on = ["serve", "--memory", "256MiB", "--data", data, "--config", config];
-    let refused = tally(&[&on[..], &["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]].concat());
+    let refused = tally(&[&with_config[..], &["--remove", "gone"], &ports].concat());
     assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
-    let without = Served::start(&[&on[..], &["--backup", "none"]].concat());
-    assert_eq!(without.stop(Signal::TERM).0, Some(0));
+    std::fs::write(&config, old).unwrap();
+    ended_well(Served::start(&with_config)); // Nothing has changed.
+    std::fs::write(&config, "backup: {every: 1d}\n").unwrap();
+    ended_well(Served::start(&[&with_config[..], &["--remove", "gone", "--backup", "none"]].concat()));
+    let refused = tally(&[&on[..], &ports].concat());
+    assert!(stderr(&refused).contains("with --backup, or go without"), "{}", stderr(&refused));
+    assert!(!stderr(&refused).contains("started"), "{}", stderr(&refused));
+    ended_well(Served::start(&[&on[..], &["--backup", "none"]].concat()));
 }

@@ -14,16 +14,20 @@ struct Redis {
 
 impl Redis {
     fn start() -> Redis {
-        // Somebody may take the port between our look and Redis' start: then look again.
-        (0..10).find_map(|_| Redis::try_start()).expect("redis-server does not answer")
+        Redis::start_with(&[])
     }
 
-    fn try_start() -> Option<Redis> {
+    fn start_with(options: &[&str]) -> Redis {
+        // Somebody may take the port between our look and Redis' start: then look again.
+        (0..10).find_map(|_| Redis::try_start(options)).expect("redis-server does not answer")
+    }
+
+    fn try_start(options: &[&str]) -> Option<Redis> {
         let dir = tempfile::tempdir().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "", "--dir"]);
-        command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg(dir.path()).args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("`cargo xtask test` installs what the tests need");
         let mut redis = Redis { process, address: address.to_string(), _dir: dir };
         let started = Stopwatch::start();
@@ -77,4 +81,49 @@ fn integers_come_with_their_times_to_live_and_everything_else_is_named() {
     let other: serde_json::Value = serde_json::from_str(&other).unwrap();
     assert_eq!((&other["set"], &other["skipped"]["count"]), (&1.into(), &0.into()), "{other}");
     assert!(stderr(&tally(&["import", "rediss://h", "--server", &server.resp])).contains("TLS"));
+}
+
+#[test]
+fn a_key_that_no_counter_can_have_is_left_out_however_long_it_is() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    for bytes in [4096, 4097, 2 << 20] {
+        let key = "k".repeat(bytes);
+        redis.has(&format!("*3\r\n$3\r\nSET\r\n${bytes}\r\n{key}\r\n$1\r\n7"));
+    }
+    let server = Served::on(dir.path());
+    let imported = tally(&["import", &format!("redis://{}", redis.address), "--server", &server.resp]);
+    let text = stdout(&imported);
+    assert!(text.contains("set        1 counters") && text.contains("skipped    2\n"), "{text}{}", stderr(&imported));
+    assert!(text.contains("…: its name has 2097152 bytes, and a counter's at most 4096"), "{text}");
+    assert!(text.contains("its name has 4097 bytes") && text.lines().all(|line| line.len() < 200), "{text}");
+}
+
+#[test]
+fn one_node_of_a_cluster_is_not_taken_for_all_of_it() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start_with(&["--cluster-enabled", "yes"]));
+    let server = Served::on(dir.path());
+    let import = ["import", &format!("redis://{}", redis.address), "--server", &server.resp];
+    let refused = tally(&import);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("Import from every master, one after the other"), "{}", stderr(&refused));
+    let taken = tally(&[&import[..], &["--cluster-node"]].concat());
+    assert!(stdout(&taken).contains("set        0 counters"), "{}", stderr(&taken));
+}
+
+#[test]
+fn who_imports_is_told_what_to_do_about_the_redis_and_not_about_the_server() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start_with(&["--requirepass", "p@ss/w:rd"]));
+    let server = Served::on(dir.path());
+    let import = |url: &str| tally(&["import", url, "--server", &server.resp]);
+    let address = &redis.address;
+    for url in [format!("redis://{address}"), format!("redis://:wrong@{address}")] {
+        let refused = stderr(&import(&url));
+        assert!(refused.contains("the Redis refused") && refused.contains("--redis-password-file"), "{refused}");
+    }
+    let taken = import(&format!("redis://:p%40ss%2Fw%3Ard@{address}"));
+    assert!(stdout(&taken).contains("set        0 counters"), "{}", stderr(&taken));
+    drop(redis);
+    let gone = stderr(&import("redis://:hush@127.0.0.1:1"));
+    assert!(gone.contains("no Redis answers at 127.0.0.1:1") && gone.contains("redis://HOST:PORT"), "{gone}");
+    assert!(!gone.contains("hush") && !gone.contains("--server"), "{gone}");
 }

@@ -278,6 +278,28 @@ fn an_empty_password_lets_nobody_in_because_nothing_starts() {
 }
 
 #[test]
+fn a_password_file_that_is_named_wins_over_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("password"));
+    std::fs::write(&file, "right\n").unwrap();
+    let named = ["--password-file", file.to_str().unwrap()];
+    let (serve, elsewhere) =
+        (["serve", "--memory", "256MiB", "--data", data.to_str().unwrap()], [("TALLY_PASSWORD", "wrong")]);
+    let server = Served::start_with_env(&[&serve[..], &named].concat(), &elsewhere, Stdio::null());
+    let add = |args: &[&str]| {
+        let mut tally = Command::new(env!("CARGO_BIN_EXE_tally"));
+        tally.args(["add", "visits", "--server", &server.resp]).args(args).envs(elsewhere).output().unwrap()
+    };
+    assert_eq!(stdout(&add(&named)), "1\n");
+    assert!(stderr(&add(&[])).contains("WRONGPASS"), "without one the variable is taken");
+    assert_eq!(
+        add(&["--password", "right", named[0], named[1]]).status.code(),
+        Some(2),
+        "of two flags nobody knows which"
+    );
+}
+
+#[test]
 fn clients_leave_descriptors_to_the_log_and_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let limited = format!(

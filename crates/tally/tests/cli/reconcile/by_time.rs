@@ -1,6 +1,7 @@
 //! Counting again by buckets of time: what is in the wrong one is found, though the key as a whole is right.
 
-use super::{Asked, stdout};
+use super::{Asked, stderr, stdout, tally};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const YAML: &str = "
@@ -52,7 +53,7 @@ fn traffic(round: u64) -> String {
 impl Asked {
     fn report(&self, args: &[&str]) -> Value {
         let output = self.reconcile(&[args, &["--json"]].concat());
-        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", super::stderr(&output)))
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
     }
 }
 
@@ -89,6 +90,28 @@ fn every_bucket_of_every_mode_agrees_with_the_recount_through_time_zones_late_ev
     let hours = counter(&report, "views")["hours"].as_array().unwrap();
     assert!(hours.len() == 24 && hours.iter().all(|hour| hour["drift"] == 0.0 && hour["live"] == hour["recount"]));
     assert!(hours.iter().all(|hour| hour["at"].as_str().unwrap().contains(":30:00.000Z")), "{hours:?}");
+}
+
+#[test]
+fn a_server_that_was_moved_agrees_with_its_new_archive_from_where_it_began() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let asked = Asked::start(dir.path(), YAML);
+    asked.post("/v1/events", &traffic(0));
+    assert_eq!(asked.server.stop(Signal::TERM).0, Some(0));
+    let [data, moved, new] = [dir.path().join("data"), dir.path().join("moved"), other.path().join("data")];
+    let [data, moved, new] = [&data, &moved, &new].map(|path| path.to_str().unwrap());
+    for command in [["export", moved, "--data", data], ["import", moved, "--data", new]] {
+        let done = tally(&command);
+        assert!(done.status.success(), "{}", stderr(&done));
+    }
+    let asked = Asked::start(other.path(), YAML);
+    let began = asked.post("/v1/archive/flush", "");
+    assert!(asked.get("/v1/archive")["logTime"].as_str() > Some("2026"), "{began}");
+    asked.agrees();
+    asked.post("/v1/events", &traffic(1));
+    let report = asked.report(&[]);
+    let differing = |name: &str| counter(&report, name)["differing"].as_u64();
+    assert_eq!(["views", "minutes", "months", "impressions", "plays"].map(differing), [Some(0); 5], "{report}");
 }
 
 #[test]
