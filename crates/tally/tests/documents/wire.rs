@@ -21,7 +21,8 @@ impl Asked {
     pub fn start() -> Asked {
         let dir = tempfile::tempdir().unwrap();
         let any_port = Some("127.0.0.1:0".parse().unwrap());
-        let mut options = Options { http: any_port, resp: any_port, http_threads: 1, ..Options::new(dir.path()) };
+        let mut options =
+            Options { http: any_port, resp: any_port, http_threads: 1, ..Options::new(dir.path().join("data")) };
         options.config = Some(YAML.to_owned());
         options.archive = Some(dir.path().join("archive"));
         options.sql = Some(|parts| tally_sql::make_with(env!("CARGO_BIN_EXE_tally").as_ref(), parts));
