@@ -4,7 +4,7 @@
 
 use super::recount::{At, Recount, takes_back};
 use super::scene::{
-    CLEARED, OLDEST_BASE, VERSIONS, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts,
+    CLEARED, OLDEST_BASE, VERSIONS, ahead_ms, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts,
 };
 use crate::sql::{Answer, Question, Sql, SqlError};
 use std::ops::Range;
@@ -14,8 +14,8 @@ use tally_core::counter::{Counter, Unit, Zone};
 use tally_core::limits::{SERIES_NUMBERS_MAX, SQL_TIME_MS};
 use tally_core::position::Position;
 
-/// By how much an event may be ahead of the log, in any case.
-const AHEAD_MS: u64 = 10 * 60_000;
+/// By how much an event may be ahead of the log, beyond what the node is told to allow.
+const AHEAD_MS: u64 = 5 * 60_000;
 
 /// What is asked for.
 pub struct ArchivedWanted<'a> {
@@ -50,11 +50,13 @@ impl ArchivedWanted<'_> {
             versions => versions?,
         };
         let (from, base_ms) = oldest_base(&ask(sql, OLDEST_BASE.to_owned()).await?);
-        let eras = eras_of(&versions, from).map_err(|error| SqlError::Wrong(error.to_string()))?;
-        if cannot_recount(self.counter, &eras).is_some() {
+        let eras = eras_of(&versions).map_err(|error| SqlError::Wrong(error.to_string()))?;
+        if cannot_recount(self.counter, &eras, from).is_some() {
             return Ok(None);
         }
-        if base_ms.is_some_and(|base_ms| self.ms.start < base_ms + AHEAD_MS || takes_back(self.counter)) {
+        if base_ms
+            .is_some_and(|base_ms| self.ms.start < base_ms + ahead_ms(&eras) + AHEAD_MS || takes_back(self.counter))
+        {
             return Ok(None);
         }
         let has_clears = names(&ask(sql, CLEARED.to_owned()).await?).any(|name| *name == *self.counter.name);

@@ -2,7 +2,7 @@
 
 use super::recount::{LeftOut, Recount, Slices, Start, WIDE_SUM, takes_back};
 use super::report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut};
-use super::scene::{Scene, first_number, numbers, texts, wide_numbers};
+use super::scene::{Scene, ahead_ms, first_number, numbers, texts, wide_numbers};
 use super::{ReconcileError, Reconciler};
 use crate::sql::Answer;
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ impl Scene {
         let mut slices = Slices { rollup, unit, zone: kept.zone.clone(), ms: 0..i64::MAX as u64 };
         // What came before these may have counted in a bucket that begins a little later.
         let since_ms = [kept.since_ms, self.base_ms].into_iter().flatten().max();
-        let since = since_ms.map_or(0, |ms| minute_of((ms + self.ahead_ms() + AHEAD_MS) as i64));
+        let since = since_ms.map_or(0, |ms| minute_of((ms + ahead_ms(&self.eras) + AHEAD_MS) as i64));
         let moved = kept.available(self.now_ms).map_or(0, |available| available.moved_before(unit));
         slices.ms.start = bucket_ms(first_whole(slices.told(), since.max(moved), &slices.zone));
         if let Some(range) = range_ms {
@@ -42,10 +42,6 @@ impl Scene {
             slices.ms = slices.ms.start.max(wanted.start)..wanted.end;
         }
         Some(slices)
-    }
-
-    fn ahead_ms(&self) -> u64 {
-        self.eras.iter().map(|era| era.declarations.clocks().ahead_ms).max().unwrap_or(0)
     }
 }
 

@@ -20,10 +20,17 @@ use tally_core::counter::{Counter, Declarations, Direction, Field};
 #[derive(Clone)]
 pub struct Era {
     pub versions: RangeInclusive<u64>,
+    /// The offset at which others replaced them.
+    pub until: u64,
     pub declarations: Arc<Declarations>,
 }
 
 impl Era {
+    /// Whether any of the events came under them that are counted from there on.
+    pub fn is_behind(&self, from: Start) -> bool {
+        matches!(from, Start::Base(base) if self.until > base) || from == Start::Beginning
+    }
+
     /// As it was declared then.
     pub fn counter(&self, name: &str) -> Option<&Counter> {
         self.declarations.counters().iter().find(|counter| *counter.name == *name)
@@ -207,7 +214,7 @@ impl Recount<'_> {
     /// and tell the same are one: otherwise every change of anything would make every statement longer.
     fn while_same(&self, told: impl Fn(&Declarations) -> BTreeSet<String>) -> Vec<(String, BTreeSet<String>)> {
         let mut stretches: Vec<(RangeInclusive<u64>, BTreeSet<String>)> = Vec::new();
-        for Era { versions, declarations } in self.eras {
+        for Era { versions, declarations, .. } in self.eras {
             let types = told(declarations);
             match stretches.last_mut() {
                 Some((before, same)) if *same == types && before.end() + 1 == *versions.start() => {
@@ -323,7 +330,10 @@ mod tests {
 
     fn eras(yamls: impl Iterator<Item = String>) -> Vec<Era> {
         let parsed = yamls.map(|yaml| Arc::new(Declarations::parse(&yaml).expect("it is valid")));
-        parsed.enumerate().map(|(n, declarations)| Era { versions: n as u64..=n as u64, declarations }).collect()
+        parsed
+            .enumerate()
+            .map(|(n, declarations)| Era { versions: n as u64..=n as u64, until: u64::MAX, declarations })
+            .collect()
     }
 
     fn statement(eras: &[Era]) -> String {

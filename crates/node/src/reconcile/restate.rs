@@ -290,7 +290,7 @@ fn other_rules(scene: &Scene, yaml: &str) -> Result<Era, ReconcileError> {
     let known: BTreeMap<Box<str>, _> =
         scene.declarations.meanings().map(|(name, meaning)| (name.into(), meaning)).collect();
     declarations.check_change(&known).map_err(|error| wrong(&error))?;
-    Ok(Era { versions: 0..=i64::MAX as u64, declarations: Arc::new(declarations) })
+    Ok(Era { versions: 0..=i64::MAX as u64, until: u64::MAX, declarations: Arc::new(declarations) })
 }
 
 /// Why a range that begins before what the archive has whole cannot be judged by other rules.

@@ -36,19 +36,20 @@ pub struct Scene {
 impl Scene {
     /// Why a counter cannot be counted again, if so.
     pub fn cannot_compare(&self, counter: &Counter) -> Option<String> {
-        cannot_recount(counter, &self.eras)
+        cannot_recount(counter, &self.eras, self.from)
     }
 
     /// What the keys of a counter have to add up to by what was counted while it was declared, if it was not always.
     fn counted_while_declared(&self, counter: &Counter) -> Option<i128> {
-        let is_always = !self.begins_undeclared && self.eras.iter().all(|era| era.counter(&counter.name).is_some());
+        let mut eras = self.eras.iter().filter(|era| era.is_behind(self.from));
+        let is_always = !self.begins_undeclared && eras.all(|era| era.counter(&counter.name).is_some());
         let sums = self.sums.get(&*counter.name).filter(|_| !is_always)?;
         Some(sums.counted + sums.corrected())
     }
 }
 
 /// Why the archive does not have what a counter should be worth, if so.
-pub fn cannot_recount(counter: &Counter, eras: &[Era]) -> Option<String> {
+pub fn cannot_recount(counter: &Counter, eras: &[Era], from: Start) -> Option<String> {
     if matches!(counter.contract, Contract::Simple(_)) {
         return Some("it is written by its name as well, and such writes are not in the archive".to_owned());
     }
@@ -56,7 +57,7 @@ pub fn cannot_recount(counter: &Counter, eras: &[Era]) -> Option<String> {
         return Some("its events are not archived: its archive is none".to_owned());
     }
     let was_archived = |era: &Era| era.counter(&counter.name).is_none_or(|was| was.is_archived);
-    (!eras.iter().all(was_archived))
+    (!eras.iter().filter(|era| era.is_behind(from)).all(was_archived))
         .then(|| "some of its events were not archived: its archive was none before".to_owned())
 }
 
@@ -84,7 +85,7 @@ impl Reconciler {
         };
         (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
         let versions = self.ask(&scene, VERSIONS.to_owned()).await?;
-        scene.eras = eras_of(&versions, scene.from)?;
+        scene.eras = eras_of(&versions)?;
         let first = versions.rows.iter().find_map(|batch| numbers(batch, 2).first().copied());
         scene.begins_undeclared = scene.from == Start::Beginning && first != Some(0);
         scene.cleared = names(&self.ask(&scene, CLEARED.to_owned()).await?).collect();
@@ -137,8 +138,8 @@ pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
     }
 }
 
-/// The declarations by their versions, each in force until the next; without those that had been replaced where counting begins.
-pub fn eras_of(answer: &Answer, from: Start) -> Result<Vec<Era>, ReconcileError> {
+/// The declarations by their versions, each in force until the next.
+pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
     let mut versions = Vec::new();
     for batch in &answer.rows {
         let told = numbers(batch, 0).into_iter().zip(texts(batch, 1)).zip(numbers(batch, 2));
@@ -146,17 +147,20 @@ pub fn eras_of(answer: &Answer, from: Start) -> Result<Vec<Era>, ReconcileError>
     }
     let ends = versions.iter().skip(1).map(|(version, _, offset)| (version - 1, *offset));
     let ends: Vec<(u64, u64)> = ends.chain([(i64::MAX as u64, u64::MAX)]).collect();
-    let in_force = versions.iter().zip(ends).filter(|(_, (_, end))| match from {
-        Start::Beginning => true,
-        Start::Base(base) => *end > base,
-    });
-    in_force
-        .map(|((version, yaml, _), (last, _))| {
+    versions
+        .iter()
+        .zip(ends)
+        .map(|((version, yaml, _), (last, until))| {
             let declarations = Declarations::parse(yaml)
                 .map_err(|error| ReconcileError::Sql(format!("configuration {version}: {error}").into()))?;
-            Ok(Era { versions: *version..=last, declarations: Arc::new(declarations) })
+            Ok(Era { versions: *version..=last, until, declarations: Arc::new(declarations) })
         })
         .collect()
+}
+
+/// By how much an event may have been ahead of the log, as the node was told to allow.
+pub fn ahead_ms(eras: &[Era]) -> u64 {
+    eras.iter().map(|era| era.declarations.clocks().ahead_ms).max().unwrap_or(0)
 }
 
 /// The only number of an answer.
