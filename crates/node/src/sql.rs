@@ -40,6 +40,14 @@ pub struct Question {
     pub time: Duration,
     /// What counters are seen at; now if it is left out.
     pub snapshot: Option<Arc<Snapshot>>,
+    pub asker: Asker,
+}
+
+/// Who asks: each has places of their own, so that nobody keeps the node from recounting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Client,
+    Node,
 }
 
 /// How rows are written.

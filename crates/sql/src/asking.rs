@@ -19,7 +19,7 @@ use tally_archive::{Readable, Reader, Table};
 use tally_core::limits::{SQL_ANSWER_BYTES_MAX, SQL_MEMORY_BYTES_MIN, SQL_QUESTIONS_MAX, SQL_UNCOUNTED_BYTES_MAX};
 use tally_node::clock::Stopwatch;
 use tally_node::engine::{Engine, Refusal};
-use tally_node::sql::{Form, Question, Sql, SqlError, SqlParts, Written};
+use tally_node::sql::{Asker, Form, Question, Sql, SqlError, SqlParts, Written};
 use tally_node::worker::Spawner;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, oneshot};
@@ -33,7 +33,9 @@ struct Processes {
     archive: Option<Arc<Reader>>,
     spill: PathBuf,
     memory: Arc<Memory>,
+    /// For questions of clients, and for the one that the node has itself.
     places: Arc<Semaphore>,
+    own_place: Arc<Semaphore>,
     /// Each question has a number.
     next: AtomicU64,
     /// Where the node is asked for snapshots; `None` only while it ends.
@@ -51,9 +53,9 @@ pub fn make_with(program: &Path, parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
     begin_spill(&spill)?;
     let archive = archive.map(|root| Arc::new(Reader::of_log(root, engine.log_id())));
     let (program, memory) = (program.to_owned(), Arc::new(Memory(Mutex::new(memory_bytes))));
-    let (places, next) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), AtomicU64::new(0));
-    let runtime = Some(runtime()?);
-    Ok(Arc::new(Processes { program, engine, archive, spill, memory, places, next, runtime }))
+    let (places, own_place) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), Arc::new(Semaphore::new(1)));
+    let (next, runtime) = (AtomicU64::new(0), Some(runtime()?));
+    Ok(Arc::new(Processes { program, engine, archive, spill, memory, places, own_place, next, runtime }))
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -101,10 +103,11 @@ impl Drop for Granted {
 impl Sql for Processes {
     fn write(&self, question: Question, form: Form) -> BoxFuture<'_, Result<Written, SqlError>> {
         Box::pin(async move {
-            let place = self.places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
+            let places = if question.asker == Asker::Node { &self.own_place } else { &self.places };
+            let place = places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
             let granted = self.memory.grant();
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let Question { statement, rows_max, time, snapshot } = question;
+            let Question { statement, rows_max, time, snapshot, asker: _ } = question;
             let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
             let task = Task { statement, form, rows_max, memory_bytes: granted.bytes(), has_archive, spill };
             let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();

@@ -14,9 +14,11 @@ use tally_storage::store::local::give_way;
 
 /// What comes behind each chunk at least: the time in which the log syncs a few times.
 const REST: Duration = Duration::from_millis(2);
-/// It rests so many times as long as it has worked, so that it takes an eighth of a core at most: where processors are all that is short,
-/// whoever counts misses each part of one.
-const RESTS: u32 = 7;
+/// While somebody counts it rests so many times as long as it has worked, so that it takes a sixteenth of a core at most: where processors
+/// are all that is short, whoever counts misses each part of one.
+const RESTS: u32 = 15;
+/// Somebody counts if so many records have come in each second since the last chunk.
+const COUNTED_PER_SECOND: u64 = 10_000;
 /// How often it is looked what is there, and whether it is time.
 const LOOK: Duration = Duration::from_secs(60);
 /// Behind merges, for which the next one waits: nobody waits for a backup.
@@ -103,6 +105,8 @@ pub struct Backups {
     taking: Option<Taking>,
     /// When the run began, by [`crate::clock::Clock::passed`].
     begun: Duration,
+    /// When the last chunk was there, and how far the log was then.
+    seen: (Duration, u64),
     /// When it was last looked what is there, by [`crate::clock::Clock::passed`].
     looked: Option<Duration>,
 }
@@ -124,7 +128,10 @@ impl Backups {
         let status = Arc::new(Mutex::new(BackupStatus::new(place.clone())));
         let handle = BackupHandle { status: status.clone(), wake: spec.wake.clone() };
         let begun = engine.clock().passed();
-        (Backups { engine, identity, place, random, status, taking: None, begun, looked: None }, handle)
+        (
+            Backups { engine, identity, place, random, status, taking: None, begun, seen: (begun, 0), looked: None },
+            handle,
+        )
     }
 
     /// What is there, and how old it is: others may write there, or take all of it away.
@@ -244,12 +251,21 @@ impl Backups {
         }
     }
 
+    /// Nobody has to be given way to while nobody counts.
+    fn rest_after(&mut self, worked: Duration) -> Duration {
+        let seen = (self.engine.clock().passed(), self.engine.applied().offset);
+        let (before, offset) = std::mem::replace(&mut self.seen, seen);
+        let (passed_ms, came) = (seen.0.saturating_sub(before).as_millis() as u64, seen.1.saturating_sub(offset));
+        let is_busy = came * 1000 >= COUNTED_PER_SECOND * passed_ms.max(1);
+        worked * if is_busy { RESTS } else { 0 }
+    }
+
     async fn advance(&mut self, context: &Context) -> Result<Next, BackupError> {
         if self.taking.is_some() {
             let began = self.engine.clock().passed();
             self.step(context)?;
             let worked = self.engine.clock().passed().saturating_sub(began);
-            return Ok(Next::After(REST.max(worked * RESTS)));
+            return Ok(Next::After(REST.max(self.rest_after(worked))));
         }
         self.look(context)?;
         match self.due_in() {

@@ -6,7 +6,7 @@ use super::recount::{At, Recount, takes_back};
 use super::scene::{
     CLEARED, OLDEST_BASE, VERSIONS, ahead_ms, cannot_recount, eras_of, first_number, names, numbers, oldest_base, texts,
 };
-use crate::sql::{Answer, Question, Sql, SqlError};
+use crate::sql::{Answer, Asker, Question, Sql, SqlError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,5 +113,5 @@ impl ArchivedWanted<'_> {
 
 async fn ask(sql: &Arc<dyn Sql>, statement: String) -> Result<Answer, SqlError> {
     let (rows_max, time) = (SERIES_NUMBERS_MAX, Duration::from_millis(SQL_TIME_MS));
-    sql.ask(Question { statement, rows_max, time, snapshot: None }).await
+    sql.ask(Question { statement, rows_max, time, snapshot: None, asker: Asker::Client }).await
 }

@@ -3,7 +3,7 @@
 use super::recount::{Era, Start, WIDE_SUM, text};
 use super::{ReconcileError, Reconciler};
 use crate::engine::Snapshot;
-use crate::sql::{Answer, Question};
+use crate::sql::{Answer, Asker, Question};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,7 @@ impl Reconciler {
     pub(super) async fn ask(&self, scene: &Scene, statement: String) -> Result<Answer, ReconcileError> {
         let (rows_max, time) = (CORRECTION_DELTAS_MAX, Duration::from_millis(SQL_TIME_MS_MAX));
         let snapshot = Some(scene.snapshot.clone());
-        Ok(self.sql.ask(Question { statement, rows_max, time, snapshot }).await?)
+        Ok(self.sql.ask(Question { statement, rows_max, time, snapshot, asker: Asker::Node }).await?)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::frontend::http::words::document::{given_number, parse};
 use crate::frontend::http::words::format::{self, CSV, Format, JSON};
 use crate::frontend::http::words::parameters::Parameters;
 use crate::frontend::http::words::problem::{Problem, ProblemKind};
-use crate::sql::{Column, Form, Question, SqlError, Written};
+use crate::sql::{Asker, Column, Form, Question, SqlError, Written};
 
 const ARROW: Format = ("arrow", "application/vnd.apache.arrow.stream");
 const TALLY_TRUNCATED: HeaderName = HeaderName::from_static("tally-truncated");
@@ -108,7 +108,7 @@ fn form(format: Format) -> Form {
 fn question(body: SqlBody) -> Result<Question, Problem> {
     let rows_max = within("maxRows", body.max_rows, SQL_ROWS as u64, SQL_ROWS_MAX as u64)? as usize;
     let time = Duration::from_millis(within("timeoutMs", body.timeout_ms, SQL_TIME_MS, SQL_TIME_MS_MAX)?);
-    Ok(Question { statement: body.query, rows_max, time, snapshot: None })
+    Ok(Question { statement: body.query, rows_max, time, snapshot: None, asker: Asker::Client })
 }
 
 fn within(field: &str, given: Option<u64>, otherwise: u64, most: u64) -> Result<u64, Problem> {
