@@ -101,7 +101,7 @@ impl ReadableFile {
     }
 }
 
-fn widen(bounds: &mut Vec<Bounds>, column: &Cow<'static, str>, batch: &RecordBatch) {
+fn widen(bounds: &mut Vec<Bounds>, column: &str, batch: &RecordBatch) {
     let Some(values) = batch.column_by_name(column) else { return };
     let range = |values: &mut dyn Iterator<Item = i64>| {
         values.fold(None, |range: Option<(i64, i64)>, value| {
@@ -115,9 +115,9 @@ fn widen(bounds: &mut Vec<Bounds>, column: &Cow<'static, str>, batch: &RecordBat
         }
     };
     let Some((least, greatest)) = range else { return };
-    match bounds.iter_mut().find(|bounds| bounds.column == *column) {
+    match bounds.iter_mut().find(|bounds| bounds.column == column) {
         Some(known) => (known.least, known.greatest) = (known.least.min(least), known.greatest.max(greatest)),
-        None => bounds.push(Bounds { column: column.clone(), least, greatest }),
+        None => bounds.push(Bounds { column: Cow::Owned(column.to_owned()), least, greatest }),
     }
 }
 
