@@ -33,6 +33,8 @@ struct Processes {
     archive: Option<Arc<Reader>>,
     spill: PathBuf,
     memory: Arc<Memory>,
+    /// What a question of the node's own may count on, beside that of clients: a recount sorts all ids there are.
+    own_bytes: usize,
     /// For questions of clients, and for the one that the node has itself.
     places: Arc<Semaphore>,
     own_place: Arc<Semaphore>,
@@ -53,9 +55,10 @@ pub fn make_with(program: &Path, parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
     begin_spill(&spill)?;
     let archive = archive.map(|root| Arc::new(Reader::of_log(root, engine.log_id())));
     let (program, memory) = (program.to_owned(), Arc::new(Memory(Mutex::new(memory_bytes))));
+    let own_bytes = memory_bytes;
     let (places, own_place) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), Arc::new(Semaphore::new(1)));
     let (next, runtime) = (AtomicU64::new(0), Some(runtime()?));
-    Ok(Arc::new(Processes { program, engine, archive, spill, memory, places, own_place, next, runtime }))
+    Ok(Arc::new(Processes { program, engine, archive, spill, memory, own_bytes, places, own_place, next, runtime }))
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -87,13 +90,6 @@ impl Memory {
     }
 }
 
-impl Granted {
-    /// There is a least that a question can do with.
-    fn bytes(&self) -> usize {
-        self.bytes.max(SQL_MEMORY_BYTES_MIN)
-    }
-}
-
 impl Drop for Granted {
     fn drop(&mut self) {
         *self.of.0.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
@@ -105,11 +101,13 @@ impl Sql for Processes {
         Box::pin(async move {
             let places = if question.asker == Asker::Node { &self.own_place } else { &self.places };
             let place = places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
-            let granted = self.memory.grant();
+            let granted = (question.asker == Asker::Client).then(|| self.memory.grant());
+            let memory_bytes =
+                granted.as_ref().map_or(self.own_bytes, |granted| granted.bytes).max(SQL_MEMORY_BYTES_MIN);
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Question { statement, rows_max, time, snapshot, asker: _ } = question;
             let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
-            let task = Task { statement, form, rows_max, memory_bytes: granted.bytes(), has_archive, spill };
+            let task = Task { statement, form, rows_max, memory_bytes, has_archive, spill };
             let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();
             let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, self.archive.clone(), runtime));
             let (answered, answer) = oneshot::channel();
