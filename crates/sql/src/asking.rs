@@ -197,7 +197,8 @@ fn failed(error: io::Error) -> SqlError {
 
 /// Writes a table to who asks for it, on a thread of its own.
 fn tell(moment: &Arc<Moment>, request: TableRequest, to: UnixStream) -> io::Result<()> {
-    let moment = moment.clone();
+    // Held until a failure is known: who hears the end before that would take what came for all there is.
+    let (moment, held) = (moment.clone(), to.try_clone()?);
     Spawner::thread("tally-sql-live", move || {
         let told = match Table::ALL.into_iter().find(|kind| kind.name() == request.table) {
             Some(kind) => tell_files(&moment, kind, &to),
@@ -206,6 +207,7 @@ fn tell(moment: &Arc<Moment>, request: TableRequest, to: UnixStream) -> io::Resu
         if let Err(error) = told {
             moment.fail(&error);
         }
+        drop(held);
     })?;
     Ok(())
 }
