@@ -310,6 +310,13 @@ pub fn takes_back(counter: &Counter) -> bool {
     matches!(&counter.contract, Contract::Transition(transition) if !transition.entity.is_empty())
 }
 
+/// Whether an entity that is counted for one key can be counted for another one instead: that is so unless it tells the key.
+pub fn can_leave_a_key(counter: &Counter) -> bool {
+    let Contract::Transition(transition) = &counter.contract else { return false };
+    let tells = |name: &Box<str>| transition.entity.contains(&Field::Dimension(name.clone()));
+    takes_back(counter) && !counter.dimensions.iter().all(tells)
+}
+
 fn is_persistent(counter: &&Counter) -> bool {
     matches!(counter.contract, Contract::Persistent(_))
 }

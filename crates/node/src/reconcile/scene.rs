@@ -1,6 +1,6 @@
 //! What a recount looks at: counters and archive at the same position, and what was declared when.
 
-use super::recount::{Era, Start, WIDE_SUM, text};
+use super::recount::{Era, Start, WIDE_SUM, can_leave_a_key, text};
 use super::{ReconcileError, Reconciler};
 use crate::engine::Snapshot;
 use crate::sql::{Answer, Asker, Question};
@@ -55,6 +55,9 @@ pub fn cannot_recount(counter: &Counter, eras: &[Era], from: Start) -> Option<St
     }
     if !counter.is_archived {
         return Some("its events are not archived: its archive is none".to_owned());
+    }
+    if matches!(from, Start::Base(_)) && can_leave_a_key(counter) {
+        return Some("an entity that goes on or off takes away from the key that it was counted for, and for which one may be known by an event that is gone; name all dimensions of the key in its entity, or keep all events".to_owned());
     }
     let was_archived = |era: &Era| era.counter(&counter.name).is_none_or(|was| was.is_archived);
     (!eras.iter().filter(|era| era.is_behind(from)).all(was_archived))
