@@ -47,6 +47,11 @@ pub enum BackupError {
     Io { place: String, error: io::Error },
     #[error("somebody else writes or reads the backups in {0}: only one may write to them, and nobody else meanwhile")]
     InUse(String),
+    /// Free some space, and take another.
+    #[error(
+        "the disk of the data directory is full, so the part of the log that the backup was still to copy could not be kept for it"
+    )]
+    Lapsed,
     /// Take another backup.
     #[error("{object} is damaged: {what}. {remedy}")]
     Damaged { object: String, what: String, remedy: &'static str },

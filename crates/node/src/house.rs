@@ -26,15 +26,19 @@ impl<H: LogHandle> House<H> {
     }
 
     /// One round; answers whether another should follow at once.
-    fn look_after(&self) -> Result<bool, LogError> {
+    pub(crate) fn look_after(&self) -> Result<bool, LogError> {
         let needed_from = Position { offset: self.engine.log_needed_from(), ..self.log.synced_end() };
         self.log.retain_from(needed_from)?;
         if self.engine.is_checkpoint_failing() {
             // Only a checkpoint frees the log, so what room there is belongs to it.
             self.log.give_up_prepared()?;
-            return Ok(false);
+            return Ok(self.engine.let_backup_lapse());
         }
-        let prepared = self.log.prepare()?;
+        let prepared = match self.log.prepare() {
+            // Whoever counts goes before whoever copies.
+            Err(LogError::Full(_)) if self.engine.let_backup_lapse() => return Ok(true),
+            prepared => prepared?,
+        };
         // There is a segment to go on with, whether anybody writes at the moment or not.
         self.engine.troubles().clear(Trouble::DiskFull);
         Ok(prepared)

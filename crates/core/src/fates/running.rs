@@ -152,7 +152,8 @@ impl Contracts {
 
     /// The first log time whose batches a rebuild of the repeats needs; `None` if nothing is remembered.
     pub(crate) fn needed_from_ms(&self, log_time_ms: u64) -> Option<u64> {
-        self.memories().map(|memory| needed_from_ms(memory.dedup.window_ms(), log_time_ms)).min()
+        let remembering = self.memories().map(|memory| &memory.dedup).filter(|dedup| dedup.forgets_at_ms().is_some());
+        remembering.map(|dedup| needed_from_ms(dedup.window_ms(), log_time_ms)).min()
     }
 
     /// Lets log time pass for the memories of repeats, whether anybody feeds them or not.

@@ -26,10 +26,12 @@ pub struct Taking {
 }
 
 enum Stage {
-    /// The log first, which is kept as long as this takes.
+    /// The log first, which is kept from where it was copied to.
     Log {
         reader: Box<dyn LogReader>,
-        _hold: LogHold,
+        hold: LogHold,
+        from: u64,
+        copied_to: u64,
     },
     /// Everything behind a key.
     Rows {
@@ -50,16 +52,23 @@ impl Taking {
         let manifest = Manifest::new(identity, &checkpoint, taken_ms);
         let reader = engine.log().reader(Position { offset: read_from, ..checkpoint.position })?;
         let progress = Progress { counters: checkpoint.counters, ..Progress::default() };
-        let stage = Stage::Log { reader, _hold: hold };
+        let stage = Stage::Log { reader, hold, from: read_from, copied_to: read_from };
         Ok(Taking { target, place, rows, checkpoint, manifest, stage, progress })
     }
 
     /// One chunk; answers the backup when it is there.
     pub fn step(&mut self) -> Result<Option<ManifestName>, BackupError> {
         match &mut self.stage {
-            Stage::Log { reader, .. } => {
-                let (chunk, ended) = next_of_log(&mut **reader, self.checkpoint.position.offset, &mut self.manifest)?;
-                if ended {
+            Stage::Log { reader, hold, copied_to, .. } => {
+                let to = self.checkpoint.position.offset;
+                let read = next_of_log(&mut **reader, to, &mut self.manifest);
+                if hold.has_lapsed() {
+                    return Err(BackupError::Lapsed);
+                }
+                let (chunk, reached) = read?;
+                hold.only_from(reached);
+                *copied_to = reached;
+                if reached == to {
                     self.stage = Stage::Rows { behind: Vec::new() };
                 }
                 self.keep(Kind::Log, chunk)?;
@@ -75,6 +84,12 @@ impl Taking {
             Stage::Rest => return self.finish().map(Some),
         }
         Ok(None)
+    }
+
+    /// Whether the log has grown by more than was copied of it, when so much is applied: then what is kept for this grows as well.
+    pub fn is_behind(&self, applied: u64) -> bool {
+        let grown = applied.saturating_sub(self.checkpoint.position.offset);
+        matches!(self.stage, Stage::Log { from, copied_to, .. } if copied_to - from < grown)
     }
 
     fn keep(&mut self, kind: Kind, mut chunk: Filling) -> Result<(), BackupError> {
@@ -158,20 +173,20 @@ impl Taking {
     }
 }
 
-/// The next chunk of the log before `to`, and whether it was the last.
-fn next_of_log(reader: &mut dyn LogReader, to: u64, manifest: &mut Manifest) -> Result<(Filling, bool), BackupError> {
+/// The next chunk of the log before `to`, and how far it goes.
+fn next_of_log(reader: &mut dyn LogReader, to: u64, manifest: &mut Manifest) -> Result<(Filling, u64), BackupError> {
     let mut chunk = Filling::new(Kind::Log);
     while let Some(batch) = reader.next()? {
         if batch.position.offset >= to {
-            return Ok((chunk, true));
+            break;
         }
         assert!(batch.end_offset() <= to, "a checkpoint stands between two batches");
         manifest.log_from = manifest.log_from.min(batch.position.offset);
         if chunk.add(&batch_key(&batch), batch.records) {
-            return Ok((chunk, batch.end_offset() == to));
+            return Ok((chunk, batch.end_offset()));
         }
     }
-    Ok((chunk, true))
+    Ok((chunk, to))
 }
 
 /// Where a batch stands: epoch, number of records, offset, log time.

@@ -17,6 +17,8 @@ const REST: Duration = Duration::from_millis(2);
 /// While somebody counts it rests so many times as long as it has worked, so that it takes a sixteenth of a core at most: where processors
 /// are all that is short, whoever counts misses each part of one.
 const RESTS: u32 = 15;
+/// And so many times while the log grows faster than it is copied: what is kept of it for a backup grows as well, until the disk is full.
+const RESTS_BEHIND: u32 = 3;
 /// Somebody counts if so many records have come in each second since the last chunk.
 const COUNTED_PER_SECOND: u64 = 10_000;
 /// How often it is looked what is there, and whether it is time.
@@ -257,7 +259,9 @@ impl Backups {
         let (before, offset) = std::mem::replace(&mut self.seen, seen);
         let (passed_ms, came) = (seen.0.saturating_sub(before).as_millis() as u64, seen.1.saturating_sub(offset));
         let is_busy = came * 1000 >= COUNTED_PER_SECOND * passed_ms.max(1);
-        worked * if is_busy { RESTS } else { 0 }
+        let is_behind = self.taking.as_ref().is_some_and(|taking| taking.is_behind(seen.1));
+        let rests = if is_behind { RESTS_BEHIND } else { RESTS };
+        worked * if is_busy { rests } else { 0 }
     }
 
     async fn advance(&mut self, context: &Context) -> Result<Next, BackupError> {

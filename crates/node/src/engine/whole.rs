@@ -18,8 +18,11 @@ pub struct Whole {
     pub hold: LogHold,
 }
 
-/// Nothing of the log is freed that a backup has still to read.
+/// Nothing of the log is freed that a backup has still to read, unless the disk is full: counting goes first.
 pub struct LogHold(Arc<Shared>);
+
+/// What [`Shared::backing_up`] says while nothing is held.
+const NOTHING: u64 = u64::MAX;
 
 impl LogHold {
     /// Until it is known what is needed, that is everything.
@@ -28,18 +31,30 @@ impl LogHold {
         LogHold(shared.clone())
     }
 
-    fn only_from(&self, offset: u64) {
-        self.0.backing_up.store(offset, Ordering::Release);
+    /// What is before has been read.
+    pub fn only_from(&self, offset: u64) {
+        let still = |held: u64| (held != NOTHING).then_some(offset);
+        let _ = self.0.backing_up.fetch_update(Ordering::AcqRel, Ordering::Acquire, still);
+    }
+
+    /// Some of what was held may be gone.
+    pub fn has_lapsed(&self) -> bool {
+        self.0.backing_up.load(Ordering::Acquire) == NOTHING
     }
 }
 
 impl Drop for LogHold {
     fn drop(&mut self) {
-        self.0.backing_up.store(u64::MAX, Ordering::Release);
+        self.0.backing_up.store(NOTHING, Ordering::Release);
     }
 }
 
 impl Engine {
+    /// There is no room: what only a backup needs of the log may go. Answers whether anything was held for one.
+    pub fn let_backup_lapse(&self) -> bool {
+        self.shared.backing_up.swap(NOTHING, Ordering::AcqRel) != NOTHING
+    }
+
     /// Takes a checkpoint of everything that is acknowledged now. One caller at a time: there is one place for what it holds.
     pub async fn whole(&self) -> Result<Whole, Refusal> {
         let hold = LogHold::all(&self.shared);

@@ -184,6 +184,29 @@ fn duplicates_without_end_bring_about_the_checkpoints_that_they_need() {
 }
 
 #[test]
+fn a_full_disk_takes_the_log_from_a_backup_before_a_write_is_refused() {
+    let ground = Ground { segment_bytes: 8 << 10, ..Ground::new(1 << 20) };
+    ground.disk.set_bytes_max(Some(100 << 10));
+    ground.live(async |engine| {
+        let held = engine.whole().await.unwrap().hold;
+        held.only_from(0);
+        while !held.has_lapsed() {
+            assert_eq!(engine.log_needed_from(), 0, "until then it is kept");
+            engine.submit(numbered(&engine, "x", 100)).await.unwrap();
+            ground.keep_house(&engine);
+        }
+        assert!(engine.applied().offset > 100, "there was some room");
+        held.only_from(0);
+        assert!(held.has_lapsed(), "what has lapsed is not held again");
+        until(async || {
+            ground.keep_house(&engine);
+            engine.submit(numbered(&engine, "x", 100)).await.is_ok() && engine.log_needed_from() > 0
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_log_of_two_windows_that_fills_the_disk_is_let_go_when_they_are_over() {
     let config = "\
 counters:

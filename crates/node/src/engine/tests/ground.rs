@@ -1,6 +1,7 @@
 //! A store and a log that outlive the engines on them.
 
 use super::*;
+use crate::house::House;
 use tally_storage::log::Log;
 use tally_storage::log::local::LocalHandle;
 
@@ -64,11 +65,10 @@ impl Ground {
         beside(self.open().0, test)
     }
 
-    /// Frees what the log need not keep, as the node does all the time.
+    /// Looks after the log's files, as the node does all the time; a full disk passes.
     pub fn keep_house(&self, engine: &Engine) {
-        let log = self.log.borrow();
-        let log = log.as_ref().expect("an engine is running");
-        let end = Follow::synced_end(log);
-        log.retain_from(Position { offset: engine.log_needed_from(), ..end }).unwrap();
+        let log = self.log.borrow().clone().expect("an engine is running");
+        let kept = House::new(log, engine.clone()).look_after();
+        assert!(matches!(kept, Ok(_) | Err(LogError::Full(_))), "{kept:?}");
     }
 }
