@@ -142,12 +142,13 @@ impl Archive {
     /// A crash between the commits of two tables leaves one behind the other. Whoever goes on begins where the last of them is, and
     /// the others pass over what they have.
     pub fn reached(&self) -> Result<Option<Reached>, ArchiveError> {
-        let mut least: Option<Reached> = None;
-        for table in [&self.events, &self.fates, &self.corrections] {
-            let Some(reached) = table.reached()? else { return Ok(None) };
-            least = Some(least.filter(|least| least.to.offset <= reached.to.offset).unwrap_or(reached));
-        }
-        Ok(least)
+        let all: Option<Vec<Reached>> = self.each_reached()?.into_iter().collect();
+        Ok(all.and_then(|all| all.into_iter().min_by_key(|reached| reached.to.offset)))
+    }
+
+    /// The same for each of them.
+    pub fn each_reached(&self) -> Result<[Option<Reached>; 3], ArchiveError> {
+        Ok([self.events.reached()?, self.fates.reached()?, self.corrections.reached()?])
     }
 
     /// What a counter is worth at a position: what comes behind it is added to that. [`Self::close_base`] ends it.

@@ -67,7 +67,8 @@ impl SqliteCatalog {
         std::fs::create_dir_all(root)?;
         let connection = Connection::open(root.join(FILE))?;
         connection.busy_timeout(BUSY)?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        // With the directory: what is committed here lets the log go, and a journal that comes back would take it back.
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
         connection.execute_batch(SCHEMA)?;
         SqliteCatalog::of(connection, root)
     }

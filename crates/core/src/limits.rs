@@ -546,6 +546,8 @@ pub const PROBE_ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
 /// Questions in SQL that are answered at the same time; further ones are told to come again.
 pub const SQL_QUESTIONS_MAX: usize = 4;
+/// Tables that are told to one question at the same time, each by a thread and over a socket.
+pub const SQL_TABLES_MAX: usize = 32;
 /// What a question in SQL may count on at least, and what its process may take beside what is counted: code that plans, buffers of those who
 /// read, stacks; in bytes.
 pub const SQL_MEMORY_BYTES_MIN: usize = 48 << 20;

@@ -230,6 +230,7 @@ impl Archiver {
         }
         let mut following = Following::begin(&self.engine, archive).await?;
         self.publish(&following);
+        // What was let go of before stays until the next look: somebody may be reading it.
         self.tidy(&mut following).await?;
         Ok(following)
     }
@@ -265,6 +266,7 @@ impl Archiver {
                 following.commit().await?;
                 self.publish(&following);
             }
+            following.archive.forget_what_was_let_go().await?;
             self.tidy(&mut following).await?;
         }
         self.following = Some(following);
@@ -306,7 +308,6 @@ impl Archiver {
     /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
     async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
         let now_ms = self.engine.clock().now_ms();
-        following.archive.forget_what_was_let_go().await?;
         if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
             following.let_go(now_ms, keep_ms).await?;
         }

@@ -49,7 +49,7 @@ pub enum BackupError {
     InUse(String),
     /// Free some space, and take another.
     #[error(
-        "the disk of the data directory is full, so the part of the log that the backup was still to copy could not be kept for it"
+        "there was no room for the part of the log that the backup was still to copy: the disk of the data directory is or was full"
     )]
     Lapsed,
     /// Take another backup.

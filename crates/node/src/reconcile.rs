@@ -272,8 +272,8 @@ fn behind_this_hour(now_ms: u64) -> u64 {
     (now_ms / hour_ms + 1) * hour_ms + BEHIND_THE_HOUR.as_millis() as u64
 }
 
-impl Work for Reconciler {
-    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
+impl Reconciler {
+    async fn advance(&mut self, context: &Context) -> Result<Next, ReconcileError> {
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
                 Ask::Reconcile(wanted, done) => _ = done.send(self.run(&wanted).await),
@@ -287,5 +287,15 @@ impl Work for Reconciler {
         }
         let wait_ms = self.next_ms.saturating_sub(context.clock().now_ms()).max(1);
         Ok(Next::After(Duration::from_millis(wait_ms)))
+    }
+}
+
+impl Work for Reconciler {
+    /// A recount may take as long as there are events; nobody who stops waits for it.
+    async fn work(&mut self, context: &Context) -> Result<Next, WorkFailure> {
+        tokio::select! {
+            advanced = self.advance(context) => Ok(advanced?),
+            () = context.stopped() => Ok(Next::After(EVERY)),
+        }
     }
 }

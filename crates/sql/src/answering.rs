@@ -17,7 +17,6 @@ use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use tally_node::worker::Spawner;
 use tokio::runtime::Runtime;
@@ -34,8 +33,6 @@ const READERS: usize = 2;
 /// A chain of `or` is as deep as it is long, and who plans it calls itself for each of its parts: so much is enough for as many as fit into
 /// a request. Only what is used of it takes memory.
 const STACK_BYTES: usize = 256 << 20;
-/// What a question may put on the disk: one part in so many of what is free.
-const SPILL_PARTS: u64 = 2;
 /// What each sort keeps aside of what is shared out, to merge what it has spilled: one part in so many, at most so many bytes.
 const MERGE_PARTS: usize = 16;
 const MERGE_BYTES_MAX: usize = 10 << 20;
@@ -107,7 +104,7 @@ fn session(task: &Task, scope: &Arc<Scope>, threads: usize) -> Result<SessionCon
         .with_target_partitions(threads);
     let state = SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(bounds(&task.spill, pool)?)
+        .with_runtime_env(bounds(task, pool)?)
         .with_default_features()
         .with_physical_optimizer_rule(Arc::new(Neighbours))
         .with_physical_optimizer_rule(Arc::new(Yielding))
@@ -119,11 +116,10 @@ fn session(task: &Task, scope: &Arc<Scope>, threads: usize) -> Result<SessionCon
     Ok(session)
 }
 
-fn bounds(spill: &Path, pool: Pool) -> Result<Arc<RuntimeEnv>> {
-    let free = rustix::fs::statvfs(spill).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+fn bounds(task: &Task, pool: Pool) -> Result<Arc<RuntimeEnv>> {
     let spill = DiskManagerBuilder::default()
-        .with_mode(DiskManagerMode::Directories(vec![spill.to_owned()]))
-        .with_max_temp_directory_size(free / SPILL_PARTS);
+        .with_mode(DiskManagerMode::Directories(vec![task.spill.clone()]))
+        .with_max_temp_directory_size(task.spill_bytes);
     RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(spill).build_arc()
 }
 
@@ -136,6 +132,7 @@ async fn begin(session: &SessionContext, statement: &str) -> Result<SendableReco
 fn explained(error: &DataFusionError) -> Ended {
     let words = error.strip_backtrace();
     match error.find_root() {
+        DataFusionError::SQL(unread, _) => Ended::Wrong(format!("the statement cannot be read: {unread}")),
         DataFusionError::ResourcesExhausted(_) => Ended::TooMuch(words),
         DataFusionError::External(_)
         | DataFusionError::IoError(_)

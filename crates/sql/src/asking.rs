@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tally_archive::{Readable, Reader, Table};
-use tally_core::limits::{SQL_ANSWER_BYTES_MAX, SQL_MEMORY_BYTES_MIN, SQL_QUESTIONS_MAX, SQL_UNCOUNTED_BYTES_MAX};
+use tally_core::limits::{
+    SQL_ANSWER_BYTES_MAX, SQL_MEMORY_BYTES_MIN, SQL_QUESTIONS_MAX, SQL_TABLES_MAX, SQL_UNCOUNTED_BYTES_MAX,
+};
 use tally_node::clock::Stopwatch;
 use tally_node::engine::{Engine, Refusal};
 use tally_node::sql::{Asker, Form, Question, Sql, SqlError, SqlParts, Written};
@@ -32,9 +34,10 @@ struct Processes {
     engine: Engine,
     archive: Option<Arc<Reader>>,
     spill: PathBuf,
-    memory: Arc<Memory>,
-    /// What a question of the node's own may count on, beside that of clients: a recount sorts all ids there are.
-    own_bytes: usize,
+    memory_bytes: u64,
+    /// Of which somebody has been granted so much, and of the disk.
+    memory: Arc<Shares>,
+    disk: Arc<Shares>,
     /// For questions of clients, and for the one that the node has itself.
     places: Arc<Semaphore>,
     own_place: Arc<Semaphore>,
@@ -54,11 +57,19 @@ pub fn make_with(program: &Path, parts: SqlParts) -> io::Result<Arc<dyn Sql>> {
     let SqlParts { engine, archive, spill, memory_bytes } = parts;
     begin_spill(&spill)?;
     let archive = archive.map(|root| Arc::new(Reader::of_log(root, engine.log_id())));
-    let (program, memory) = (program.to_owned(), Arc::new(Memory(Mutex::new(memory_bytes))));
-    let own_bytes = memory_bytes;
-    let (places, own_place) = (Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)), Arc::new(Semaphore::new(1)));
-    let (next, runtime) = (AtomicU64::new(0), Some(runtime()?));
-    Ok(Arc::new(Processes { program, engine, archive, spill, memory, own_bytes, places, own_place, next, runtime }))
+    Ok(Arc::new(Processes {
+        program: program.to_owned(),
+        engine,
+        archive,
+        spill,
+        memory_bytes: memory_bytes as u64,
+        memory: Arc::default(),
+        disk: Arc::default(),
+        places: Arc::new(Semaphore::new(SQL_QUESTIONS_MAX)),
+        own_place: Arc::new(Semaphore::new(1)),
+        next: AtomicU64::new(0),
+        runtime: Some(runtime()?),
+    }))
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -73,27 +84,34 @@ fn begin_spill(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// What is left for questions. Who comes gets half of it, so that there is something for the next one, too.
-struct Memory(Mutex<usize>);
+/// What was granted of something that questions share.
+#[derive(Default)]
+struct Shares(Mutex<u64>);
 
 struct Granted {
-    bytes: usize,
-    of: Arc<Memory>,
+    bytes: u64,
+    of: Arc<Shares>,
 }
 
-impl Memory {
-    fn grant(self: &Arc<Memory>) -> Granted {
-        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = *left / 2;
-        *left -= bytes;
+impl Shares {
+    /// Who comes gets half of what is left, so that there is something for the next one, too.
+    fn grant(self: &Arc<Shares>, all: u64) -> Granted {
+        let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = all.saturating_sub(*granted) / 2;
+        *granted += bytes;
         Granted { bytes, of: self.clone() }
     }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        *self.of.0.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+        *self.of.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
     }
+}
+
+/// What all questions together may put on a disk: half of what is free.
+fn spill_bytes(spill: &Path) -> u64 {
+    rustix::fs::statvfs(spill).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)) / 2
 }
 
 impl Sql for Processes {
@@ -101,13 +119,16 @@ impl Sql for Processes {
         Box::pin(async move {
             let places = if question.asker == Asker::Node { &self.own_place } else { &self.places };
             let place = places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
-            let granted = (question.asker == Asker::Client).then(|| self.memory.grant());
-            let memory_bytes =
-                granted.as_ref().map_or(self.own_bytes, |granted| granted.bytes).max(SQL_MEMORY_BYTES_MIN);
+            // A recount sorts all ids there are: it has as much as all clients together, beside them.
+            let memory = (question.asker == Asker::Client).then(|| self.memory.grant(self.memory_bytes));
+            let memory_bytes = memory.as_ref().map_or(self.memory_bytes, |granted| granted.bytes) as usize;
+            let memory_bytes = memory_bytes.max(SQL_MEMORY_BYTES_MIN);
+            let disk = self.disk.grant(spill_bytes(&self.spill));
+            let spill_bytes = disk.bytes;
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Question { statement, rows_max, time, snapshot, asker: _ } = question;
             let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
-            let task = Task { statement, form, rows_max, memory_bytes, has_archive, spill };
+            let task = Task { statement, form, rows_max, memory_bytes, has_archive, spill, spill_bytes };
             let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();
             let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, self.archive.clone(), runtime));
             let (answered, answer) = oneshot::channel();
@@ -115,7 +136,7 @@ impl Sql for Processes {
             let attended = Spawner::thread("tally-sql-ask", move || {
                 let found = attend(&program, &task, &moment, time, || answered.is_closed());
                 // Given back when it has really ended.
-                drop((place, granted));
+                drop((place, memory, disk));
                 let _ = answered.send(found);
             });
             attended.map_err(failed)?;
@@ -147,6 +168,9 @@ fn attend(
         match process.hear().map_err(failed)? {
             Heard::Nothing => {}
             Heard::Rows(more) => bytes.extend(more),
+            Heard::Table(..) if told_at_once(moment) >= SQL_TABLES_MAX => {
+                return Err(SqlError::TooMuch(format!("it reads tables at more than {SQL_TABLES_MAX} places at once")));
+            }
             Heard::Table(request, to) => tell(moment, request, to).map_err(failed)?,
             Heard::Ended(ended) => found = Some(ended),
             Heard::End => break,
@@ -175,6 +199,11 @@ fn attend(
         Some(Ended::Failed(words)) => Err(Refusal::StoreFailed(words.into()).into()),
         None => Err(broken(process)),
     }
+}
+
+/// How many tables are being told, each by a thread that holds the moment for so long.
+fn told_at_once(moment: &Arc<Moment>) -> usize {
+    Arc::strong_count(moment) - 1
 }
 
 fn written(found: Found, bytes: Vec<u8>, moment: &Moment) -> Written {
@@ -238,7 +267,27 @@ fn tell_rows(moment: &Arc<Moment>, request: &TableRequest, to: UnixStream) -> To
             ControlFlow::Break(())
         }
     })?;
-    // Whoever has enough does not hear that this was all.
-    let _ = writer.finish();
+    // Whoever has enough does not hear that this was all, and nobody does if it was not.
+    if told.is_ok() {
+        let _ = writer.finish();
+    }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_gets_half_of_what_is_left_and_all_together_no_more_than_there_is() {
+        let shares = Arc::<Shares>::default();
+        let first = shares.grant(1000);
+        let second = shares.grant(1000);
+        assert_eq!((first.bytes, second.bytes), (500, 250));
+        assert_eq!(shares.grant(600).bytes, 0, "what there was is granted, though there is less now");
+        drop(first);
+        assert_eq!(shares.grant(1000).bytes, 375);
+        drop(second);
+        assert_eq!(shares.grant(1000).bytes, 500);
+    }
 }

@@ -38,6 +38,8 @@ pub struct Task {
     pub has_archive: bool,
     /// A directory of its own, for what does not fit into memory.
     pub spill: PathBuf,
+    /// So much of it, at most.
+    pub spill_bytes: u64,
 }
 
 impl Task {

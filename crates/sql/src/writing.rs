@@ -1,7 +1,8 @@
 //! Rows of an answer as bytes, piece by piece as they are found.
 
 use crate::wire::Teller;
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_json::writer::JsonArray;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -73,6 +74,17 @@ fn pieces(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
     (0..rows).step_by(at_once).map(move |from| batch.slice(from, at_once.min(rows - from)))
 }
 
+/// A text that is a view is written with all that it was cut from, once more with each piece: pieces have only what is theirs.
+fn of_its_own(rows: &RecordBatch) -> Result<RecordBatch> {
+    let columns = rows.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column.clone(),
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(rows.schema(), columns.collect(), &options)?)
+}
+
 /// An object cannot have two fields of one name.
 fn each_name_once(schema: &Schema) -> Result<()> {
     let mut seen = HashSet::new();
@@ -112,7 +124,7 @@ impl Pen {
                 writer.write(rows).map_err(|error| unwritable("json", error))
             }
             Pen::Csv(writer) => writer.write(rows).map_err(|error| unwritable("csv", error)),
-            Pen::Arrow(writer) => Ok(writer.write(rows)?),
+            Pen::Arrow(writer) => Ok(writer.write(&of_its_own(rows)?)?),
         }
     }
 
@@ -197,4 +209,40 @@ fn word(field: &Field) -> String {
         _ => return kind.to_string(),
     };
     word.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Heard, Listener};
+    use arrow_array::StringViewArray;
+    use arrow_ipc::reader::StreamReader;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use std::os::unix::net::UnixStream;
+    use tally_node::worker::Spawner;
+
+    #[test]
+    fn long_texts_are_written_once_however_many_pieces_they_come_in() {
+        let texts = StringViewArray::from_iter_values((0..24).map(|n| n.to_string().repeat(1 << 19)));
+        let batch = RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap();
+        let (node, process) = UnixStream::pair().unwrap();
+        let heard = Spawner::thread("listening", move || {
+            let (mut listener, mut bytes) = (Listener::new(node), Vec::new());
+            while let Heard::Rows(more) = listener.hear().unwrap() {
+                bytes.extend(more);
+            }
+            bytes
+        });
+        let rows = futures_util::stream::iter([Ok(batch.clone())]);
+        let rows = Box::pin(RecordBatchStreamAdapter::new(batch.schema(), rows));
+        let teller = Arc::new(Teller::new(process));
+        let written = pollster::block_on(write(rows, Form::Arrow, 100, &teller)).unwrap();
+        drop(teller);
+        assert_eq!(written, (24, false));
+        let bytes = heard.unwrap().join().unwrap();
+        let read: Vec<RecordBatch> = StreamReader::try_new(&*bytes, None).unwrap().map(Result::unwrap).collect();
+        assert!(read.len() > 1, "in pieces");
+        assert_eq!(datafusion::arrow::compute::concat_batches(&batch.schema(), &read).unwrap(), batch);
+        assert!(bytes.len() < 20 << 20, "{} bytes for 19 MiB", bytes.len());
+    }
 }

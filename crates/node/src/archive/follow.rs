@@ -43,9 +43,7 @@ impl Following {
     /// Goes on where the archive is, or begins one here.
     pub async fn begin(engine: &Engine, mut archive: Archive) -> Result<Following, Stop> {
         let (before, kept_from) = (archive.reached()?, kept_from(engine)?);
-        if let Some(before) = before {
-            check_same_log(engine, &before)?;
-        }
+        archive.each_reached()?.iter().flatten().try_for_each(|reached| check_same_log(engine, reached))?;
         let reached = match before {
             Some(reached) if kept_from <= reached.to.offset => reached,
             _ => {
@@ -309,8 +307,10 @@ fn base_to_keep(bases: &[BaseAt], now_ms: u64, keep_ms: u64) -> Option<BaseAt> {
 
 /// Refuses to go on from what the log does not have, as far as its commits can tell: what came instead would be passed over.
 fn check_same_log(engine: &Engine, reached: &Reached) -> Result<(), Stop> {
-    let commit = engine.commits().holding(reached.to.offset)?.filter(|commit| commit.to.offset == reached.to.offset);
-    let is_other = commit.is_some_and(|commit| commit.digest != reached.digest);
+    let commit = engine.commits().holding(reached.to.offset)?;
+    // It ends where a commit ends, here as well.
+    let is_other =
+        commit.is_some_and(|commit| (commit.to.offset, commit.digest) != (reached.to.offset, reached.digest));
     // What is archived was in a commit that was on disk.
     if is_other || reached.to.offset > engine.commits().end().offset {
         return Err(Stop::Diverged { archived: reached.to });

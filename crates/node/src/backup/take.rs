@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use tally_core::position::Position;
-use tally_storage::log::{LogBatch, LogReader};
+use tally_storage::log::{LogBatch, LogError, LogReader};
 use tally_storage::store::key::Key;
 use tally_storage::store::{self, Checkpoint, Reads};
 
@@ -50,7 +50,7 @@ impl Taking {
     ) -> Result<Taking, BackupError> {
         let Whole { rows, checkpoint, read_from, hold } = engine.whole().await?;
         let manifest = Manifest::new(identity, &checkpoint, taken_ms);
-        let reader = engine.log().reader(Position { offset: read_from, ..checkpoint.position })?;
+        let reader = engine.log().reader(Position { offset: read_from, ..checkpoint.position }).map_err(of_log)?;
         let progress = Progress { counters: checkpoint.counters, ..Progress::default() };
         let stage = Stage::Log { reader, hold, from: read_from, copied_to: read_from };
         Ok(Taking { target, place, rows, checkpoint, manifest, stage, progress })
@@ -61,11 +61,7 @@ impl Taking {
         match &mut self.stage {
             Stage::Log { reader, hold, copied_to, .. } => {
                 let to = self.checkpoint.position.offset;
-                let read = next_of_log(&mut **reader, to, &mut self.manifest);
-                if hold.has_lapsed() {
-                    return Err(BackupError::Lapsed);
-                }
-                let (chunk, reached) = read?;
+                let (chunk, reached) = next_of_log(&mut **reader, to, &mut self.manifest)?;
                 hold.only_from(reached);
                 *copied_to = reached;
                 if reached == to {
@@ -176,7 +172,7 @@ impl Taking {
 /// The next chunk of the log before `to`, and how far it goes.
 fn next_of_log(reader: &mut dyn LogReader, to: u64, manifest: &mut Manifest) -> Result<(Filling, u64), BackupError> {
     let mut chunk = Filling::new(Kind::Log);
-    while let Some(batch) = reader.next()? {
+    while let Some(batch) = reader.next().map_err(of_log)? {
         if batch.position.offset >= to {
             break;
         }
@@ -187,6 +183,13 @@ fn next_of_log(reader: &mut dyn LogReader, to: u64, manifest: &mut Manifest) -> 
         }
     }
     Ok((chunk, to))
+}
+
+fn of_log(error: LogError) -> BackupError {
+    match error {
+        LogError::Trimmed { .. } => BackupError::Lapsed,
+        error => error.into(),
+    }
 }
 
 /// Where a batch stands: epoch, number of records, offset, log time.

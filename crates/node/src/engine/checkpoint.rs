@@ -29,6 +29,8 @@ pub(super) struct Content {
     pub ledger: Arc<LedgerCut>,
     /// The first record that a start from this cut reads.
     pub read_from: u64,
+    /// Of the log since the cut before.
+    pub log_bytes: u64,
     /// Since when it is under way, by [`crate::clock::Clock::passed`].
     pub begun: Duration,
 }

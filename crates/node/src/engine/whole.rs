@@ -37,7 +37,8 @@ impl LogHold {
         let _ = self.0.backing_up.fetch_update(Ordering::AcqRel, Ordering::Acquire, still);
     }
 
-    /// Some of what was held may be gone.
+    /// Nothing is held any more. It may still be there.
+    #[cfg(test)]
     pub fn has_lapsed(&self) -> bool {
         self.0.backing_up.load(Ordering::Acquire) == NOTHING
     }
@@ -57,11 +58,12 @@ impl Engine {
 
     /// Takes a checkpoint of everything that is acknowledged now. One caller at a time: there is one place for what it holds.
     pub async fn whole(&self) -> Result<Whole, Refusal> {
-        let hold = LogHold::all(&self.shared);
         let acknowledged = self.applied().offset;
         let failed = |error: store::Error| Refusal::store(&error);
         for _ in 0..ATTEMPTS_MAX {
             self.checkpoint(Wanted::Everything).await?;
+            // From here on: whatever was freed before, a start from what the store has now does not read.
+            let hold = LogHold::all(&self.shared);
             let rows = self.shared.store.snapshot().map_err(failed)?;
             let found = rows.checkpoint().map_err(failed)?;
             // A flush in the middle of a checkpoint leaves none.

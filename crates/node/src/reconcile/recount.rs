@@ -313,8 +313,8 @@ pub fn takes_back(counter: &Counter) -> bool {
 /// Whether an entity that is counted for one key can be counted for another one instead: that is so unless it tells the key.
 pub fn can_leave_a_key(counter: &Counter) -> bool {
     let Contract::Transition(transition) = &counter.contract else { return false };
-    let tells = |name: &Box<str>| transition.entity.contains(&Field::Dimension(name.clone()));
-    takes_back(counter) && !counter.dimensions.iter().all(tells)
+    let tells = |name: &str| transition.entity.contains(&Field::Dimension(name.into()));
+    takes_back(counter) && !counter.dimensions.iter().all(|name| tells(name))
 }
 
 fn is_persistent(counter: &&Counter) -> bool {

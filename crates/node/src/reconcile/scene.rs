@@ -143,6 +143,9 @@ pub fn oldest_base(answer: &Answer) -> (Start, Option<u64>) {
 
 /// The declarations by their versions, each in force until the next.
 pub fn eras_of(answer: &Answer) -> Result<Vec<Era>, ReconcileError> {
+    if answer.is_truncated {
+        return Err(ReconcileError::Sql("all configurations there ever were are more than an answer may have".into()));
+    }
     let mut versions = Vec::new();
     for batch in &answer.rows {
         let told = numbers(batch, 0).into_iter().zip(texts(batch, 1)).zip(numbers(batch, 2));

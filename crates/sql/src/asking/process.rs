@@ -22,27 +22,38 @@ pub struct Process {
     child: Child,
     listener: Listener,
     errors: File,
-    spill: PathBuf,
+    _spill: Spill,
     looked: Stopwatch,
+}
+
+/// A directory that goes with who has it.
+struct Spill(PathBuf);
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Process {
     pub fn start(program: &Path, task: &Task) -> io::Result<Process> {
         std::fs::create_dir_all(&task.spill)?;
+        let spill = Spill(task.spill.clone());
         let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(LOOK))?;
+        let listener = Listener::new(ours.try_clone()?);
         let errors = task.spill.join("errors");
+        let (to_errors, errors) = (File::create(&errors)?, File::open(&errors)?);
+        // From here on it is somebody's who waits for it.
         let child = Command::new(program)
             .arg(ANSWER)
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
-            .stderr(File::create(&errors)?)
+            .stderr(to_errors)
             // What a terminal says to the server is not meant for it.
             .process_group(0)
             .spawn()?;
-        ours.set_read_timeout(Some(LOOK))?;
-        let (errors, spill) = (File::open(errors)?, task.spill.clone());
-        let process =
-            Process { child, listener: Listener::new(ours.try_clone()?), errors, spill, looked: Stopwatch::start() };
+        let process = Process { child, listener, errors, _spill: spill, looked: Stopwatch::start() };
         task.send(ours)?;
         Ok(process)
     }
@@ -82,6 +93,5 @@ impl Drop for Process {
         // It may have ended; and it is nobody else as long as nobody has asked how.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.spill);
     }
 }

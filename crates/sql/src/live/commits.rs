@@ -39,7 +39,7 @@ fn tell(commits: &Commits, emit: &mut Emit<'_>) -> Result<()> {
     let mut rows = Vec::new();
     while let Some(commit) = reader.read().map_err(external)? {
         let is_last = commit.to.offset >= end;
-        rows.push(commit);
+        rows.push(Row::of(&commit));
         if is_last {
             break;
         }
@@ -51,11 +51,25 @@ fn tell(commits: &Commits, emit: &mut Emit<'_>) -> Result<()> {
     Ok(())
 }
 
-fn batch(commits: &[Commit]) -> Result<RecordBatch> {
-    let numbers = |of: fn(&Commit) -> i64| Arc::new(Int64Array::from_iter_values(commits.iter().map(of))) as ArrayRef;
-    let times = TimestampMicrosecondArray::from_iter_values(commits.iter().map(|commit| micros(commit.log_time_ms)));
-    let digests = StringArray::from_iter_values(commits.iter().map(|commit| commit.digest.to_string()));
+/// What is told of a commit, which may be large.
+struct Row {
+    log_time: i64,
+    numbers: [i64; NUMBERS.len()],
+    digest: String,
+}
+
+impl Row {
+    fn of(commit: &Commit) -> Row {
+        let numbers = NUMBERS.map(|(_, of)| of(commit));
+        Row { log_time: micros(commit.log_time_ms), numbers, digest: commit.digest.to_string() }
+    }
+}
+
+fn batch(rows: &[Row]) -> Result<RecordBatch> {
+    let numbers = |index: usize| Int64Array::from_iter_values(rows.iter().map(|row| row.numbers[index]));
+    let times = TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.log_time));
+    let digests = StringArray::from_iter_values(rows.iter().map(|row| &row.digest));
     let columns = [Arc::new(times.with_timezone(UTC)) as ArrayRef].into_iter();
-    let columns = columns.chain(NUMBERS.map(|(_, of)| numbers(of))).chain([Arc::new(digests) as ArrayRef]);
-    RecordBatch::try_new(schema(), columns.collect()).map_err(arrow)
+    let columns = columns.chain((0..NUMBERS.len()).map(|index| Arc::new(numbers(index)) as ArrayRef));
+    RecordBatch::try_new(schema(), columns.chain([Arc::new(digests) as ArrayRef]).collect()).map_err(arrow)
 }

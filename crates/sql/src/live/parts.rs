@@ -42,18 +42,17 @@ pub async fn rows(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
     let (snapshot, declarations) = (moment.snapshot().await?, moment.engine().declarations());
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let mut rows = Rows::new();
-        let mut pushed = Ok(());
+        let mut pushed = Ok(ControlFlow::Continue(()));
         counters::walk(&snapshot, &prefix, |page| {
             for (id, _) in page {
-                pushed = rows.push_all(&snapshot, &declarations, id);
-                if pushed.is_err() || rows.len() >= BATCH_ROWS && emit(rows.take()).is_break() {
+                pushed = rows.push_all(&snapshot, &declarations, id, emit);
+                if !matches!(pushed, Ok(ControlFlow::Continue(()))) {
                     return ControlFlow::Break(());
                 }
             }
             ControlFlow::Continue(())
         })?;
-        pushed?;
-        if rows.len() > 0 {
+        if pushed?.is_continue() && rows.len() > 0 {
             let _ = emit(rows.take());
         }
         Ok(())
@@ -87,17 +86,31 @@ impl Rows {
         arrow_array::builder::ArrayBuilder::len(&self.values)
     }
 
-    fn push_all(&mut self, snapshot: &Snapshot, declarations: &Declarations, id: &[u8]) -> Result<()> {
-        let Some(counter) = declarations.counter_of(id) else { return Ok(()) };
+    /// All parts of a key. One without dimensions may have millions, so they are handed on in between.
+    fn push_all(
+        &mut self,
+        snapshot: &Snapshot,
+        declarations: &Declarations,
+        id: &[u8],
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut wanted = ControlFlow::Continue(());
+        let Some(counter) = declarations.counter_of(id) else { return Ok(wanted) };
         for kept in declarations.rollups_of(&counter.name) {
             let tell = &mut |unit: Option<Unit>, bucket: Minutes, values: &[u8], sum: i64| {
+                if wanted.is_break() {
+                    return;
+                }
                 self.ids.append_value(String::from_utf8_lossy(id));
                 self.counters.append_value(&*counter.name);
                 self.push_part(kept, unit, bucket, values, sum);
+                if self.len() == BATCH_ROWS {
+                    wanted = emit(self.take());
+                }
             };
             snapshot.parts(id, kept, tell).map_err(external)?;
         }
-        Ok(())
+        Ok(wanted)
     }
 
     fn push_part(&mut self, kept: &KeptRollup, unit: Option<Unit>, bucket: Minutes, values: &[u8], sum: i64) {

@@ -57,13 +57,13 @@ impl<L: Log> Writer<L> {
         let to = Checkpoint { position, counters: self.shared.cells.len(), state };
         self.state.values.table.begin_cut();
         let ledger = self.state.begin_facts_cut();
-        self.log_bytes_since_cut = 0;
+        let log_bytes = std::mem::take(&mut self.log_bytes_since_cut);
         self.cut_frees_log = false;
         let names = std::mem::take(&mut self.state.values.names);
         let replace = std::mem::take(&mut self.state.values.store_is_void);
         self.state.values.cut_replaces = replace;
         let begun = self.shared.clock.passed();
-        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, begun }))
+        Ok(checkpoint::job(Content { from: self.stored, to, replace, names, ledger, read_from, log_bytes, begun }))
     }
 
     /// The changes of the next segments; `None` once all are collected, or if the cut was abandoned.
@@ -110,6 +110,8 @@ impl<L: Log> Writer<L> {
             Err(error) => {
                 self.shared.metrics.checkpoint_failures.inc();
                 self.shared.checkpoint_failing.store(true, Ordering::Release);
+                // What made it due still does.
+                self.log_bytes_since_cut += content.log_bytes;
                 self.state.values.table.abort_cut();
                 let flushed_since = self.state.values.store_is_void;
                 self.state.values.store_is_void |= content.replace;
