@@ -225,3 +225,30 @@ fn whoever_holds_the_catalog_keeps_nobody_from_reading() {
         Ok(())
     });
 }
+
+/// Of long texts they would be wrong where a file has several groups of rows.
+#[test]
+fn files_are_told_apart_by_numbers_and_times_and_never_by_texts() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..3).await?;
+        archive.commit(&reached(3)).await?;
+        let table = crate::catalog::SqliteCatalog::open(directory.path())?.open_table("events").await?.unwrap();
+        let snapshot = table.metadata().current_snapshot().unwrap();
+        let schema = table.metadata().current_schema();
+        let mut told = std::collections::BTreeSet::new();
+        for manifest in table.manifest_list_reader(snapshot).load().await?.entries() {
+            for entry in manifest.load_manifest(table.file_io()).await?.entries() {
+                let file = entry.data_file();
+                told.extend(file.lower_bounds().keys().chain(file.upper_bounds().keys()).copied());
+            }
+        }
+        let fields: Vec<_> = told.into_iter().map(|id| schema.field_by_id(id).unwrap()).collect();
+        assert!(
+            fields.iter().any(|field| field.name == "offset") && fields.iter().any(|field| field.name == "log_time")
+        );
+        assert!(fields.iter().all(|field| field.field_type.to_string() != "string"), "{fields:?}");
+        Ok(())
+    });
+}

@@ -191,3 +191,15 @@ pub fn texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<String> {
         None => column.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_of_which_some_are_missing_are_no_eras() {
+        let answer = |is_truncated| Answer { rows: vec![], is_truncated, archive: None, live: None };
+        assert!(eras_of(&answer(false)).is_ok_and(|eras| eras.is_empty()));
+        assert!(matches!(eras_of(&answer(true)), Err(ReconcileError::Sql(_))));
+    }
+}

@@ -296,7 +296,7 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     let node = start();
     view(&node, 1);
     node.post("/v1/archive/flush", "").ok();
-    let older = node.after_a_crash(|_| {});
+    let [older, longer] = [(); 2].map(|()| node.after_a_crash(|_| {}));
     view(&node, 2);
     node.post("/v1/archive/flush", "").ok();
     let newer = node.path().join("archive");
@@ -309,6 +309,12 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     // Not either when something else is in its place.
     let older = older.restart(|_| {});
     view(&older, 3);
-    let older = older.restart(|options| options.archive = Some(newer));
+    let older = older.restart(|options| options.archive = Some(newer.clone()));
     refused(&older);
+    drop(older);
+    // Nor when what is there has gone past it in one commit.
+    let event = |seq: u64| json!({"type": "video.viewed", "session": "s", "seq": seq, "dimensions": {"video": "a"}});
+    longer.post("/v1/events", json!([event(3), event(4), event(5)]).to_string()).ok();
+    let longer = longer.restart(|options| options.archive = Some(newer));
+    refused(&longer);
 }

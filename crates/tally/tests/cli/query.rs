@@ -109,6 +109,18 @@ fn parts_boxes_and_commits_are_tables() {
 }
 
 #[test]
+fn a_key_may_have_more_parts_than_are_handed_on_at_once() {
+    let asked = Asked::start();
+    let event = |n| format!(r#"{{"type":"shown","eventId":"many{n}","dimensions":{{"ad":"many","country":"c{n}"}}}}"#);
+    let events: Vec<String> = (0..9000).map(event).collect();
+    asked.post("/v1/events", &format!("[{}]", events.join(",")));
+    let parts = "select count(*) as n, count(distinct dimensions['country']) as others, sum(value) as value
+                 from parts where id = 'impressions:many' and rollup = 'country'";
+    assert_eq!(asked.table(parts), "n     others  value\n9000    9000   9000\n");
+    assert_eq!(asked.table("select value from parts where id = 'impressions:many' limit 1"), "value\n    1\n");
+}
+
+#[test]
 fn an_answer_comes_in_every_form() {
     let asked = Asked::start();
     let statement = "select ad, min(log_time) as first, null as nothing from events group by ad order by ad";
