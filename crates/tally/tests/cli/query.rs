@@ -116,7 +116,7 @@ fn a_key_may_have_more_parts_than_are_handed_on_at_once() {
     asked.post("/v1/events", &format!("[{}]", events.join(",")));
     let parts = "select count(*) as n, count(distinct dimensions['country']) as others, sum(value) as value
                  from parts where id = 'impressions:many' and rollup = 'country'";
-    assert_eq!(asked.table(parts), "n     others  value\n9000    9000   9000\n");
+    assert_eq!(asked.table(parts), "   n  others  value\n9000    9000   9000\n");
     assert_eq!(asked.table("select value from parts where id = 'impressions:many' limit 1"), "value\n    1\n");
 }
 
