@@ -172,8 +172,7 @@ impl FatesOwner {
         if let Some(slot) = closed {
             let ends_at = slot.to.offset;
             self.emit(slot);
-            // Where a start may begin to read, the next batch sets its own time.
-            if wants_cut && self.cut.is_none() && log_time_ms > before_ms {
+            if wants_cut && self.cut.is_none() {
                 self.begin_cut(ends_at);
             }
         }

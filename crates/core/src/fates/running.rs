@@ -150,10 +150,14 @@ impl Contracts {
         self.retired.insert(name, kept);
     }
 
-    /// The first log time whose batches a rebuild of the repeats needs; `None` if nothing is remembered.
+    /// The first log time whose batches a rebuild of the repeats needs; `None` if nothing can be.
     pub(crate) fn needed_from_ms(&self, log_time_ms: u64) -> Option<u64> {
-        let remembering = self.memories().map(|memory| &memory.dedup).filter(|dedup| dedup.forgets_at_ms().is_some());
-        remembering.map(|dedup| needed_from_ms(dedup.window_ms(), log_time_ms)).min()
+        let needed = self.memories().map(|memory| match memory.dedup.forgets_at_ms() {
+            Some(_) => needed_from_ms(memory.dedup.window_ms(), log_time_ms),
+            // What will be remembered is still to come.
+            None => log_time_ms,
+        });
+        needed.min()
     }
 
     /// Lets log time pass for the memories of repeats, whether anybody feeds them or not.

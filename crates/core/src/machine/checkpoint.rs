@@ -71,11 +71,7 @@ impl Machine {
 
     /// The offset from which a start from a checkpoint at `offset` would have to read the log.
     pub fn read_from(&mut self, offset: u64) -> u64 {
-        let log_time_ms = self.log_time_ms();
-        let remembered = self.fates.contracts.needed_from_ms(log_time_ms);
-        if remembered.is_none() {
-            self.timeline.forget_before(log_time_ms, offset);
-        }
+        let remembered = self.fates.contracts.needed_from_ms(self.log_time_ms());
         let read_from = remembered.and_then(|since_ms| self.timeline.needed_from(since_ms)).unwrap_or(offset);
         read_from.min(offset)
     }

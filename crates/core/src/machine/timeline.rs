@@ -57,13 +57,6 @@ impl Timeline {
         needed
     }
 
-    /// Nothing is needed of what stands before an offset, at which log time has come so far: the log may be freed up to there, whatever is
-    /// needed later.
-    pub fn forget_before(&mut self, log_time_ms: u64, offset: u64) {
-        self.marks.clear();
-        self.marks.push_back((log_time_ms, offset));
-    }
-
     pub fn voided(&mut self, offset: u64) {
         self.voids.push_back(offset);
     }
@@ -127,9 +120,8 @@ mod tests {
         assert_eq!(timeline.needed_from(2100), Some(0), "an earlier batch may have the same time");
         assert_eq!(timeline.needed_from(2101), Some(20));
         assert_eq!(timeline.needed_from(100_000), Some(40));
-        timeline.forget_before(9500, 50);
         timeline.passed(12_000, 60);
-        assert_eq!(timeline.needed_from(9000), Some(50), "what was before may be gone");
+        assert_eq!(timeline.needed_from(2100), Some(40), "what was before may be gone");
     }
 
     #[test]
