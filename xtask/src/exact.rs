@@ -54,7 +54,7 @@ pub struct ExactArgs {
 impl ExactArgs {
     /// Few events and short lives: what a run of all tests can afford.
     pub fn small() -> ExactArgs {
-        ExactArgs { contracts: Vec::new(), events: 300_000, seconds_between_kills: 0.7, seed: None, release: false }
+        ExactArgs { contracts: Vec::new(), events: 300_000, seconds_between_kills: 0.35, seed: None, release: false }
     }
 
     fn chosen(&self) -> Vec<Contract> {
