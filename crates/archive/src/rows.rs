@@ -7,7 +7,7 @@ mod seen;
 
 pub use chain::{ChainRows, root_row};
 pub use events::{EventRows, Under, event_leaf};
-pub use others::{BaseRows, CorrectionRows, FateRows, ProbeRows, Reasons, configuration, each_correction, each_fate};
+pub use others::{BaseRows, CorrectionRows, FateRows, ProbeRows, Reasons, configuration, each_correction, with_fate};
 pub use seen::{ArchivedEvent, Differing, EventBatch};
 
 use arrow_array::ArrayRef;

@@ -3,7 +3,7 @@
 use super::Archive;
 use crate::again::{SignedRoot, Tables};
 use crate::bounds::BATCH_ROWS;
-use crate::rows::{Place, Reasons, each_correction, each_fate, hour_of, root_row};
+use crate::rows::{Place, Reasons, each_correction, hour_of, root_row, with_fate};
 use crate::table::TableWriter;
 use crate::tree::{Closed, Counted, Sign};
 use crate::{ArchiveError, Reader};
@@ -18,11 +18,12 @@ use tally_core::proof::{Hash, Root};
 pub struct Told<'a> {
     /// Without the entries that need not be told.
     pub commit: &'a Commit,
+    /// Why each of those that it tells of was not counted.
+    pub reasons: &'a Reasons,
     /// The hash of its head, as it was made.
     pub head: Hash,
     /// Those that it names, with all their deltas.
     pub corrections: &'a [Correction],
-    pub reasons: &'a Reasons,
     /// What became of its entries, those that need not be told among them.
     pub counted: &'a Counted<'a>,
 }
@@ -60,18 +61,30 @@ impl Archive {
     }
 
     async fn tell_fates(&mut self, told: &Told<'_>) -> Result<Vec<(u64, Hash)>, ArchiveError> {
-        let (is_new, mut leaves) = (is_new(&self.fates, told.commit)?, Vec::new());
-        each_fate(told.commit, told.reasons, |row| {
-            leaves.push((row.position.offset, row.hash()));
-            if is_new {
-                self.fate_rows.push(&row);
+        let Told { commit, reasons, .. } = *told;
+        let (is_new, hour) = (is_new(&self.fates, commit)?, place(commit).hour());
+        let mut leaves = Vec::with_capacity(commit.exceptions.len());
+        assert_eq!(commit.exceptions.len(), reasons.len(), "each has a reason, or none is known");
+        for (exception, reason) in commit.exceptions.iter().zip(reasons) {
+            with_fate(commit, exception, reason.as_deref(), |row| {
+                leaves.push((row.position.offset, row.hash()));
+                if is_new {
+                    self.fate_rows.push(&row);
+                }
+            });
+            if self.fate_rows.len() >= BATCH_ROWS {
+                self.write_fates(hour).await?;
             }
-        });
-        if self.fate_rows.len() > 0 {
-            let hour = Literal::int(place(told.commit).hour());
-            self.fates.write(vec![hour], self.fate_rows.take()?).await?;
         }
+        self.write_fates(hour).await?;
         Ok(leaves)
+    }
+
+    async fn write_fates(&mut self, hour: i32) -> Result<(), ArchiveError> {
+        if self.fate_rows.len() == 0 {
+            return Ok(());
+        }
+        self.fates.write(vec![Literal::int(hour)], self.fate_rows.take()?).await
     }
 
     async fn tell_corrections(&mut self, told: &Told<'_>) -> Result<Vec<(u64, Hash)>, ArchiveError> {

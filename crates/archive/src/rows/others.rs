@@ -5,11 +5,9 @@ use crate::schema::{Table, arrow, arrow_error};
 use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMicrosecondBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::SchemaRef;
-use hashbrown::HashMap;
 use iceberg::Result;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tally_core::commit::{AuditRow, Commit};
+use tally_core::commit::{AuditRow, Commit, NamedException};
 use tally_core::ledger::{Cause, Correction, Purpose};
 use tally_core::position::Position;
 use tally_core::proof::{CorrectionLeaf, FateLeaf};
@@ -25,8 +23,8 @@ pub struct FateRows {
     reason: StringBuilder,
 }
 
-/// Why entries were not counted, by the offset of their record and the counter that they were for; as far as it is known.
-pub type Reasons = BTreeMap<u64, Vec<(Box<str>, String)>>;
+/// Why the entries were not counted that a commit tells of, one for each of them; `None` where it is not known.
+pub type Reasons = [Option<Arc<str>>];
 
 impl FateRows {
     pub fn new() -> Result<FateRows> {
@@ -66,23 +64,24 @@ impl FateRows {
     }
 }
 
-/// All that a commit tells of entries.
-pub fn each_fate(commit: &Commit, reasons: &Reasons, mut push: impl FnMut(FateLeaf<'_>)) {
-    let again: HashMap<u64, &AuditRow> = commit.audit.rows().iter().map(|row| (row.offset, row)).collect();
-    for exception in &commit.exceptions {
-        let again = again.get(&exception.offset);
-        let its = |(counter, _): &&(Box<str>, String)| counter.as_bytes() == &*exception.counter;
-        let reason = reasons.get(&exception.offset).and_then(|all| all.iter().find(its));
-        push(FateLeaf {
-            position: Position { offset: exception.offset, ..commit.to },
-            log_time_ms: kept_ms(commit.log_time_ms as i64),
-            counter: &text(&exception.counter),
-            fate: exception.fate.name(),
-            event_id: again.map(|row| text(&row.event_id)).as_deref(),
-            first_seen_ms: again.map(|row| kept_ms(row.first_seen_ms as i64)),
-            reason: reason.map(|(_, reason)| reason.as_str()),
-        });
-    }
+/// What a commit tells of an entry, and why it was not counted.
+pub fn with_fate(commit: &Commit, told: &NamedException, reason: Option<&str>, push: impl FnOnce(FateLeaf<'_>)) {
+    let again = again(commit.audit.rows(), told.offset);
+    push(FateLeaf {
+        position: Position { offset: told.offset, ..commit.to },
+        log_time_ms: kept_ms(commit.log_time_ms as i64),
+        counter: &text(&told.counter),
+        fate: told.fate.name(),
+        event_id: again.map(|row| text(&row.event_id)).as_deref(),
+        first_seen_ms: again.map(|row| kept_ms(row.first_seen_ms as i64)),
+        reason,
+    });
+}
+
+/// The row of the audit of a record, if there is one. They are in the order of the log.
+fn again(audit: &[AuditRow], offset: u64) -> Option<&AuditRow> {
+    let behind = audit.partition_point(|row| row.offset <= offset);
+    audit[..behind].last().filter(|row| row.offset == offset)
 }
 
 /// What corrections changed: a row for each counter and bucket.

@@ -16,6 +16,8 @@ use crate::ledger::{BoxKind, Correction, Row};
 use crate::limits::DELTAS_TOLD_MAX;
 use crate::position::Position;
 use crate::record::{DecodeError, put_bytes, put_signed, put_varint, take_byte, take_bytes, take_signed, take_varint};
+use hashbrown::HashSet;
+use std::sync::Arc;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const VERSION: u8 = 3;
@@ -58,15 +60,40 @@ impl Commit {
     pub fn is_void(&self, batch_offset: u64) -> bool {
         self.voids.iter().any(|void| void.offset == batch_offset)
     }
+
+    /// What is told of a record's entries, and the number of the first of these. They stand in the order of the log.
+    pub fn exceptions_of(&self, offset: u64) -> (usize, &[NamedException]) {
+        let from = self.exceptions.partition_point(|exception| exception.offset < offset);
+        let behind = &self.exceptions[from..];
+        let len = behind.iter().take_while(|exception| exception.offset == offset).count();
+        (from, &behind[..len])
+    }
 }
 
 /// An [`Exception`] that needs no declarations to be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedException {
     pub offset: u64,
-    /// The name of a declared counter, or the id of another.
-    pub counter: Box<[u8]>,
+    /// The name of a declared counter, or the id of another. There may be a hundred thousand of one counter in a commit.
+    pub counter: Arc<[u8]>,
     pub fate: BoxKind,
+}
+
+/// Names that are there once, however often they are said.
+#[derive(Default)]
+struct Names(HashSet<Arc<[u8]>>);
+
+impl Names {
+    fn one(&mut self, name: &[u8]) -> Arc<[u8]> {
+        match self.0.get(name) {
+            Some(known) => known.clone(),
+            None => {
+                let new: Arc<[u8]> = name.into();
+                self.0.insert(new.clone());
+                new
+            }
+        }
+    }
 }
 
 /// A correction that became visible, with the first of its deltas.
@@ -166,12 +193,12 @@ impl<'a> FromIterator<CounterDelta<'a>> for CounterDeltas {
 impl Commit {
     /// The commit of a slot that is over, behind the one with digest `before`.
     pub fn new(slot: Slot, before: Digest, deltas: Option<Deltas>) -> Commit {
-        let declarations = slot.declarations;
+        let (declarations, mut names) = (slot.declarations, Names::default());
         let named = |exception: Exception| NamedException {
             offset: exception.offset,
-            counter: match exception.counter {
-                Subject::Declared(index) => declarations.counter(index).name.as_bytes().into(),
-                Subject::Id(id) => id,
+            counter: match &exception.counter {
+                Subject::Declared(index) => names.one(declarations.counter(*index).name.as_bytes()),
+                Subject::Id(id) => names.one(id),
             },
             fate: exception.fate,
         };
@@ -239,7 +266,7 @@ impl Commit {
         put_varint(&mut out, self.log_time_ms);
         put_varint(&mut out, self.generation);
         put_varint(&mut out, self.exceptions.len() as u64);
-        let mut before = NamedException { offset: self.from.offset, counter: [].into(), fate: BoxKind::Counted };
+        let mut before = before_all(self.from.offset);
         for exception in &self.exceptions {
             put_exception(&mut out, &before, exception);
             before.clone_from(exception);
@@ -314,10 +341,10 @@ impl Commit {
     fn decode_head(bytes: &mut &[u8]) -> Result<Commit, DecodeError> {
         let (from, to) = (take_position(bytes)?, take_position(bytes)?);
         let (log_time_ms, generation) = (take_varint(bytes)?, take_varint(bytes)?);
-        let mut exceptions = Vec::new();
-        let mut before = NamedException { offset: from.offset, counter: [].into(), fate: BoxKind::Counted };
+        let (mut exceptions, mut names) = (Vec::new(), Names::default());
+        let mut before = before_all(from.offset);
         for _ in 0..take_varint(bytes)? {
-            before = take_exception(bytes, &before)?;
+            before = take_exception(bytes, &before, &mut names)?;
             exceptions.push(before.clone());
         }
         let told = |bytes: &mut &[u8]| {
@@ -352,6 +379,11 @@ fn take_position(bytes: &mut &[u8]) -> Result<Position, DecodeError> {
     Ok(Position { epoch: number("epoch")?, log: number("log")?, offset: take_varint(bytes)? })
 }
 
+/// What the first exception is told by its distance to.
+fn before_all(offset: u64) -> NamedException {
+    NamedException { offset, counter: [].into(), fate: BoxKind::Counted }
+}
+
 /// Most exceptions of a commit are of a counter in a row, so a name is written when it is another one.
 fn put_exception(out: &mut Vec<u8>, before: &NamedException, exception: &NamedException) {
     let is_same = before.counter == exception.counter;
@@ -364,14 +396,18 @@ fn put_exception(out: &mut Vec<u8>, before: &NamedException, exception: &NamedEx
 
 const SAME_COUNTER: u8 = 0x80;
 
-fn take_exception(bytes: &mut &[u8], before: &NamedException) -> Result<NamedException, DecodeError> {
+fn take_exception(
+    bytes: &mut &[u8],
+    before: &NamedException,
+    names: &mut Names,
+) -> Result<NamedException, DecodeError> {
     let first = take_byte(bytes)?;
     let fate = BoxKind::ALL.get(usize::from(first & !SAME_COUNTER)).copied();
     let fate = fate.ok_or(DecodeError::BadValue { field: "fate", value: first.into() })?;
     let distance = take_varint(bytes)?;
     let offset = before.offset.checked_add(distance);
     let offset = offset.ok_or(DecodeError::BadValue { field: "offset of an exception", value: distance })?;
-    let counter = if first & SAME_COUNTER != 0 { before.counter.clone() } else { take_bytes(bytes)?.into() };
+    let counter = if first & SAME_COUNTER != 0 { before.counter.clone() } else { names.one(take_bytes(bytes)?) };
     Ok(NamedException { offset, counter, fate })
 }
 

@@ -3,7 +3,7 @@
 use super::Stop;
 use crate::engine::{CommitReader, Engine};
 use tally_core::anomaly::Detector;
-use tally_core::commit::{Commit, NamedException};
+use tally_core::commit::Commit;
 use tally_core::counter::Declarations;
 use tally_core::database::Space;
 use tally_core::head::Head;
@@ -98,7 +98,7 @@ impl<'a> Counting<'a> {
     fn record(&mut self, offset: u64, record: &Record<'_>) {
         match record {
             Record::Event(event) => {
-                let exceptions = self.exceptions(offset);
+                let (_, exceptions) = self.commit.exceptions_of(offset);
                 for listener in self.declarations.listeners(&event.event_type) {
                     let name = self.declarations.counter(listener.counter).name.as_bytes();
                     let is_exception = exceptions.iter().any(|exception| *exception.counter == *name);
@@ -113,7 +113,7 @@ impl<'a> Counting<'a> {
                 let amount = deltas.iter().fold(0, |sum: u64, delta| sum.saturating_add(delta.unsigned_abs()));
                 self.named(name, amount);
             }
-            Record::AddOnce { name, delta, .. } if self.exceptions(offset).is_empty() => {
+            Record::AddOnce { name, delta, .. } if self.commit.exceptions_of(offset).1.is_empty() => {
                 self.named(name, delta.unsigned_abs());
             }
             _ => {}
@@ -125,13 +125,5 @@ impl<'a> Counting<'a> {
         if Space::split(name).0 == Space::MAIN {
             self.detector.count_many(self.hasher.key(name), name, amount);
         }
-    }
-
-    /// Of one record. They stand in the order of the log.
-    fn exceptions(&self, offset: u64) -> &'a [NamedException] {
-        let all = &self.commit.exceptions;
-        let from = all.partition_point(|exception| exception.offset < offset);
-        let len = all[from..].iter().take_while(|exception| exception.offset == offset).count();
-        &all[from..from + len]
     }
 }

@@ -84,12 +84,14 @@ impl Following {
         if commit.to.offset > self.reached.to.offset {
             let (head, mut rejected) = (Hash::of(&commit.head()), Rejected::of(&commit));
             self.take_batches(&commit, &mut rejected).await?;
+            let reasons = rejected.reasons;
             let corrections = self.corrections(&commit).await?;
             let declarations = self.declarations.clone();
             let counted = self.counted(&declarations, &commit);
-            commit.exceptions.retain(|exception| self.is_told(&exception.counter));
-            let reasons = &rejected.reasons;
-            let told = Told { commit: &commit, head, corrections: &corrections, reasons, counted: &counted };
+            let entries = std::mem::take(&mut commit.exceptions).into_iter().zip(reasons);
+            let (told, reasons): (_, Vec<_>) = entries.filter(|(entry, _)| self.is_told(&entry.counter)).unzip();
+            commit.exceptions = told;
+            let told = Told { commit: &commit, reasons: &reasons, head, corrections: &corrections, counted: &counted };
             self.archive.told(told).await?;
             let Commit { to, log_time_ms, digest, .. } = commit;
             self.reached = Reached { to, log_time_ms, digest, ..self.reached };
@@ -135,7 +137,7 @@ impl Following {
         self.commits.as_mut().map_or(Ok(None), |commits| Ok(commits.read()?))
     }
 
-    async fn take_batches(&mut self, commit: &Commit, rejected: &mut Rejected) -> Result<(), Stop> {
+    async fn take_batches(&mut self, commit: &Commit, rejected: &mut Rejected<'_>) -> Result<(), Stop> {
         let (had, mut at) = (self.archive.has_events_to()?, self.reached.to.offset);
         while at < commit.to.offset {
             let Some(batch) = self.log.next()? else { return Err(Stop::LogEnds { at, commit: commit.to }) };

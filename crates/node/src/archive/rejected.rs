@@ -1,11 +1,11 @@
 //! Why entries were rejected. A commit says only that they were; but what an event says, and what its counters ask for, are both
 //! known, and to hold the one against the other is a function of the two ([`Stager`]), as it was when the event came.
+//!
+//! A flood can have every one of its events rejected, so what is held is a word for each of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tally_archive::Reasons;
-use tally_core::commit::Commit;
-use tally_core::counter::{Declarations, Stager};
+use tally_core::commit::{Commit, NamedException};
+use tally_core::counter::{Declarations, Rejection, Stager};
 use tally_core::event::Event;
 use tally_core::id::CellHasher;
 use tally_core::ledger::BoxKind;
@@ -15,36 +15,56 @@ use tally_core::op::Submission;
 const NO_ROOM: &str = "the memory of repeats was full";
 
 /// The entries that a commit says were rejected.
-pub struct Rejected {
-    /// The counters that rejected a record.
-    by: BTreeMap<u64, Vec<Box<[u8]>>>,
-    pub reasons: Reasons,
+pub struct Rejected<'a> {
+    commit: &'a Commit,
+    /// Why, for each entry that the commit tells of; `None` for those that were not rejected.
+    pub reasons: Vec<Option<Arc<str>>>,
+    /// What was found last, which many have in common.
+    last: Arc<str>,
+    /// Of the declarations that are in force.
+    stager: Option<Stager>,
+    staged: Submission,
 }
 
-impl Rejected {
-    pub fn of(commit: &Commit) -> Rejected {
-        let mut by: BTreeMap<u64, Vec<Box<[u8]>>> = BTreeMap::new();
-        for exception in commit.exceptions.iter().filter(|exception| exception.fate == BoxKind::Rejected) {
-            by.entry(exception.offset).or_default().push(exception.counter.clone());
-        }
-        Rejected { by, reasons: Reasons::default() }
+impl<'a> Rejected<'a> {
+    pub fn of(commit: &'a Commit) -> Rejected<'a> {
+        let reasons = vec![None; commit.exceptions.len()];
+        Rejected { commit, reasons, last: NO_ROOM.into(), stager: None, staged: Submission::default() }
     }
 
     /// Finds out why an event was rejected, if it was, under the declarations that were in force there.
     pub fn look_at(&mut self, offset: u64, event: &Event<'_>, declarations: &Arc<Declarations>, hasher: CellHasher) {
-        let Some(counters) = self.by.get(&offset) else { return };
-        let mut known = Vec::new();
-        let mut keep = |_: u16, rejection: tally_core::counter::Rejection<'_>| {
-            known.push((Box::from(rejection.counter()), rejection.to_string()));
+        let (from, its) = self.commit.exceptions_of(offset);
+        let reasons = &mut self.reasons[from..from + its.len()];
+        let is_open = |(entry, reason): &(&NamedException, &mut Option<Arc<str>>)| {
+            entry.fate == BoxKind::Rejected && reason.is_none()
         };
-        Stager::new(declarations.clone(), hasher).stage(event, 0, &mut Submission::default(), &mut keep);
-        for counter in counters {
-            let name = String::from_utf8_lossy(counter);
-            if known.iter().all(|(known, _): &(Box<str>, String)| **known != *name) {
-                known.push((name.into(), NO_ROOM.to_owned()));
-            }
+        if !its.iter().zip(&mut *reasons).any(|entry| is_open(&entry)) {
+            return;
         }
-        known.retain(|(name, _)| counters.iter().any(|counter| **counter == *name.as_bytes()));
-        self.reasons.insert(offset, known);
+        let last = &mut self.last;
+        let mut rejected = |_: u16, rejection: Rejection<'_>| {
+            let of_counter = |entry: &&NamedException| *entry.counter == *rejection.counter().as_bytes();
+            let mut open = its.iter().zip(&mut *reasons).filter(is_open);
+            if let Some((_, reason)) = open.find(|(entry, _)| of_counter(entry)) {
+                *reason = Some(shared(last, &rejection.to_string()));
+            }
+        };
+        let stager = self.stager.take().filter(|stager| Arc::ptr_eq(stager.declarations(), declarations));
+        let mut stager = stager.unwrap_or_else(|| Stager::new(declarations.clone(), hasher));
+        stager.stage(event, 0, &mut self.staged, &mut rejected);
+        self.staged.clear();
+        self.stager = Some(stager);
+        for (_, reason) in its.iter().zip(reasons).filter(is_open) {
+            *reason = Some(shared(last, NO_ROOM));
+        }
     }
+}
+
+/// A text, which is there once if it is the same as the last one.
+fn shared(last: &mut Arc<str>, text: &str) -> Arc<str> {
+    if **last != *text {
+        *last = text.into();
+    }
+    last.clone()
 }

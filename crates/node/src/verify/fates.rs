@@ -3,7 +3,7 @@
 use super::files::{Tables, of_fault};
 use super::report::{Check, Finding, Fix};
 use super::scratch::Scratch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tally_archive::{ArchivedFate, FatesInOrder, Table};
 use tally_core::commit::Commit;
@@ -37,10 +37,7 @@ impl<'a> Fates<'a> {
     pub fn commit(&mut self, commit: &Commit) {
         // Of what is before it there are commits no more, or they cannot be read.
         while self.rows.next_before(commit.from.offset).is_some() {}
-        let mut archived = Vec::new();
-        while let Some(fate) = self.rows.next_before(commit.to.offset) {
-            archived.push(fate);
-        }
+        let archived = std::iter::from_fn(|| self.rows.next_before(commit.to.offset)).collect();
         let faults = self.rows.take_faults();
         let can_compare = faults.is_empty() && self.from <= commit.from.offset && commit.to.offset <= self.to;
         faults.into_iter().for_each(|fault| self.check.find(of_fault(fault, self.scratch)));
@@ -49,7 +46,8 @@ impl<'a> Fates<'a> {
         }
     }
 
-    fn compare(&mut self, commit: &Commit, mut archived: Vec<ArchivedFate>) {
+    /// Both are in the order of the log, so what is looked for is the first that is left, if nothing differs.
+    fn compare(&mut self, commit: &Commit, mut archived: VecDeque<ArchivedFate>) {
         for exception in &commit.exceptions {
             let told = ArchivedFate {
                 offset: exception.offset,
@@ -57,8 +55,8 @@ impl<'a> Fates<'a> {
                 fate: exception.fate.name().to_owned(),
             };
             self.compared += 1;
-            match archived.iter().position(|fate| *fate == told) {
-                Some(at) => drop(archived.swap_remove(at)),
+            match archived.iter().take_while(|fate| fate.offset <= told.offset).position(|fate| *fate == told) {
+                Some(at) => drop(archived.remove(at)),
                 None if self.is_kept(&exception.counter) => {
                     self.find(&told, "the commits say so, and the archive does not")
                 }
