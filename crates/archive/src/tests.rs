@@ -259,10 +259,10 @@ fn corrections_and_the_base_have_a_row_for_each_counter() {
             reverted_generation: None,
         };
         let commit = commit_of(8);
-        archive.told(told(&commit, std::slice::from_ref(&correction), &Reasons::default())).await?;
+        archive.told(told(&commit, std::slice::from_ref(&correction), &[])).await?;
         archive.commit(&reached(8)).await?;
         // Told again, as after a crash between the commits of two tables: the table has it.
-        archive.told(told(&commit, &[correction], &Reasons::default())).await?;
+        archive.told(told(&commit, &[correction], &[])).await?;
         archive.commit(&reached(9)).await?;
         assert_eq!(numbers(&read(directory.path(), Table::Base).await?, "value"), [-2, 2, 5], "and how many there are");
         assert_eq!(numbers(&read(directory.path(), Table::Corrections).await?, "delta"), [-3, 1]);
@@ -298,10 +298,7 @@ fn whole_hours_before_a_base_are_let_go_of_and_everything_else_stays() {
         let mut archive = begun(directory.path()).await?;
         // Two events an hour, of two streams; in one commit those of five hours.
         write(&mut archive, 0..10).await?;
-        let reasons = Reasons::from([(
-            3,
-            vec![("likes".into(), "of another".to_owned()), ("views".into(), "of this".to_owned())],
-        )]);
+        let reasons = [Some("of this".into())];
         archive.told(told(&fates_of(3), &[], &reasons)).await?;
         archive.commit(&reached(10)).await?;
         assert_eq!(texts(&read(directory.path(), Table::Fates).await?, "reason"), [Some("of this".to_owned())]);

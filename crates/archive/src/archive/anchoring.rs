@@ -64,7 +64,7 @@ impl Archive {
         let Told { commit, reasons, .. } = *told;
         let (is_new, hour) = (is_new(&self.fates, commit)?, place(commit).hour());
         let mut leaves = Vec::with_capacity(commit.exceptions.len());
-        assert_eq!(commit.exceptions.len(), reasons.len(), "each has a reason, or none is known");
+        assert_eq!(commit.exceptions.len(), reasons.len(), "each has a place for its reason");
         for (exception, reason) in commit.exceptions.iter().zip(reasons) {
             with_fate(commit, exception, reason.as_deref(), |row| {
                 leaves.push((row.position.offset, row.hash()));

@@ -27,7 +27,7 @@ fn a_table_that_is_ahead_of_the_others_stays_there_and_has_each_row_once() {
         let before = in_force(root, Table::Events);
         let tell = async |archive: &mut Archive| -> Result<(), ArchiveError> {
             write(archive, 4..8).await?;
-            archive.told(told(&fates_of(7), &[], &Reasons::default())).await?;
+            archive.told(told(&fates_of(7), &[], &[None])).await?;
             archive.probe(Place { position: at(7), log_time_ms: START_MS }, "p7").await?;
             archive.commit(&reached(8)).await
         };

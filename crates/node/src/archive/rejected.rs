@@ -68,3 +68,66 @@ fn shared(last: &mut Arc<str>, text: &str) -> Arc<str> {
     }
     last.clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::commit::Digest;
+    use tally_core::position::Position;
+
+    const CONFIG: &str = "counters:
+  - {counterName: views, mode: display, dimensions: [video], rules: [{on: seen, op: increment}]}
+  - {counterName: likes, mode: display, dimensions: [person], rules: [{on: seen, op: increment}]}
+  - {counterName: all, mode: display, dimensions: [], rules: [{on: seen, op: increment}]}
+";
+
+    fn at(offset: u64) -> Position {
+        Position { epoch: 1, log: 0, offset }
+    }
+
+    fn told(offset: u64, counter: &str, fate: BoxKind) -> NamedException {
+        NamedException { offset, counter: counter.as_bytes().into(), fate }
+    }
+
+    fn commit(exceptions: Vec<NamedException>) -> Commit {
+        Commit {
+            from: at(0),
+            to: at(9),
+            log_time_ms: 0,
+            generation: 1,
+            exceptions,
+            corrections: vec![],
+            rules: 1,
+            voids: vec![],
+            audit: Default::default(),
+            digest: Digest(0),
+            deltas: None,
+        }
+    }
+
+    #[test]
+    fn each_entry_that_was_rejected_has_the_reason_of_its_own_counter() {
+        let commit = commit(vec![
+            told(2, "views", BoxKind::Duplicate),
+            told(2, "all", BoxKind::Rejected),
+            told(5, "views", BoxKind::Rejected),
+            told(5, "likes", BoxKind::Rejected),
+            told(7, "likes", BoxKind::Rejected),
+        ]);
+        let declarations = Arc::new(Declarations::parse(CONFIG).unwrap());
+        let mut rejected = Rejected::of(&commit);
+        let mut look_at = |offset, dimension: &'static str| {
+            let mut event = Event::new("seen", 0);
+            event.dimensions.push((dimension.into(), "x".into()));
+            rejected.look_at(offset, &event, &declarations, CellHasher::new(1));
+        };
+        for (offset, dimension) in [(1, "neither"), (2, "video"), (5, "neither"), (7, "video"), (8, "neither")] {
+            look_at(offset, dimension);
+        }
+        let reasons: Vec<&str> = rejected.reasons.iter().map(|reason| reason.as_deref().unwrap_or("-")).collect();
+        assert_eq!(reasons[..2], ["-", NO_ROOM], "a repeat has no reason, and the last one has nothing against it");
+        assert!(reasons[2].contains("\"video\"") && reasons[3].contains("\"person\""), "{reasons:?}");
+        assert_eq!(reasons[3], reasons[4]);
+        assert!(Arc::ptr_eq(rejected.reasons[3].as_ref().unwrap(), rejected.reasons[4].as_ref().unwrap()), "held once");
+    }
+}
