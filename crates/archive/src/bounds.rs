@@ -9,7 +9,7 @@ pub const BATCH_BYTES: usize = 4 << 20;
 /// Rows that are put into one group of a file, and so the most that is held of it.
 pub const GROUP_ROWS: usize = 1 << 18;
 /// What they may take.
-pub const GROUP_BYTES: usize = 32 << 20;
+pub const GROUP_BYTES: usize = 8 << 20;
 
 /// Rows of a file that are read at a time, by what one of them takes on average.
 pub fn batch_rows(file: &ParquetMetaData) -> usize {
