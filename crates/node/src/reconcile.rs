@@ -12,6 +12,8 @@ mod restate;
 mod restated_before;
 mod scene;
 
+use report::{DRIFT_MAX, DRIFT_WINDOWS};
+
 pub use archived::{ArchivedParts, ArchivedWanted};
 pub use report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut, Report};
 pub use restate::{CounterRestated, RestateWanted, Restated, RestatedKey, Restatement};
@@ -40,9 +42,6 @@ const RETRY: Retry = Retry { first: Duration::from_secs(60), most: Duration::fro
 const AUTHOR: &str = "reconciliation";
 /// How its reason begins.
 const REASON: &str = "a recount at";
-/// The share of a counter from which on somebody should look, and for how many runs in a row.
-const DRIFT_MAX: f64 = 0.001;
-const DRIFT_RUNS: usize = 3;
 
 /// Why there is no report.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -250,21 +249,21 @@ impl Reconciler {
             let is_lasting = is_lasting(&reports, name);
             metrics.alert(name, is_lasting);
             if is_lasting {
-                self.webhooks.tell("reconciliation", report.at_ms, || report.told_of(name, DRIFT_RUNS));
+                self.webhooks.tell("reconciliation", report.at_ms, || report.told_of(name));
                 tracing::error!(
                     counter = name,
-                    runs = DRIFT_RUNS,
-                    "a counter keeps differing from its recount by more than 0.1 %"
+                    "a counter differs from its recount by more than 0.1 % in three hours, or has done so for three runs"
                 );
             }
         }
     }
 }
 
-/// Whether a counter has differed by too much for so many runs in a row.
+/// Whether a counter has differed by too much for so many hours, as the last run has found, or as a whole for so many runs in a row.
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
-    let drifts = reports.iter().filter_map(|report| report.drift_of(name)).take(DRIFT_RUNS);
-    drifts.clone().count() == DRIFT_RUNS && drifts.into_iter().all(|drift| drift > DRIFT_MAX)
+    let mut compared = reports.iter().filter_map(|report| report.compared(name)).take(DRIFT_WINDOWS).peekable();
+    let hours = compared.peek().and_then(|last| last.hours_adrift());
+    hours >= Some(DRIFT_WINDOWS) || compared.filter(|report| report.drift() > DRIFT_MAX).count() == DRIFT_WINDOWS
 }
 
 fn behind_this_hour(now_ms: u64) -> u64 {

@@ -96,6 +96,9 @@ pub enum SqlError {
     /// Ask something else: the words say what is wrong.
     #[error("{0}")]
     Wrong(String),
+    /// Ask in another way: the engine itself broke.
+    #[error("{0}")]
+    Broke(String),
     /// Ask for less, or allow more time.
     #[error("it took longer than {0:?}")]
     TooLong(Duration),

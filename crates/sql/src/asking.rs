@@ -24,7 +24,7 @@ use tally_node::engine::{Engine, Refusal};
 use tally_node::sql::{Asker, Form, Question, Sql, SqlError, SqlParts, Written};
 use tally_node::worker::Spawner;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// This program, even if its file has been replaced since.
 const SELF: &str = "/proc/self/exe";
@@ -35,7 +35,7 @@ struct Processes {
     archive: Option<Arc<Reader>>,
     spill: PathBuf,
     memory_bytes: u64,
-    /// Of which somebody has been granted so much, and of the disk.
+    /// Of which clients have been granted so much, and of the disk.
     memory: Arc<Shares>,
     disk: Arc<Shares>,
     /// For questions of clients, and for the one that the node has itself.
@@ -109,34 +109,47 @@ impl Drop for Granted {
     }
 }
 
-/// What all questions together may put on a disk: half of what is free.
+/// What all clients together may put on a disk, and as much may the node: a quarter of what is free.
 fn spill_bytes(spill: &Path) -> u64 {
-    rustix::fs::statvfs(spill).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)) / 2
+    rustix::fs::statvfs(spill).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)) / 4
+}
+
+impl Processes {
+    async fn place(&self, asker: Asker) -> Result<OwnedSemaphorePermit, SqlError> {
+        match asker {
+            Asker::Client => self.places.clone().try_acquire_owned().map_err(|_| Refusal::busy().into()),
+            // It asks one thing after the other, and whoever told it something before may still be at it.
+            Asker::Node => self.own_place.clone().acquire_owned().await.map_err(|_| Refusal::ShuttingDown.into()),
+        }
+    }
+}
+
+/// What there is for who asks: of clients a share, while the node has as much as all of them together, beside them. A recount sorts all ids
+/// there are.
+fn share(asker: Asker, shares: &Arc<Shares>, all: u64) -> (u64, Option<Granted>) {
+    let granted = (asker == Asker::Client).then(|| shares.grant(all));
+    (granted.as_ref().map_or(all, |granted| granted.bytes), granted)
 }
 
 impl Sql for Processes {
     fn write(&self, question: Question, form: Form) -> BoxFuture<'_, Result<Written, SqlError>> {
         Box::pin(async move {
-            let places = if question.asker == Asker::Node { &self.own_place } else { &self.places };
-            let place = places.clone().try_acquire_owned().map_err(|_| Refusal::busy())?;
-            // A recount sorts all ids there are: it has as much as all clients together, beside them.
-            let memory = (question.asker == Asker::Client).then(|| self.memory.grant(self.memory_bytes));
-            let memory_bytes = memory.as_ref().map_or(self.memory_bytes, |granted| granted.bytes) as usize;
-            let memory_bytes = memory_bytes.max(SQL_MEMORY_BYTES_MIN);
-            let disk = self.disk.grant(spill_bytes(&self.spill));
-            let spill_bytes = disk.bytes;
+            let Question { statement, rows_max, time, snapshot, asker } = question;
+            let place = self.place(asker).await?;
+            let (memory_bytes, memory) = share(asker, &self.memory, self.memory_bytes);
+            let memory_bytes = (memory_bytes as usize).max(SQL_MEMORY_BYTES_MIN);
+            let (spill_bytes, disk) = share(asker, &self.disk, spill_bytes(&self.spill));
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let Question { statement, rows_max, time, snapshot, asker: _ } = question;
             let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
             let task = Task { statement, form, rows_max, memory_bytes, has_archive, spill, spill_bytes };
             let runtime = self.runtime.as_ref().expect("it is there until the end").handle().clone();
-            let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, self.archive.clone(), runtime));
+            let moment = Arc::new(Moment::new(self.engine.clone(), snapshot, self.archive.clone(), place, runtime));
             let (answered, answer) = oneshot::channel();
             let program = self.program.clone();
             let attended = Spawner::thread("tally-sql-ask", move || {
                 let found = attend(&program, &task, &moment, time, || answered.is_closed());
-                // Given back when it has really ended.
-                drop((place, memory, disk));
+                // Given back when it has really ended; its place, when nobody tells it anything any more.
+                drop((moment, memory, disk));
                 let _ = answered.send(found);
             });
             attended.map_err(failed)?;
@@ -215,7 +228,7 @@ fn written(found: Found, bytes: Vec<u8>, moment: &Moment) -> Written {
 fn broken(process: Process) -> SqlError {
     let said = process.last_words();
     tracing::warn!(said, "a question in SQL has ended the process that was to answer it");
-    SqlError::Wrong(format!(
+    SqlError::Broke(format!(
         "the engine for SQL broke on this statement ({said}); nothing else is affected. Ask in another way"
     ))
 }

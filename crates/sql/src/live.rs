@@ -29,8 +29,8 @@ use std::sync::Arc;
 use tally_node::worker::Spawner;
 use tokio::sync::mpsc::Sender;
 
-/// Rows that are handed on at once.
-const BATCH_ROWS: usize = 8192;
+/// Rows that are handed on at once; ids may be long, and it is the node that holds them.
+const BATCH_ROWS: usize = 2048;
 /// Batches that wait for who reads them.
 const BATCHES_AHEAD: usize = 2;
 

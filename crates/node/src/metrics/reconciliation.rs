@@ -34,7 +34,8 @@ impl ReconciliationMetrics {
         let what = "The same for the last hour (or longer bucket) that is over, of counters with a roll-up by time";
         registry.register("reconciliation_hour_drift_ratio", what, Family::clone(&hour_drift));
         registry.register("reconciliation_differing_keys", "Keys that differ from the last recount", differing.clone());
-        let what = "Whether a counter has differed from three recounts in a row by more than 0.1 %";
+        let what =
+            "Whether a counter differs by more than 0.1 % in three hours, or did so from three recounts in a row";
         registry.register("reconciliation_alert", what, alerts.clone());
         let runs = counter(registry, "reconciliation_runs", "Recounts that were compared with the counters");
         ReconciliationMetrics { runs, drift, hour_drift, differing, alerts }

@@ -7,6 +7,10 @@ use tally_core::counter::Unit;
 use tally_core::ledger::Delta;
 use tally_core::position::Position;
 
+/// The share of a counter from which on somebody should look, and in how many windows of time: hours, and runs.
+pub const DRIFT_MAX: f64 = 0.001;
+pub const DRIFT_WINDOWS: usize = 3;
+
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Where both sides were seen.
@@ -143,6 +147,13 @@ impl Hour {
     }
 }
 
+impl ByTime {
+    /// How many of those that are over differ by too much.
+    fn hours_adrift(&self) -> usize {
+        self.hours.iter().filter(|hour| hour.at_ms <= self.last_closed.at_ms && hour.drift() > DRIFT_MAX).count()
+    }
+}
+
 impl CounterReport {
     pub fn not(counter: &str, why: String) -> CounterReport {
         CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None, left_out: None }
@@ -154,6 +165,11 @@ impl CounterReport {
             Compared::Not(_) => 0.0,
             Compared::With { recount, difference, .. } => share(*difference, *recount),
         }
+    }
+
+    /// How many of its hours differ by too much, if it tells them apart.
+    pub fn hours_adrift(&self) -> Option<usize> {
+        self.by_time.as_ref().map(ByTime::hours_adrift)
     }
 
     fn differences(&self) -> &[Difference] {
@@ -196,27 +212,24 @@ impl Report {
         self.counters.iter().map(|counter| &*counter.counter)
     }
 
-    /// What a webhook is told of a counter that has kept differing for so many runs.
-    pub fn told_of(&self, name: &str, runs: usize) -> Value {
-        let differing =
-            self.counters.iter().find(|counter| counter.counter == name).map(|counter| match counter.compared {
-                Compared::With { differing, .. } => differing,
-                Compared::Not(_) => 0,
-            });
+    /// What a webhook is told of a counter that keeps differing.
+    pub fn told_of(&self, name: &str) -> Value {
+        let of = self.compared(name);
+        let differing = of.map(|of| if let Compared::With { differing, .. } = of.compared { differing } else { 0 });
         json!({
             "counter": name,
             "position": self.position.to_string(),
-            "drift": self.drift_of(name),
+            "drift": of.map(CounterReport::drift),
             "differing": differing,
-            "runs": runs,
+            "hours": of.and_then(CounterReport::hours_adrift),
             "proposal": self.proposal,
         })
     }
 
-    /// Of a counter, if it was compared, and all of it.
-    pub fn drift_of(&self, counter: &str) -> Option<f64> {
+    /// What was found of a counter, if it was compared, and all of it.
+    pub fn compared(&self, counter: &str) -> Option<&CounterReport> {
         let of = self.counters.iter().find(|report| report.counter == counter)?;
-        (self.range_ms.is_none() && matches!(of.compared, Compared::With { .. })).then(|| of.drift())
+        (self.range_ms.is_none() && matches!(of.compared, Compared::With { .. })).then_some(of)
     }
 }
 

@@ -7,6 +7,7 @@ use super::recount::{At, Recount, text};
 use super::scene::{Scene, numbers, texts};
 use super::{ReconcileError, Reconciler};
 use crate::sql::Answer;
+use arrow_array::RecordBatch;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,6 +49,13 @@ impl Reconciler {
         counter: &Counter,
     ) -> Result<RestatedBefore, ReconcileError> {
         let found = self.ask(scene, scene.recount(counter).adjustments()).await?;
+        if found.is_truncated {
+            let (name, found) = (&counter.name, found.rows.iter().map(RecordBatch::num_rows).sum::<usize>());
+            let words = format!(
+                "{name} was restated more than {found} times, which is more than can be looked at; revert some of it first"
+            );
+            return Err(ReconcileError::Wrong(words.into()));
+        }
         Ok(RestatedBefore::of(&told(&found)))
     }
 }

@@ -47,6 +47,8 @@ impl Process {
         // From here on it is somebody's who waits for it.
         let child = Command::new(program)
             .arg(ANSWER)
+            // Secrets are none of its business, and what it is to do it is told.
+            .env_clear()
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .stderr(to_errors)

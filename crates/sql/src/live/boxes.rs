@@ -1,6 +1,6 @@
 //! `boxes`: where the entries of each counter ended.
 
-use super::moment::{Moment, external};
+use super::moment::Moment;
 use super::{Emit, Number, Produce, UTC, arrow, number, text, time};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -30,7 +30,7 @@ pub fn schema() -> SchemaRef {
 }
 
 pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
-    let rows = batch(&moment.snapshot().await?.state().map_err(external)?.balances())?;
+    let rows = batch(&moment.state().await?.balances())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));
         Ok(())

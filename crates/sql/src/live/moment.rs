@@ -3,20 +3,24 @@
 use datafusion::common::{DataFusionError, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_archive::{Readable, Reader, Table};
+use tally_core::machine::Machine;
 use tally_core::position::Position;
 use tally_node::counters::Snapshot;
 use tally_node::engine::{Engine, Refusal};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit};
 
 pub struct Moment {
     engine: Engine,
     snapshot: OnceCell<Arc<Snapshot>>,
+    state: OnceCell<Arc<Machine>>,
     archive: Option<Arc<Reader>>,
     archived: Mutex<Option<Position>>,
     /// Why a table could not be told, if it could not.
     failed: Mutex<Option<Refusal>>,
     runtime: Handle,
+    /// A question has it for as long as anybody works for it.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Moment {
@@ -25,10 +29,11 @@ impl Moment {
         engine: Engine,
         snapshot: Option<Arc<Snapshot>>,
         archive: Option<Arc<Reader>>,
+        place: OwnedSemaphorePermit,
         runtime: Handle,
     ) -> Moment {
         let (snapshot, archived, failed) = (OnceCell::new_with(snapshot), Mutex::default(), Mutex::default());
-        Moment { engine, snapshot, archive, archived, failed, runtime }
+        Moment { engine, snapshot, state: OnceCell::new(), archive, archived, failed, runtime, _place: place }
     }
 
     /// On a thread that may wait.
@@ -49,6 +54,12 @@ impl Moment {
     /// The position of that, if it was needed.
     pub fn position(&self) -> Option<Position> {
         self.snapshot.get().map(|snapshot| snapshot.position())
+    }
+
+    /// What is known at that position beside counters: read once, however many tables are made of it.
+    pub async fn state(&self) -> Result<Arc<Machine>> {
+        let read = async || self.snapshot().await?.state().map(Arc::new).map_err(external);
+        self.state.get_or_try_init(read).await.cloned()
     }
 
     /// The files of a table of the archive; `None` if there is no archive yet.

@@ -1,6 +1,6 @@
 //! `parked`: late entries that wait for their run, as sums by key and hour.
 
-use super::moment::{Moment, external};
+use super::moment::Moment;
 use super::{Emit, Produce, UTC, arrow, micros, number, text, time};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -22,7 +22,7 @@ pub fn schema() -> SchemaRef {
 }
 
 pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
-    let state = moment.snapshot().await?.state().map_err(external)?;
+    let state = moment.state().await?;
     let rows = batch(&state, &moment.engine().declarations())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));

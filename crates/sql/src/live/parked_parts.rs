@@ -1,6 +1,6 @@
 //! `parked_parts`: what late entries that wait for their run will add to the parts of their keys, as sums by key, bucket and dimensions.
 
-use super::moment::{Moment, external};
+use super::moment::Moment;
 use super::{Emit, Produce, UTC, arrow, micros, number, parts, text, time};
 use arrow_array::RecordBatch;
 use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder, TimestampMicrosecondBuilder};
@@ -23,7 +23,7 @@ pub fn schema() -> SchemaRef {
 }
 
 pub async fn rows(moment: &Arc<Moment>) -> Result<Produce> {
-    let state = moment.snapshot().await?.state().map_err(external)?;
+    let state = moment.state().await?;
     let rows = batch(&state, &moment.engine().declarations())?;
     Ok(Arc::new(move |emit: &mut Emit<'_>| {
         let _ = emit(Ok(rows.clone()));

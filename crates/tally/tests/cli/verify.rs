@@ -211,7 +211,7 @@ fn a_flipped_bit_in_each_kind_of_file_is_found_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let whole = left(dir.path());
     agrees(&whole);
-    let cases: [(&str, &str, i64, &str); 11] = [
+    let cases: [(&str, &str, i64, &str); 17] = [
         // A batch that others follow, and one of commits.
         ("log", "seg", 4096 + 300, "log"),
         ("commits", "seg", 4096 + 100, "commits"),
@@ -221,7 +221,14 @@ fn a_flipped_bit_in_each_kind_of_file_is_found_where_it_is() {
         ("store/gen-1/keyspaces", "tables", 200, "store"),
         ("archive/events/data", "parquet", 900, "events"),
         ("archive/fates/data", "parquet", -6, "archive"),
+        ("archive/corrections/data", "parquet", -6, "archive"),
+        ("archive/base/data", "parquet", -6, "archive"),
+        ("archive/configurations/data", "parquet", -6, "archive"),
+        ("archive/chain/data", "parquet", -6, "archive"),
+        ("archive/roots/data", "parquet", -6, "archive"),
         ("archive/events/metadata", "m0.avro", 3, "archive"),
+        // The list of those, which is called snap-….
+        ("archive/events/metadata", ".avro", 3, "archive"),
         ("archive/events/metadata", "metadata.json", 2, "archive"),
         ("archive", "catalog.sqlite", 30, "archive"),
     ];

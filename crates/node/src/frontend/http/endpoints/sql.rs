@@ -142,7 +142,7 @@ fn in_json(written: Written, watch: Stopwatch) -> Result<Vec<u8>, Problem> {
 impl From<SqlError> for Problem {
     fn from(error: SqlError) -> Problem {
         match error {
-            SqlError::Wrong(what) => Problem::new(ProblemKind::InvalidQuery, what),
+            SqlError::Wrong(what) | SqlError::Broke(what) => Problem::new(ProblemKind::InvalidQuery, what),
             SqlError::TooLong(time) => {
                 let fix = "ask for less, or allow more with timeoutMs";
                 let limit_ms = time.as_millis() as u64;
