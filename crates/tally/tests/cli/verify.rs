@@ -94,6 +94,12 @@ fn left(dir: &Path) -> PathBuf {
     dir.join("data")
 }
 
+fn correct(asked: &Asked) {
+    let proposal = r#"{"reason":"a test","author":"test","deltas":[{"id":"views:a:DE","delta":-7}]}"#;
+    let number = asked.post("/v1/corrections", proposal)["number"].clone();
+    asked.post(&format!("/v1/corrections/{number}/apply"), "");
+}
+
 fn verify(data: &Path) -> Output {
     tally(&["verify", data.to_str().unwrap(), "--memory", "256MiB"])
 }
@@ -124,9 +130,7 @@ fn what_servers_have_left_through_kills_corrections_and_clears_is_as_it_should_b
     let dir = tempfile::tempdir().unwrap();
     let asked = Asked::start(dir.path());
     asked.post("/v1/events", &traffic(0));
-    let proposal = r#"{"reason":"a test","author":"test","deltas":[{"id":"views:a:DE","delta":-7}]}"#;
-    let number = asked.post("/v1/corrections", proposal)["number"].clone();
-    asked.post(&format!("/v1/corrections/{number}/apply"), "");
+    correct(&asked);
     asked.flush();
     asked.post("/v1/events", &traffic(1));
     asked.stop(Signal::KILL);
@@ -210,8 +214,12 @@ fn damage_of_the_table_of_probes_is_found_and_a_damaged_version_of_any_table_is_
 fn a_flipped_bit_in_each_kind_of_file_is_found_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let whole = left(dir.path());
+    let asked = Asked::start(dir.path());
+    correct(&asked);
+    asked.flush();
+    asked.stop(Signal::TERM);
     agrees(&whole);
-    let cases: [(&str, &str, i64, &str); 17] = [
+    let cases: [(&str, &str, i64, &str); 15] = [
         // A batch that others follow, and one of commits.
         ("log", "seg", 4096 + 300, "log"),
         ("commits", "seg", 4096 + 100, "commits"),
@@ -222,10 +230,8 @@ fn a_flipped_bit_in_each_kind_of_file_is_found_where_it_is() {
         ("archive/events/data", "parquet", 900, "events"),
         ("archive/fates/data", "parquet", -6, "archive"),
         ("archive/corrections/data", "parquet", -6, "archive"),
-        ("archive/base/data", "parquet", -6, "archive"),
         ("archive/configurations/data", "parquet", -6, "archive"),
         ("archive/chain/data", "parquet", -6, "archive"),
-        ("archive/roots/data", "parquet", -6, "archive"),
         ("archive/events/metadata", "m0.avro", 3, "archive"),
         // The list of those, which is called snap-….
         ("archive/events/metadata", ".avro", 3, "archive"),
