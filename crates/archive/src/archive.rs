@@ -4,7 +4,7 @@ mod anchoring;
 
 pub use anchoring::Told;
 
-use crate::bounds::BATCH_ROWS;
+use crate::bounds::{BATCH_ROWS, MERGED_BYTES};
 use crate::catalog::SqliteCatalog;
 use crate::rows::{
     BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
@@ -211,6 +211,18 @@ impl Archive {
         Ok(any)
     }
 
+    /// Puts small files together of hours that are over. Nothing is on its way.
+    pub async fn merge(&mut self) -> Result<(), ArchiveError> {
+        assert!(self.is_at_rest(), "files are put together between two commits");
+        let Some(reached) = self.reached()? else { return Ok(()) };
+        let (hour, mut left) = (hour_of(reached.log_time_ms), MERGED_BYTES);
+        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        for table in all.into_iter().chain(&mut self.probes) {
+            left = left.saturating_sub(table.merge_before(&self.catalog, hour, left).await?);
+        }
+        Ok(())
+    }
+
     /// An event of the log, which the table does not have.
     pub async fn event(
         &mut self,
@@ -354,7 +366,7 @@ impl Archive {
 }
 
 /// The least number in a column of a file.
-fn least(file: &DataFile, column: i32) -> Result<i64, ArchiveError> {
+pub fn least(file: &DataFile, column: i32) -> Result<i64, ArchiveError> {
     match file.lower_bounds().get(&column).map(Datum::literal) {
         Some(PrimitiveLiteral::Long(least)) => Ok(*least),
         _ => Err(ArchiveError::Damaged(format!("{} does not say where its rows are from", file.file_path()))),
@@ -362,7 +374,7 @@ fn least(file: &DataFile, column: i32) -> Result<i64, ArchiveError> {
 }
 
 /// The hour that a file has rows of, which is the last that it is partitioned by.
-fn hour_of_file(file: &DataFile) -> Option<i32> {
+pub fn hour_of_file(file: &DataFile) -> Option<i32> {
     match file.partition().fields().last() {
         Some(Some(Literal::Primitive(PrimitiveLiteral::Int(hour)))) => Some(*hour),
         _ => None,

@@ -11,6 +11,9 @@ pub const GROUP_ROWS: usize = 1 << 18;
 /// What they may take.
 pub const GROUP_BYTES: usize = 8 << 20;
 
+/// What small files that are put together at once may come to: it is a matter of seconds, for which nothing else is archived.
+pub const MERGED_BYTES: u64 = 512 << 20;
+
 /// Rows of a file that are read at a time, by what one of them takes on average.
 pub fn batch_rows(file: &ParquetMetaData) -> usize {
     let bytes: i64 = file.row_groups().iter().map(|group| group.total_byte_size()).sum();

@@ -139,7 +139,8 @@ fn damaged(file: &Path, error: &iceberg::Error) -> ArchiveError {
 /// Manifests whose files are remembered: those of some months.
 const MANIFESTS_MAX: usize = 50_000;
 
-fn readable(disk: &Disk, columns: &Schema, file: &DataFile) -> ReadableFile {
+/// As those find it who read it.
+pub fn readable(disk: &Disk, columns: &Schema, file: &DataFile) -> ReadableFile {
     let bounds = BOUNDED.into_iter().filter_map(|column| {
         let id = columns.field_by_name(column)?.id;
         let of = |bounds: &std::collections::HashMap<i32, iceberg::spec::Datum>| match bounds.get(&id)?.literal() {

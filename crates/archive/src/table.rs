@@ -5,14 +5,18 @@
 //! exactly the rows before its position: files of a commit that was not made are no part of it.
 
 use crate::catalog::SqliteCatalog;
-use crate::remove;
+use crate::disk::Disk;
+use crate::merge;
+use crate::replace;
 use crate::schema;
 use crate::sweep;
 use crate::times::VERSIONS_KEPT;
 use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
 use iceberg::TableCreation;
-use iceberg::spec::{DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, Type};
+use iceberg::spec::{
+    DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, TableMetadata, Type,
+};
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
 use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
 use iceberg::writer::file_writer::ParquetWriterBuilder;
@@ -21,14 +25,14 @@ use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
 use iceberg::writer::partitioning::PartitioningWriter;
 use iceberg::writer::partitioning::fanout_writer::FanoutWriter;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Larger files are ended and the next one begun.
-const FILE_BYTES: usize = 512 << 20;
+pub const FILE_BYTES: usize = 512 << 20;
 /// Snapshots that stay for whoever is reading one.
 const SNAPSHOTS_KEPT: usize = 20;
 
-type Files =
+pub type Files =
     FanoutWriter<DataFileWriterBuilder<ParquetWriterBuilder, DefaultLocationGenerator, DefaultFileNameGenerator>>;
 
 pub struct TableWriter {
@@ -102,21 +106,18 @@ impl TableWriter {
             return Ok(());
         }
         if self.files.is_none() {
-            self.files = Some(self.new_files()?);
+            let from = self.reached()?.map_or("0".to_owned(), |reached| reached.to.to_string());
+            self.files = Some(self.new_files(from)?);
         }
-        let metadata = self.table.metadata();
-        let spec = metadata.default_partition_spec().as_ref().clone();
-        let partition = Struct::from_iter(partition.into_iter().map(Some));
-        let key = PartitionKey::new(spec, metadata.current_schema().clone(), partition);
+        let key = key(self.table.metadata(), Struct::from_iter(partition.into_iter().map(Some)));
         self.rows += rows.num_rows() as u64;
         let files = self.files.as_mut().expect("they were just made");
         Ok(files.write(key, rows).await?)
     }
 
-    /// Files are named by where the table stands and by who writes them, so no name comes twice.
-    fn new_files(&self) -> Result<Files, ArchiveError> {
+    /// Files are named by what is in them, or where the table stood before, and by who writes them, so no name comes twice.
+    fn new_files(&self, from: String) -> Result<Files, ArchiveError> {
         let metadata = self.table.metadata();
-        let from = self.reached()?.map_or("0".to_owned(), |reached| reached.to.to_string());
         let by = Some(format!("{:016x}", self.nonce));
         let names = DefaultFileNameGenerator::new(from, by, DataFileFormat::Parquet);
         let parquet = ParquetWriterBuilder::new(self.kind.properties(), metadata.current_schema().clone());
@@ -173,10 +174,65 @@ impl TableWriter {
         catalog: &SqliteCatalog,
         goes: impl Fn(&DataFile) -> bool,
     ) -> Result<bool, ArchiveError> {
-        let Some(snapshot) = remove::snapshot_without(&self.table, self.nonce, goes).await? else { return Ok(false) };
+        self.replace(catalog, goes, Vec::new()).await
+    }
+
+    async fn replace(
+        &mut self,
+        catalog: &SqliteCatalog,
+        goes: impl Fn(&DataFile) -> bool,
+        instead: Vec<DataFile>,
+    ) -> Result<bool, ArchiveError> {
+        let snapshot = replace::snapshot_of(&self.table, self.nonce, goes, instead).await?;
+        let Some(snapshot) = snapshot else { return Ok(false) };
         self.table = catalog.put_snapshot(&self.table, snapshot).await?;
         self.forget_old_snapshots(catalog).await?;
         Ok(true)
+    }
+
+    /// Puts small files of one hour together that ended before another one began, until so many bytes were; answers how many were. Nothing
+    /// is on its way.
+    pub async fn merge_before(
+        &mut self,
+        catalog: &SqliteCatalog,
+        hour: i32,
+        bytes_max: u64,
+    ) -> Result<u64, ArchiveError> {
+        assert_eq!(self.rows, 0, "files are put together between two commits");
+        let (mut merged, mut instead, mut bytes) = (HashSet::new(), Vec::new(), 0);
+        for group in merge::groups(self.data_files().await?, self.schema(), hour) {
+            if bytes >= bytes_max {
+                break;
+            }
+            match self.merged(catalog.disk(), &group).await {
+                Ok(files) => instead.extend(files),
+                // It stays as it is, and verification names it.
+                Err(ArchiveError::Damaged(what)) => {
+                    tracing::warn!(table = self.kind.name(), what, "files of the archive cannot be put together");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            bytes += group.bytes();
+            merged.extend(group.files.iter().map(|file| file.file_path().to_owned()));
+        }
+        if !merged.is_empty() {
+            self.replace(catalog, |file| merged.contains(file.file_path()), instead).await?;
+        }
+        Ok(bytes)
+    }
+
+    /// The files with the rows of a group.
+    async fn merged(&mut self, disk: &Disk, group: &merge::Group) -> Result<Vec<DataFile>, ArchiveError> {
+        let mut files = self.new_files(format!("merged-{}", group.offset))?;
+        let written = group.write(self.table.metadata(), disk, &mut files).await;
+        let files = files.close().await?;
+        let rows: u64 = files.iter().map(DataFile::record_count).sum();
+        match written {
+            Ok(()) if rows == group.rows() => Ok(files),
+            Ok(()) => Err(ArchiveError::Damaged(format!("{rows} rows of {} were written", group.rows()))),
+            Err(error) => Err(error),
+        }
     }
 
     /// The files that its readers find.
@@ -199,11 +255,11 @@ impl TableWriter {
         self.keep_last(catalog, SNAPSHOTS_KEPT).await
     }
 
-    /// Forgets the snapshots from before the last one that took files out.
+    /// Forgets the snapshots from before the last one that took files out, or put others in their place.
     pub async fn forget_before_removal(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
         let mut snapshots: Vec<_> = self.table.metadata().snapshots().collect();
         snapshots.sort_by_key(|snapshot| Reverse(snapshot.sequence_number()));
-        match snapshots.iter().position(|snapshot| snapshot.summary().operation == Operation::Delete) {
+        match snapshots.iter().position(|snapshot| snapshot.summary().operation != Operation::Append) {
             Some(removal) if removal + 1 < snapshots.len() => self.keep_last(catalog, removal + 1).await,
             _ => Ok(()),
         }
@@ -227,6 +283,11 @@ impl TableWriter {
         self.table = update.apply(transaction)?.commit(catalog).await?;
         Ok(())
     }
+}
+
+/// Where rows of a partition are put.
+pub fn key(metadata: &TableMetadata, partition: Struct) -> PartitionKey {
+    PartitionKey::new(metadata.default_partition_spec().as_ref().clone(), metadata.current_schema().clone(), partition)
 }
 
 /// Whose events a table has.

@@ -2,6 +2,7 @@
 
 mod anchored;
 mod edges;
+mod merged;
 mod size;
 
 use crate::{Archive, ArchiveError, BaseAt, Place, Reached, Reasons, Table, Told, Under, Writer};

@@ -305,12 +305,13 @@ impl Archiver {
         }
     }
 
-    /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
+    /// Lets go of what is old enough, puts small files together, and looks at all of them. Nothing is on its way.
     async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
         let now_ms = self.engine.clock().now_ms();
         if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
             following.let_go(now_ms, keep_ms).await?;
         }
+        following.archive.merge().await?;
         let tally = following.archive.sweep().await?;
         self.tidied_ms = now_ms;
         self.engine.metrics().archive.bytes.set(tally.bytes as i64);

@@ -1,26 +1,27 @@
-//! Takes whole files out of a table, as Iceberg's other libraries do it; the one for Rust has nothing of the kind.
+//! Takes whole files out of a table, or puts others with the same rows in their place, as Iceberg's other libraries do it; the one for
+//! Rust has nothing of the kind.
 //!
-//! A snapshot of the kind `delete` lists the manifests of the one before. Those that name a file that goes are written again: what
-//! stays in them as existing, what goes as deleted, so that whoever follows the table's snapshots is told of it. The files
+//! A snapshot of the kind `delete` or `replace` lists the manifests of the one before. Those that name a file that goes are written again:
+//! what stays in them as existing, what goes as deleted, so that whoever follows the table's snapshots is told of it. The files
 //! themselves stay where they are until no snapshot that is kept names them ([`crate::sweep`]).
 
 use iceberg::spec::{
-    DataFile, ManifestEntryRef, ManifestFile, ManifestListWriter, ManifestWriterBuilder, Operation, Snapshot,
-    SnapshotSummaryCollector, Summary,
+    DataFile, ManifestEntryRef, ManifestFile, ManifestListWriter, ManifestWriter, ManifestWriterBuilder, Operation,
+    Snapshot, SnapshotSummaryCollector, Summary,
 };
 use iceberg::table::Table;
 use iceberg::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 
-/// What a snapshot without some files consists of.
-struct Removal<'a> {
+/// What a snapshot without some files, or with others instead, consists of.
+struct Replacement<'a> {
     table: &'a Table,
     snapshot_id: i64,
     /// What its files are called by, which no others are.
     name: String,
     manifests: Vec<ManifestFile>,
     written: usize,
-    gone: SnapshotSummaryCollector,
+    changes: SnapshotSummaryCollector,
     totals: Totals,
 }
 
@@ -32,38 +33,43 @@ struct Totals {
     bytes: u64,
 }
 
-/// A snapshot of the table as it is without the files that go; `None` if none of them does.
-pub async fn snapshot_without(table: &Table, nonce: u64, goes: impl Fn(&DataFile) -> bool) -> Result<Option<Snapshot>> {
+/// A snapshot of the table as it is without the files that go, and with those that come instead; `None` if none of them goes.
+pub async fn snapshot_of(
+    table: &Table,
+    nonce: u64,
+    goes: impl Fn(&DataFile) -> bool,
+    instead: Vec<DataFile>,
+) -> Result<Option<Snapshot>> {
     let Some(current) = table.metadata().current_snapshot() else { return Ok(None) };
     let snapshot_id = new_id(table, nonce);
-    let mut removal = Removal {
+    let mut replacement = Replacement {
         table,
         snapshot_id,
-        name: format!("{}/metadata/removal-{snapshot_id}-{nonce:016x}", table.metadata().location()),
+        name: format!("{}/metadata/replacement-{snapshot_id}-{nonce:016x}", table.metadata().location()),
         manifests: Vec::new(),
         written: 0,
-        gone: SnapshotSummaryCollector::default(),
+        changes: SnapshotSummaryCollector::default(),
         totals: Totals::default(),
     };
     for manifest in table.manifest_list_reader(current).load().await?.entries() {
-        removal.take(manifest, &goes).await?;
+        replacement.take(manifest, &goes).await?;
     }
-    if removal.written == 0 {
+    if replacement.written == 0 {
         return Ok(None);
     }
-    removal.finish(current).await.map(Some)
+    let operation = if instead.is_empty() { Operation::Delete } else { Operation::Replace };
+    if !instead.is_empty() {
+        replacement.add(instead).await?;
+    }
+    replacement.finish(current, operation).await.map(Some)
 }
 
-impl Removal<'_> {
+impl Replacement<'_> {
     async fn take(&mut self, manifest: &ManifestFile, goes: impl Fn(&DataFile) -> bool) -> Result<()> {
         let loaded = manifest.load_manifest(self.table.file_io()).await?;
         let alive = loaded.entries().iter().filter(|entry| entry.is_alive());
         let (go, stay): (Vec<_>, Vec<_>) = alive.cloned().partition(|entry| goes(&entry.data_file));
-        for entry in &stay {
-            self.totals.files += 1;
-            self.totals.rows += entry.record_count();
-            self.totals.bytes += entry.file_size_in_bytes();
-        }
+        stay.iter().for_each(|entry| self.totals.add(&entry.data_file));
         if !go.is_empty() {
             let rewritten = self.rewrite(&go, &stay).await?;
             self.manifests.push(rewritten);
@@ -77,10 +83,7 @@ impl Removal<'_> {
     async fn rewrite(&mut self, go: &[ManifestEntryRef], stay: &[ManifestEntryRef]) -> Result<ManifestFile> {
         let metadata = self.table.metadata();
         let (schema, spec) = (metadata.current_schema(), metadata.default_partition_spec());
-        let output = self.table.file_io().new_output(format!("{}-m{}.avro", self.name, self.written))?;
-        self.written += 1;
-        let builder = ManifestWriterBuilder::new(output, Some(self.snapshot_id), schema.clone(), spec.as_ref().clone());
-        let mut manifest = builder.build_v2_data();
+        let mut manifest = self.new_manifest()?;
         for entry in stay {
             let (from, at) = (known(entry.snapshot_id())?, known(entry.sequence_number())?);
             manifest.add_existing_file(entry.data_file.clone(), from, at, entry.file_sequence_number)?;
@@ -88,12 +91,33 @@ impl Removal<'_> {
         for entry in go {
             let at = known(entry.sequence_number())?;
             manifest.add_delete_file(entry.data_file.clone(), at, entry.file_sequence_number)?;
-            self.gone.remove_file(&entry.data_file, schema.clone(), spec.clone());
+            self.changes.remove_file(&entry.data_file, schema.clone(), spec.clone());
         }
         manifest.write_manifest_file().await
     }
 
-    async fn finish(self, current: &Snapshot) -> Result<Snapshot> {
+    async fn add(&mut self, files: Vec<DataFile>) -> Result<()> {
+        let metadata = self.table.metadata();
+        let (schema, spec) = (metadata.current_schema(), metadata.default_partition_spec());
+        let mut manifest = self.new_manifest()?;
+        for file in files {
+            self.totals.add(&file);
+            self.changes.add_file(&file, schema.clone(), spec.clone());
+            manifest.add_file(file, metadata.next_sequence_number())?;
+        }
+        self.manifests.push(manifest.write_manifest_file().await?);
+        Ok(())
+    }
+
+    fn new_manifest(&mut self) -> Result<ManifestWriter> {
+        let metadata = self.table.metadata();
+        let (schema, spec) = (metadata.current_schema().clone(), metadata.default_partition_spec().as_ref().clone());
+        let output = self.table.file_io().new_output(format!("{}-m{}.avro", self.name, self.written))?;
+        self.written += 1;
+        Ok(ManifestWriterBuilder::new(output, Some(self.snapshot_id), schema, spec).build_v2_data())
+    }
+
+    async fn finish(self, current: &Snapshot, operation: Operation) -> Result<Snapshot> {
         let metadata = self.table.metadata();
         let (sequence_number, list_at) = (metadata.next_sequence_number(), format!("{}.avro", self.name));
         let writer = self.table.file_io().new_output(&list_at)?.writer().await?;
@@ -101,7 +125,7 @@ impl Removal<'_> {
         let mut list = ManifestListWriter::v2(writer, self.snapshot_id, parent, sequence_number);
         list.add_manifests(self.manifests.into_iter())?;
         list.close().await?;
-        let mut told = self.gone.build();
+        let mut told = self.changes.build();
         told.extend(self.totals.told());
         // As every snapshot of an archive's table: how far it has come.
         let properties = metadata.properties().iter().filter(|(name, _)| name.starts_with("tally."));
@@ -113,13 +137,19 @@ impl Removal<'_> {
             // Behind what is there, by a clock that is not asked here.
             .with_timestamp_ms(metadata.last_updated_ms() + 1)
             .with_manifest_list(list_at)
-            .with_summary(Summary { operation: Operation::Delete, additional_properties: told })
+            .with_summary(Summary { operation, additional_properties: told })
             .with_schema_id(metadata.current_schema_id())
             .build())
     }
 }
 
 impl Totals {
+    fn add(&mut self, file: &DataFile) {
+        self.files += 1;
+        self.rows += file.record_count();
+        self.bytes += file.file_size_in_bytes();
+    }
+
     fn told(&self) -> HashMap<String, String> {
         let told = [
             ("total-data-files", self.files),

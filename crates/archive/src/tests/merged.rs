@@ -1,0 +1,107 @@
+//! Small files of hours that are over, put together: what is in them stays the same, whoever reads meanwhile goes on, and whatever is
+//! damaged stays as it is.
+
+use super::*;
+use crate::{EventsInOrder, Reader};
+use std::path::PathBuf;
+
+/// Records of an hour, two to a commit: one of each stream.
+const RECORDS: u64 = 8;
+/// Files of a base and of two roots.
+const OTHERS: u64 = 3;
+
+async fn commit_each(archive: &mut Archive, commits: std::ops::Range<u64>) -> Result<(), ArchiveError> {
+    for number in commits {
+        let to = 2 * number + 2;
+        let log_time_ms = START_MS + (to - 1) / RECORDS * HOUR_MS;
+        for offset in to - 2..to {
+            let place = Place { position: at(offset), log_time_ms };
+            let mut event = Event::new("video.viewed", log_time_ms);
+            event.event_id = Some(format!("e{offset}").into());
+            event.dimensions = vec![("video".into(), "v".into()), ("extra".into(), format!("x{offset}").into())];
+            let stream = if offset % 2 == 0 { Stream::Display } else { Stream::Transition };
+            archive.event(stream, place, Under { config_version: 1, ..Under::default() }, &event).await?;
+        }
+        let commit = Commit { from: at(to - 2), log_time_ms, ..fates_of(to - 1) };
+        archive.told(told(&commit, &[], &[None])).await?;
+        archive.commit(&reached_at(to, log_time_ms)).await?;
+    }
+    Ok(())
+}
+
+/// Every event, as it is read in the order of the log, and how many files of events there are.
+async fn seen(root: &Path) -> Result<(Vec<String>, Vec<PathBuf>), ArchiveError> {
+    let files = Reader::new(root.to_owned()).table(Table::Events).await?.unwrap().files;
+    let paths = files.iter().map(|file| file.path.clone()).collect();
+    let (mut events, mut all) = (EventsInOrder::new(files), Vec::new());
+    while let Some(event) = events.get() {
+        all.push(format!("{event:?}"));
+        events.pass();
+    }
+    assert_eq!(events.take_faults(), []);
+    Ok((all, paths))
+}
+
+/// Twelve commits in three hours, of which one began to tell another dimension apart.
+async fn filled(root: &Path) -> Result<Archive, ArchiveError> {
+    let mut archive = begun(root).await?;
+    commit_each(&mut archive, 0..2).await?;
+    let more = CONFIG.replace("dimensions: [video]", "dimensions: [video, extra]");
+    archive.declare(&Declarations::parse(&more).unwrap()).await?;
+    commit_each(&mut archive, 2..12).await?;
+    Ok(archive)
+}
+
+#[test]
+fn small_files_of_an_hour_that_is_over_are_put_together_and_say_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = filled(root).await?;
+        let (before, files) = seen(root).await?;
+        assert_eq!((before.len(), files.len(), archive.visible()), (24, 24, (24, 24 + 12 + 12 + OTHERS)));
+        archive.merge().await?;
+        // Of each stream one of the first hour and one of the second; the last is not over.
+        let (merged, merged_files) = seen(root).await?;
+        assert_eq!((&merged, merged_files.len()), (&before, 2 + 2 + 8));
+        assert_eq!(archive.visible(), (24, 12 + 6 + 6 + OTHERS), "and so are fates and the chain");
+        check_offsets(&read(root, Table::Events).await?, 0..24);
+        assert_eq!(numbers(&read(root, Table::Fates).await?, "offset").len(), 12);
+        assert_eq!(texts(&read(root, Table::Events).await?, "extra").iter().flatten().count(), 20, "a column since");
+        // Again nothing changes.
+        archive.merge().await?;
+        assert_eq!(seen(root).await?.1, merged_files);
+
+        archive.sweep().await?;
+        assert!(files.iter().all(|file| file.exists()), "somebody may still be reading them");
+        archive.forget_what_was_let_go().await?;
+        assert_eq!(archive.sweep().await?.events, 24);
+        assert_eq!(files.iter().filter(|file| file.exists()).count(), 8, "those of the last hour");
+        drop(archive);
+        let mut archive = begun(root).await?;
+        commit_each(&mut archive, 12..16).await?;
+        archive.merge().await?;
+        let (after, after_files) = seen(root).await?;
+        assert_eq!((&after[..24], after.len(), after_files.len()), (&before[..], 32, 6 + 8));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_that_is_damaged_stays_as_it_is_and_keeps_nothing_from_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = filled(root).await?;
+        let file = seen(root).await?.1.into_iter().min().unwrap();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let end = bytes.len() - 6;
+        bytes[end] ^= 4;
+        std::fs::write(&file, bytes).unwrap();
+        archive.merge().await?;
+        let files = Reader::new(root.to_owned()).table(Table::Events).await?.unwrap().files;
+        assert_eq!(files.len(), 4 + 3 + 8, "its stream and hour are as they were");
+        assert!(files.iter().any(|it| it.path == file));
+        commit_each(&mut archive, 12..13).await
+    });
+}
