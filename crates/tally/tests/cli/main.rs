@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod anomalies;
+mod archive;
 mod backups;
 mod bench;
 mod buckets;

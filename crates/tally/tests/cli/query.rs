@@ -15,15 +15,15 @@ counters:
 const LONG: &str =
     "select sum(a.value * b.value) from generate_series(1, 10000) a cross join generate_series(1, 1000000000) b";
 
-struct Asked {
+pub struct Asked {
     _server: Served,
-    http: String,
+    pub http: String,
     _dir: tempfile::TempDir,
 }
 
 impl Asked {
     /// A server with an archive that has three impressions, one of them sent twice.
-    fn start() -> Asked {
+    pub fn start() -> Asked {
         let dir = tempfile::tempdir().unwrap();
         let (config, data, archive) = (dir.path().join("c.yaml"), dir.path().join("data"), dir.path().join("archive"));
         std::fs::write(&config, YAML).unwrap();
@@ -42,7 +42,7 @@ impl Asked {
         asked
     }
 
-    fn post(&self, path: &str, body: &str) -> String {
+    pub fn post(&self, path: &str, body: &str) -> String {
         let length = body.len();
         let head = format!("POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.http);
         let body = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
