@@ -4,7 +4,7 @@ mod anchoring;
 
 pub use anchoring::Told;
 
-use crate::bounds::{BATCH_ROWS, MERGED_BYTES};
+use crate::bounds::BATCH_ROWS;
 use crate::catalog::SqliteCatalog;
 use crate::rows::{
     BaseRows, ChainRows, CorrectionRows, EventRows, FateRows, Place, ProbeRows, Under, configuration, event_leaf,
@@ -172,11 +172,13 @@ impl Archive {
     pub async fn bases(&self) -> Result<Vec<BaseAt>, ArchiveError> {
         let column = |name| self.base.schema().field_by_name(name).expect("every table has a place").id;
         let (offset, log_time) = (column("offset"), column("log_time"));
+        let base_at = |file: &DataFile| {
+            let (offset, log_time_us) = (least(file, offset)?, least(file, log_time)?);
+            Ok(BaseAt { offset: offset as u64, log_time_ms: log_time_us as u64 / 1000 })
+        };
         let mut bases = Vec::new();
-        for file in self.base.data_files().await? {
-            let (offset, log_time_us) = (least(&file, offset)?, least(&file, log_time)?);
-            bases.push(BaseAt { offset: offset as u64, log_time_ms: log_time_us as u64 / 1000 });
-        }
+        self.base.each_file(|file| bases.push(base_at(file))).await?;
+        let mut bases = bases.into_iter().collect::<Result<Vec<BaseAt>, ArchiveError>>()?;
         bases.sort_unstable();
         bases.dedup();
         Ok(bases)
@@ -211,14 +213,14 @@ impl Archive {
         Ok(any)
     }
 
-    /// Puts small files together of hours that are over. Nothing is on its way.
+    /// Puts small files together of hours that are over, as far as there is time for it. Nothing is on its way.
     pub async fn merge(&mut self) -> Result<(), ArchiveError> {
         assert!(self.is_at_rest(), "files are put together between two commits");
         let Some(reached) = self.reached()? else { return Ok(()) };
-        let (hour, mut left) = (hour_of(reached.log_time_ms), MERGED_BYTES);
+        let hour = hour_of(reached.log_time_ms);
         let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
         for table in all.into_iter().chain(&mut self.probes) {
-            left = left.saturating_sub(table.merge_before(&self.catalog, hour, left).await?);
+            table.merge_before(&self.catalog, hour).await?;
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ pub const GROUP_ROWS: usize = 1 << 18;
 /// What they may take.
 pub const GROUP_BYTES: usize = 8 << 20;
 
-/// What small files that are put together at once may come to: it is a matter of seconds, for which nothing else is archived.
+/// How many small files of a table are put together at a time, and what they may come to: nothing else is archived meanwhile. More than an hour
+/// brings of them, unless somebody has the archive flushed every few seconds.
+pub const MERGED_FILES: usize = 2048;
 pub const MERGED_BYTES: u64 = 512 << 20;
 
 /// Rows of a file that are read at a time, by what one of them takes on average.

@@ -4,9 +4,9 @@
 //! A table's position is a property of it, changed by the commit that brings the rows before it. So whatever happens, a table has
 //! exactly the rows before its position: files of a commit that was not made are no part of it.
 
+use crate::bounds::{MERGED_BYTES, MERGED_FILES};
 use crate::catalog::SqliteCatalog;
-use crate::disk::Disk;
-use crate::merge;
+use crate::merge::{Candidates, Group};
 use crate::replace;
 use crate::schema;
 use crate::sweep;
@@ -28,7 +28,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// Larger files are ended and the next one begun.
-pub const FILE_BYTES: usize = 512 << 20;
+const FILE_BYTES: usize = 512 << 20;
 /// Snapshots that stay for whoever is reading one.
 const SNAPSHOTS_KEPT: usize = 20;
 
@@ -190,21 +190,17 @@ impl TableWriter {
         Ok(true)
     }
 
-    /// Puts small files of one hour together that ended before another one began, until so many bytes were; answers how many were. Nothing
-    /// is on its way.
-    pub async fn merge_before(
-        &mut self,
-        catalog: &SqliteCatalog,
-        hour: i32,
-        bytes_max: u64,
-    ) -> Result<u64, ArchiveError> {
+    /// Puts small files of an hour together that ended before another one began, until so many were. Nothing is on its way.
+    pub async fn merge_before(&mut self, catalog: &SqliteCatalog, hour: i32) -> Result<(), ArchiveError> {
         assert_eq!(self.rows, 0, "files are put together between two commits");
+        let mut candidates = Candidates::new(self.table.metadata(), catalog.disk(), hour);
+        self.each_file(|file| candidates.take(file)).await?;
         let (mut merged, mut instead, mut bytes) = (HashSet::new(), Vec::new(), 0);
-        for group in merge::groups(self.data_files().await?, self.schema(), hour) {
-            if bytes >= bytes_max {
+        for group in candidates.groups() {
+            if bytes >= MERGED_BYTES || merged.len() >= MERGED_FILES {
                 break;
             }
-            match self.merged(catalog.disk(), &group).await {
+            match self.merged(&group).await {
                 Ok(files) => instead.extend(files),
                 // It stays as it is, and verification names it.
                 Err(ArchiveError::Damaged(what)) => {
@@ -214,37 +210,32 @@ impl TableWriter {
                 Err(error) => return Err(error),
             }
             bytes += group.bytes();
-            merged.extend(group.files.iter().map(|file| file.file_path().to_owned()));
+            merged.extend(group.locations().map(str::to_owned));
         }
         if !merged.is_empty() {
             self.replace(catalog, |file| merged.contains(file.file_path()), instead).await?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// The files with the rows of a group.
-    async fn merged(&mut self, disk: &Disk, group: &merge::Group) -> Result<Vec<DataFile>, ArchiveError> {
-        let mut files = self.new_files(format!("merged-{}", group.offset))?;
-        let written = group.write(self.table.metadata(), disk, &mut files).await;
+    async fn merged(&self, group: &Group) -> Result<Vec<DataFile>, ArchiveError> {
+        let mut files = self.new_files(group.name())?;
+        group.write(self.table.metadata(), &mut files).await?;
         let files = files.close().await?;
         let rows: u64 = files.iter().map(DataFile::record_count).sum();
-        match written {
-            Ok(()) if rows == group.rows() => Ok(files),
-            Ok(()) => Err(ArchiveError::Damaged(format!("{rows} rows of {} were written", group.rows()))),
-            Err(error) => Err(error),
-        }
+        assert_eq!(rows, group.rows(), "each file has the rows that its table says, or it is damaged");
+        Ok(files)
     }
 
-    /// The files that its readers find.
-    pub async fn data_files(&self) -> Result<Vec<DataFile>, ArchiveError> {
-        let Some(current) = self.table.metadata().current_snapshot() else { return Ok(Vec::new()) };
-        let mut files = Vec::new();
+    /// Looks at the files that its readers find.
+    pub async fn each_file(&self, mut each: impl FnMut(&DataFile)) -> Result<(), ArchiveError> {
+        let Some(current) = self.table.metadata().current_snapshot() else { return Ok(()) };
         for manifest in self.table.manifest_list_reader(current).load().await?.entries() {
             let loaded = manifest.load_manifest(self.table.file_io()).await?;
-            let alive = loaded.entries().iter().filter(|entry| entry.is_alive());
-            files.extend(alive.map(|entry| entry.data_file.clone()));
+            loaded.entries().iter().filter(|entry| entry.is_alive()).for_each(|entry| each(&entry.data_file));
         }
-        Ok(files)
+        Ok(())
     }
 
     async fn forget_old_snapshots(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {

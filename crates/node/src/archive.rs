@@ -268,6 +268,10 @@ impl Archiver {
             }
             following.archive.forget_what_was_let_go().await?;
             self.tidy(&mut following).await?;
+            merge(&mut following.archive).await?;
+            self.publish(&following);
+            // Whoever reads what it was before has as long as anybody.
+            self.tidied_ms = self.engine.clock().now_ms();
         }
         self.following = Some(following);
         Ok(has_more)
@@ -305,13 +309,12 @@ impl Archiver {
         }
     }
 
-    /// Lets go of what is old enough, puts small files together, and looks at all of them. Nothing is on its way.
+    /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
     async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
         let now_ms = self.engine.clock().now_ms();
         if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
             following.let_go(now_ms, keep_ms).await?;
         }
-        following.archive.merge().await?;
         let tally = following.archive.sweep().await?;
         self.tidied_ms = now_ms;
         self.engine.metrics().archive.bytes.set(tally.bytes as i64);
@@ -320,6 +323,17 @@ impl Archiver {
         let (events, files, bytes) = (tally.events, tally.files, tally.bytes);
         tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
         Ok(())
+    }
+}
+
+/// Puts small files together, and whatever keeps it from that keeps it from nothing else, unless somebody else writes, too.
+async fn merge(archive: &mut Archive) -> Result<(), ArchiveError> {
+    match archive.merge().await {
+        Err(error) if !matches!(error, ArchiveError::Fenced { .. }) => {
+            tracing::warn!(%error, "small files of the archive stay as they are");
+            Ok(())
+        }
+        merged => merged,
     }
 }
 

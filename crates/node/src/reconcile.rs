@@ -248,7 +248,8 @@ impl Reconciler {
         for name in report.names() {
             let is_lasting = is_lasting(&reports, name);
             metrics.alert(name, is_lasting);
-            if is_lasting {
+            // A run that looked at some of the time alone has nothing to add.
+            if is_lasting && report.compared(name).is_some() {
                 self.webhooks.tell("reconciliation", report.at_ms, || report.told_of(name));
                 tracing::error!(
                     counter = name,
@@ -259,11 +260,16 @@ impl Reconciler {
     }
 }
 
-/// Whether a counter has differed by too much for so many hours, as the last run has found, or as a whole for so many runs in a row.
+/// Whether a counter differs by too much in so many hours, as the last run has found and not put right, or as a whole for so many runs in a
+/// row.
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
-    let mut compared = reports.iter().filter_map(|report| report.compared(name)).take(DRIFT_WINDOWS).peekable();
-    let hours = compared.peek().and_then(|last| last.hours_adrift());
-    hours >= Some(DRIFT_WINDOWS) || compared.filter(|report| report.drift() > DRIFT_MAX).count() == DRIFT_WINDOWS
+    let of_run = |report: &'_ Arc<Report>| {
+        let found = report.compared(name)?;
+        Some(if report.applied { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
+    };
+    let runs: Vec<(usize, f64)> = reports.iter().filter_map(of_run).take(DRIFT_WINDOWS).collect();
+    let is_adrift = runs.len() == DRIFT_WINDOWS && runs.iter().all(|(_, drift)| *drift > DRIFT_MAX);
+    is_adrift || runs.first().is_some_and(|(hours, _)| *hours >= DRIFT_WINDOWS)
 }
 
 fn behind_this_hour(now_ms: u64) -> u64 {

@@ -2,7 +2,10 @@
 //! damaged stays as it is.
 
 use super::*;
+use crate::merge::{Candidates, Group};
 use crate::{EventsInOrder, Reader};
+use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, Struct};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Records of an hour, two to a commit: one of each stream.
@@ -103,5 +106,43 @@ fn a_file_that_is_damaged_stays_as_it_is_and_keeps_nothing_from_going_on() {
         assert_eq!(files.len(), 4 + 3 + 8, "its stream and hour are as they were");
         assert!(files.iter().any(|it| it.path == file));
         commit_each(&mut archive, 12..13).await
+    });
+}
+
+#[test]
+fn only_neighbours_are_put_together_so_that_files_never_overlap() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        drop(begun(directory.path()).await?);
+        let catalog = crate::catalog::SqliteCatalog::open(directory.path())?;
+        let table = catalog.open_table(Table::Fates.name()).await?.unwrap();
+        let column = table.metadata().current_schema().field_by_name("offset").unwrap().id;
+        let file = |offset: i64, hour: i32, bytes: u64| -> DataFile {
+            let mut file = DataFileBuilder::default();
+            file.content(DataContentType::Data).file_format(DataFileFormat::Parquet).file_path(offset.to_string());
+            file.partition(Struct::from_iter([Some(Literal::int(hour))])).partition_spec_id(0);
+            file.lower_bounds(HashMap::from([(column, Datum::long(offset))]));
+            file.record_count(10).file_size_in_bytes(bytes).build().unwrap()
+        };
+        let (small, large) = (1 << 10, 8 << 20);
+        let mut candidates = Candidates::new(table.metadata(), catalog.disk(), 3);
+        for (offset, hour, bytes) in [
+            (40, 1, small),
+            (0, 1, small),
+            (10, 1, small),
+            (20, 1, large),
+            (30, 1, small),
+            (50, 2, small),
+            (60, 2, large),
+            (70, 2, small),
+            (80, 3, small),
+            (90, 3, small),
+        ] {
+            candidates.take(&file(offset, hour, bytes));
+        }
+        let groups = candidates.groups();
+        assert_eq!(groups.iter().map(Group::name).collect::<Vec<_>>(), ["merged-0-20", "merged-30-20"]);
+        assert_eq!(groups[1].locations().collect::<Vec<_>>(), ["30", "40"]);
+        Ok(())
     });
 }

@@ -6,9 +6,9 @@
 mod bands;
 mod retention;
 
-use jiff::Timestamp;
-use jiff::civil::Weekday;
+use jiff::civil::{Date, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 
 pub use bands::Bands;
@@ -77,7 +77,15 @@ impl Unit {
             Unit::Week => 10 * DAY,
             Unit::Month => 45 * DAY,
         };
-        self.bucket(bucket.saturating_add(beyond), zone)
+        let mut next = self.bucket(bucket.saturating_add(beyond), zone);
+        // An hour in which clocks change by a part of one is two short ones.
+        while next > bucket {
+            match self.bucket(next - 1, zone) {
+                before if before > bucket => next = before,
+                _ => break,
+            }
+        }
+        next
     }
 
     fn bucket_utc(self, minute: Minutes) -> Minutes {
@@ -94,21 +102,41 @@ impl Unit {
     }
 
     fn bucket_in(self, minute: Minutes, rules: &TimeZone) -> Minutes {
-        let Ok(at) = Timestamp::from_second(i64::from(minute) * 60) else { return minute };
-        let offset = rules.to_offset(at).seconds().div_euclid(60);
-        let local = i64::from(minute) + i64::from(offset);
-        let date = rules.to_datetime(at).date();
+        let Ok(at) = time_of(minute) else { return minute };
+        let date = || rules.to_datetime(at).date();
         let date = match self {
             Unit::Minute => return minute,
-            // What a clock on the wall calls an hour: it may begin at half past as others see it.
-            Unit::Hour => return minutes(local.div_euclid(HOUR.into()) * i64::from(HOUR) - i64::from(offset)),
-            Unit::Day => Ok(date),
-            Unit::Week => date.checked_sub(jiff::Span::new().days(date.weekday().since(Weekday::Monday))),
-            Unit::Month => Ok(date.first_of_month()),
+            Unit::Hour => return hour_in(minute, at, rules),
+            Unit::Day => Ok(date()),
+            Unit::Week => monday_before(date()),
+            Unit::Month => Ok(date().first_of_month()),
         };
         let start = date.and_then(|date| date.to_zoned(rules.clone()));
         start.map_or(minute, |start| minutes(start.timestamp().as_second().div_euclid(60)))
     }
+}
+
+/// What a clock on the wall calls an hour: it may begin at half past as others see it. Where clocks change by a part of an hour, what they show
+/// from then on begins there.
+fn hour_in(minute: Minutes, at: Timestamp, rules: &TimeZone) -> Minutes {
+    let offset = rules.to_offset(at);
+    let offset_minutes = i64::from(offset.seconds().div_euclid(60));
+    let local = i64::from(minute) + offset_minutes;
+    let start = minutes(local.div_euclid(HOUR.into()) * i64::from(HOUR) - offset_minutes);
+    if time_of(start).is_ok_and(|start| rules.to_offset(start) == offset) {
+        return start;
+    }
+    let behind = at.checked_add(SignedDuration::from_secs(1)).unwrap_or(at);
+    let changed = rules.preceding(behind).next().map_or(0, |change| change.timestamp().as_second());
+    start.max(minutes((changed + 59).div_euclid(60)))
+}
+
+fn monday_before(date: Date) -> Result<Date, jiff::Error> {
+    date.checked_sub(jiff::Span::new().days(date.weekday().since(Weekday::Monday)))
+}
+
+fn time_of(minute: Minutes) -> Result<Timestamp, jiff::Error> {
+    Timestamp::from_second(i64::from(minute) * 60)
 }
 
 fn minutes(minutes: i64) -> Minutes {
@@ -227,6 +255,12 @@ mod tests {
             (Unit::Minute, "UTC", "2026-11-17T10:59:59Z", "2026-11-17T10:59:00Z"),
             (Unit::Hour, "UTC", "2026-11-17T10:59:59Z", "2026-11-17T10:00:00Z"),
             (Unit::Hour, "Asia/Kolkata", "2026-11-17T10:59:59Z", "2026-11-17T10:30:00Z"),
+            // Clocks are put back from 2:00 to 1:30 at 15:00, and forward from 2:00 to 2:30 at 15:30.
+            (Unit::Hour, "Australia/Lord_Howe", "2026-04-04T14:59:59Z", "2026-04-04T14:00:00Z"),
+            (Unit::Hour, "Australia/Lord_Howe", "2026-04-04T15:29:59Z", "2026-04-04T15:00:00Z"),
+            (Unit::Hour, "Australia/Lord_Howe", "2026-04-04T15:30:00Z", "2026-04-04T15:30:00Z"),
+            (Unit::Hour, "Australia/Lord_Howe", "2026-10-03T15:29:59Z", "2026-10-03T14:30:00Z"),
+            (Unit::Hour, "Australia/Lord_Howe", "2026-10-03T15:59:59Z", "2026-10-03T15:30:00Z"),
             (Unit::Day, "UTC", "2026-11-17T10:59:59Z", "2026-11-17T00:00:00Z"),
             (Unit::Day, "Europe/Berlin", "2026-11-16T23:30:00Z", "2026-11-16T23:00:00Z"),
             (Unit::Day, "Europe/Berlin", "2026-07-16T22:30:00Z", "2026-07-16T22:00:00Z"),
@@ -236,6 +270,23 @@ mod tests {
             (Unit::Month, "America/New_York", "2026-11-17T10:59:59Z", "2026-11-01T04:00:00Z"),
         ] {
             check(unit, zone, at, bucket);
+        }
+    }
+
+    #[test]
+    fn hours_that_a_change_of_clocks_cuts_follow_each_other() {
+        for (at, zone) in [
+            ("2026-04-04", "Australia/Lord_Howe"),
+            ("2026-10-03", "Australia/Lord_Howe"),
+            ("1972-01-07", "Africa/Monrovia"),
+        ] {
+            let (zone, day) = (Zone::named(zone).unwrap(), minute(&format!("{at}T00:00:00Z")));
+            for minute in day..day + 2 * DAY {
+                let bucket = Unit::Hour.bucket(minute, &zone);
+                let next = Unit::Hour.next(bucket, &zone);
+                assert!(bucket <= minute && minute < next && next - bucket <= HOUR, "{bucket} {minute} {next}");
+                assert_eq!((Unit::Hour.bucket(bucket, &zone), Unit::Hour.bucket(next - 1, &zone)), (bucket, bucket));
+            }
         }
     }
 

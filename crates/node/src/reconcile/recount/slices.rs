@@ -115,7 +115,7 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
     pub fn live_by(&self, slices: &Slices, at: At<'_>) -> String {
         let (name, rollup, unit) = (text(&self.counter.name), text(&slices.rollup), slices.unit.name());
         let bucket = at.of("bucket");
-        // Where clocks are put forward by half an hour, a bucket need not begin within itself.
+        // Where clocks are put forward by half an hour, a bucket need not begin within itself as SQL reckons it.
         let own = match at {
             At::Bucket(unit, _) if unit == slices.unit => At::Moment.of("bucket"),
             _ => bucket.clone(),

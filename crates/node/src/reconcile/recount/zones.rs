@@ -48,12 +48,12 @@ fn midnights_twice(zone: &str) -> Vec<(i64, i64)> {
     changes(zone).iter().filter_map(twice).collect()
 }
 
-/// Hours in which clocks change by a part of an hour, as milliseconds since 1970 where they begin. In which of two such hours an entry
-/// is depends on what came before it.
+/// Hours in which clocks change by a part of an hour, as milliseconds since 1970 where they begin: those that a clock on the wall shows,
+/// of which the second may seem to begin before the change, and the change.
 pub fn hours_cut(zone: &str) -> Vec<i64> {
     let begins = |second: i64, offset: i64| second - (second + offset.div_euclid(60) * 60).rem_euclid(3600);
     let cut = changes(zone).into_iter().filter(|change| (change.after - change.before) % 3600 != 0);
-    cut.flat_map(|Change { at, before, after }| [begins(at - 60, before), begins(at, after)])
+    cut.flat_map(|Change { at, before, after }| [begins(at - 60, before), begins(at, after), at + 59])
         .map(|second| second.div_euclid(60) * 60_000)
         .collect()
 }

@@ -57,7 +57,7 @@ pub struct WantedBody {
 /// What the last recounts found, the newest first.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Reconciliations {
-    /// Counters that have differed from three recounts in a row by more than 0.1 %
+    /// Counters that differ by more than 0.1 % in three hours, or as a whole in three recounts in a row
     alerts: Vec<String>,
     reports: Vec<ReportView>,
 }
