@@ -9,7 +9,7 @@ pub const BATCH_BYTES: usize = 4 << 20;
 /// Rows that are put into one group of a file, and so the most that is held of it.
 pub const GROUP_ROWS: usize = 1 << 18;
 /// What they may take.
-pub const GROUP_BYTES: usize = 8 << 20;
+pub const GROUP_BYTES: usize = 32 << 20;
 
 /// How many small files of a table are put together at a time, and what they may come to: nothing else is archived meanwhile. More than an hour
 /// brings of them, unless somebody has the archive flushed every few seconds.

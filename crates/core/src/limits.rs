@@ -183,6 +183,8 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 /// many of it, and so many bytes.
 pub const BEYOND_PARTS: u64 = 10;
 pub const BEYOND_BYTES: u64 = 64 << 20;
+/// And with an archive: rows and pages on their way into files, and what its thread reads of the log.
+pub const BEYOND_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// Bytes of new ids after which a checkpoint is due, unless memory is small.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;

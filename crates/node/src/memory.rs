@@ -15,8 +15,8 @@ mod reclaim;
 pub use reclaim::Reclaimer;
 
 use tally_core::limits::{
-    BEYOND_BYTES, BEYOND_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS, NAMES_BYTES_MAX, STORE_CACHE_BYTES_MAX,
-    STORE_CACHE_PARTS, WORK_BYTES_MAX, WORK_PARTS,
+    BEYOND_ARCHIVE_BYTES, BEYOND_BYTES, BEYOND_PARTS, CLIENT_BYTES_MAX, CLIENT_PARTS, NAMES_BYTES_MAX,
+    STORE_CACHE_BYTES_MAX, STORE_CACHE_PARTS, WORK_BYTES_MAX, WORK_PARTS,
 };
 
 /// A block of the cache is a little larger than a page, and the allocator rounds up by as much as a quarter.
@@ -43,8 +43,9 @@ impl Shares {
     }
 
     /// What a process may have of the machine's memory that was given so much.
-    pub fn resident_bytes_max(memory_bytes: u64) -> u64 {
-        memory_bytes + memory_bytes / BEYOND_PARTS + BEYOND_BYTES
+    pub fn resident_bytes_max(memory_bytes: u64, has_archive: bool) -> u64 {
+        let archive_bytes = if has_archive { BEYOND_ARCHIVE_BYTES } else { 0 };
+        memory_bytes + memory_bytes / BEYOND_PARTS + BEYOND_BYTES + archive_bytes
     }
 
     /// Blocks that the cache may hold, so that they take no more than its share.

@@ -133,6 +133,10 @@ fn explained(error: &DataFusionError) -> Ended {
     let words = error.strip_backtrace();
     match error.find_root() {
         DataFusionError::SQL(unread, _) => Ended::Wrong(format!("the statement cannot be read: {unread}")),
+        // Nobody can set what the engine calls that.
+        DataFusionError::ResourcesExhausted(what) if what.contains("max_temp_directory_size") => Ended::TooMuch(
+            "it puts more on the disk of the data directory than there is for it; make room there".to_owned(),
+        ),
         DataFusionError::ResourcesExhausted(_) => Ended::TooMuch(words),
         DataFusionError::External(_)
         | DataFusionError::IoError(_)

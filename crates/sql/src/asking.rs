@@ -109,9 +109,10 @@ impl Drop for Granted {
     }
 }
 
-/// What all clients together may put on a disk, and as much may the node: a quarter of what is free.
-fn spill_bytes(spill: &Path) -> u64 {
-    rustix::fs::statvfs(spill).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)) / 4
+/// What may be put on a disk: half of what is free by the node, and half of that by all clients together.
+fn spill_bytes(spill: &Path, asker: Asker) -> u64 {
+    let free = rustix::fs::statvfs(spill).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if asker == Asker::Node { free / 2 } else { free / 4 }
 }
 
 impl Processes {
@@ -124,8 +125,7 @@ impl Processes {
     }
 }
 
-/// What there is for who asks: of clients a share, while the node has as much as all of them together, beside them. A recount sorts all ids
-/// there are.
+/// What there is for who asks: a share if it is a client, while the node has all of it, beside them. A recount sorts all ids there are.
 fn share(asker: Asker, shares: &Arc<Shares>, all: u64) -> (u64, Option<Granted>) {
     let granted = (asker == Asker::Client).then(|| shares.grant(all));
     (granted.as_ref().map_or(all, |granted| granted.bytes), granted)
@@ -138,7 +138,7 @@ impl Sql for Processes {
             let place = self.place(asker).await?;
             let (memory_bytes, memory) = share(asker, &self.memory, self.memory_bytes);
             let memory_bytes = (memory_bytes as usize).max(SQL_MEMORY_BYTES_MIN);
-            let (spill_bytes, disk) = share(asker, &self.disk, spill_bytes(&self.spill));
+            let (spill_bytes, disk) = share(asker, &self.disk, spill_bytes(&self.spill, asker));
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let (has_archive, spill) = (self.archive.is_some(), self.spill.join(number.to_string()));
             let task = Task { statement, form, rows_max, memory_bytes, has_archive, spill, spill_bytes };

@@ -1,8 +1,9 @@
 //! What the figures were measured on. No names of hosts or paths: the page is public.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// One sentence about the machine, as far as it tells.
 pub fn describe() -> String {
@@ -34,6 +35,21 @@ pub fn family_cpu_seconds(pid: u32) -> Result<f64> {
     let ticks = parent.own + parent.ended_children + children.map(|child| child.own).sum::<u64>();
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
+
+/// Waits until a process is done with what it does by itself: for a second it takes less than a twentieth of a core.
+pub fn wait_for_rest(pid: u32) -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < REST_MAX {
+        let before = family_cpu_seconds(pid)?;
+        std::thread::sleep(Duration::from_secs(1));
+        if family_cpu_seconds(pid)? - before < 0.05 {
+            return Ok(());
+        }
+    }
+    bail!("process {pid} has been busy for {REST_MAX:?} after the load")
+}
+
+const REST_MAX: Duration = Duration::from_secs(600);
 
 /// Processor time of the threads of a process that are called so.
 pub fn thread_cpu_seconds(pid: u32, name: &str) -> Result<f64> {

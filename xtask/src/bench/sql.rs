@@ -33,6 +33,8 @@ pub fn measure(peers: &Peers, generator: &Generator, results: &mut Results) -> R
     generator.once(&server, &load)?;
     let http = server.http()?;
     ask(http, "/v1/archive/flush", "")?;
+    // The store merges what came with the load for a while, beside both.
+    machine::wait_for_rest(server.pid())?;
     let bytes = machine::directory_bytes(&archive)? as f64;
     results.note(format!("{title}: {:.1} bytes for each event in the archive", bytes / EVENTS as f64));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());

@@ -95,7 +95,12 @@ fn the_shares_of_memory_are_those_of_the_code() {
         share(CLIENT_PARTS, CLIENT_BYTES_MAX),
         share(STORE_CACHE_PARTS, STORE_CACHE_BYTES_MAX),
         share(WORK_PARTS, WORK_BYTES_MAX),
-        format!("at most 1.{} times `--memory` and {}", 10 / BEYOND_PARTS, bytes(BEYOND_BYTES as usize)),
+        format!(
+            "at most 1.{} times `--memory` and {} of the machine's memory, and {} more with an archive",
+            10 / BEYOND_PARTS,
+            bytes(BEYOND_BYTES as usize),
+            bytes(BEYOND_ARCHIVE_BYTES as usize)
+        ),
     ];
     assert_said("docs/guide/operations.md", "## Memory", &said);
     let said = [
