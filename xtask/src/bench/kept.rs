@@ -67,7 +67,10 @@ pub fn measure_backup(peers: &Peers, generator: &Generator, results: &mut Result
     generator.once(&server, &[&load[..], &["--preload", "--requests", "0"]].concat())?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for repetition in 1..=generator.repetitions {
+        // What the store merges of the load before belongs to neither.
+        machine::wait_for_rest(server.pid())?;
         alone.push(generator.timed_for(&server, BESIDE_SECONDS, &load, repetition)?.shown().operations_per_second());
+        machine::wait_for_rest(server.pid())?;
         let run = begin_backup(&server)?;
         beside.push(generator.timed_for(&server, BESIDE_SECONDS, &load, repetition)?.shown().operations_per_second());
         ensure!(last_run(&server)? < run, "the backup ended before the load did, so its share is not known");
