@@ -36,19 +36,21 @@ pub fn family_cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Waits until a process is done with what it does by itself: for a second it takes less than a twentieth of a core.
+/// Waits until a process is done with what it does by itself: for ten seconds it takes less than a fiftieth of a core. A store rests between
+/// two merges, too.
 pub fn wait_for_rest(pid: u32) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < REST_MAX {
         let before = family_cpu_seconds(pid)?;
-        std::thread::sleep(Duration::from_secs(1));
-        if family_cpu_seconds(pid)? - before < 0.05 {
+        std::thread::sleep(REST);
+        if family_cpu_seconds(pid)? - before < REST.as_secs_f64() / 50.0 {
             return Ok(());
         }
     }
     bail!("process {pid} has been busy for {REST_MAX:?} after the load")
 }
 
+const REST: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(600);
 
 /// Processor time of the threads of a process that are called so.
