@@ -263,7 +263,7 @@ impl Reconciler {
 /// Whether a counter differs by too much in so many hours, as the last run has found and not put right, or as a whole for so many runs in a
 /// row.
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
-    let of_run = |report: &'_ Arc<Report>| {
+    let of_run = |report: &Arc<Report>| {
         let found = report.compared(name)?;
         Some(if report.applied { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
     };

@@ -49,6 +49,16 @@ pub fn flip(file: &Path, at: i64) {
     fs::write(file, bytes).unwrap();
 }
 
+/// The list of manifests of the events as they are now.
+pub fn manifest_list(data: &Path) -> PathBuf {
+    let metadata = only(&data.join("archive/events/metadata"), ".metadata.json");
+    let metadata: serde_json::Value = serde_json::from_slice(&fs::read(metadata).unwrap()).unwrap();
+    let snapshots = metadata["snapshots"].as_array().unwrap();
+    let current = snapshots.iter().find(|snapshot| snapshot["snapshot-id"] == metadata["current-snapshot-id"]).unwrap();
+    let list = current["manifest-list"].as_str().unwrap();
+    data.join("archive/events/metadata").join(Path::new(list).file_name().unwrap())
+}
+
 /// Takes what the last commit has put into `events` out of it, as if it had never been there, and says nothing of it.
 pub fn drop_last_commit(data: &Path) {
     let file = only(&data.join("archive/events/metadata"), ".metadata.json");
