@@ -17,6 +17,8 @@ use tally_core::proof::{CommitLeaf, CorrectionLeaf, EventLeaf, FateLeaf, Hash, R
 /// The files of the tables that a root is made of.
 #[derive(Default)]
 pub struct Tables {
+    /// Behind the last event that is there. `events` is committed last, so commits and roots may be ahead of it; they are passed over.
+    to: u64,
     roots: Vec<ReadableFile>,
     chain: Vec<ReadableFile>,
     events: Vec<ReadableFile>,
@@ -66,7 +68,6 @@ pub struct CommitRows<K: Keep> {
 impl Tables {
     /// As of now; without files if there is no archive yet. Called inside a runtime.
     pub async fn read(reader: &Reader) -> Result<Tables, ArchiveError> {
-        // Roots first: what they are of is there by then.
         let mut tables = Tables::roots_only(reader).await?;
         tables.chain = files(reader, Table::Chain).await?;
         tables.events = files(reader, Table::Events).await?;
@@ -78,18 +79,26 @@ impl Tables {
     }
 
     pub async fn roots_only(reader: &Reader) -> Result<Tables, ArchiveError> {
-        Ok(Tables { roots: files(reader, Table::Roots).await?, ..Tables::default() })
+        // First: what the others have up to here stays as it is.
+        let to = reader.reached(Table::Events).await?.map_or(0, |reached| reached.to.offset);
+        Ok(Tables { to, roots: files(reader, Table::Roots).await?, ..Tables::default() })
     }
 
-    /// All roots, the newest first.
+    /// Behind the last event that is there.
+    pub fn to(&self) -> u64 {
+        self.to
+    }
+
+    /// All roots whose rows are there, the newest first.
     pub fn roots_newest_first(&self) -> impl Iterator<Item = Result<SignedRoot, ArchiveError>> {
         let mut files: Vec<&ReadableFile> = self.roots.iter().collect();
         files.sort_by_key(|file| std::cmp::Reverse(offsets(file).1));
-        files.into_iter().flat_map(|file| {
+        let found = files.into_iter().flat_map(|file| {
             let mut found = roots_of(file);
             found.reverse();
             found
-        })
+        });
+        found.filter(|found| found.as_ref().map_or(true, |signed| signed.root.to <= self.to))
     }
 
     /// Commits from one offset to another, one after the other. Stops at the first error.

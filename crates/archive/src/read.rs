@@ -94,6 +94,12 @@ impl Reader {
         Ok(Some(Readable { schema, files, reached }))
     }
 
+    /// How far a table is; `None` if it has not begun. Called inside a runtime.
+    pub async fn reached(&self, kind: Table) -> Result<Option<Reached>, ArchiveError> {
+        let Some((_, table)) = self.open(kind).await? else { return Ok(None) };
+        Reached::read(table.metadata().properties()).map_err(ArchiveError::Damaged)
+    }
+
     /// The event ids of probes from an offset on, as somebody finds them who opens the directory. Called inside a runtime.
     pub async fn probes(&self, from_offset: u64) -> Result<HashSet<String>, ArchiveError> {
         let Some((_, table)) = self.open(Table::Probes).await? else { return Ok(HashSet::new()) };

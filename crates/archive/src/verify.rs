@@ -69,7 +69,7 @@ pub fn verify_roots(tables: &Tables) -> Verified {
         before = Some(signed);
     }
     // What no root has yet can be held against its commits at least.
-    verifying.look_at_commits(None, before.map_or(0, |last| last.root.to), u64::MAX - 1);
+    verifying.look_at_commits(None, before.map_or(0, |last| last.root.to), tables.to());
     verifying.found
 }
 

@@ -26,10 +26,11 @@ code is 1 if it does not hold, and the first thing that is wrong is named.")]
 pub struct VerifyProofArgs {
     /// What GET /v1/counters/{id}/proof answered
     proof: PathBuf,
-    /// What GET /v1/roots answered, then or to somebody else: roots of the same number must be the same, and one of them there
+    /// What GET /v1/roots answered, then or to somebody else: roots of the same number must be the same, and the last one of the
+    /// proof there
     #[arg(long, value_name = "FILE", required_unless_present_any = ["anchor", "key"])]
     roots: Option<PathBuf>,
-    /// An anchor that must be in the chain of the proof
+    /// The anchor that the proof must end with
     #[arg(long, value_name = "HEX")]
     anchor: Option<Hash>,
     /// The public key by which the last root of the proof must be signed
@@ -52,8 +53,8 @@ pub fn run(args: VerifyProofArgs, out: &mut Output) -> Result<()> {
     if let Some(file) = &args.roots {
         hold_against(&checked, &read::<Roots>(file, "list of roots")?.roots).map_err(wrong)?;
     }
-    if let Some(anchor) = args.anchor.filter(|anchor| !checked.anchors.values().any(|known| known == anchor)) {
-        return Err(wrong(format!("the anchor {anchor} is not in its chain")));
+    if let Some(anchor) = args.anchor.filter(|anchor| *anchor != checked.anchor) {
+        return Err(wrong(format!("it ends with the anchor {}, not with {anchor}. {ASK_UP_TO}", checked.anchor)));
     }
     if let Some(key) = args.key {
         is_signed_by(&proof, &checked, key).map_err(wrong)?;
@@ -61,9 +62,12 @@ pub fn run(args: VerifyProofArgs, out: &mut Output) -> Result<()> {
     print(&proof, &checked, args.json, out)
 }
 
-/// Roots that somebody has kept, and those of the proof.
+/// What to do about a proof that goes on behind what somebody has kept: whoever made it may have made up what is there.
+const ASK_UP_TO: &str = "Ask for a proof up to a root that you know, with ?at= and its time";
+
+/// Roots that somebody has kept, and those of the proof. The last one has all before it in it, and nothing that comes behind it.
 fn hold_against(checked: &Checked, roots: &[RootView]) -> std::result::Result<(), String> {
-    let mut is_any = false;
+    let mut is_last_there = false;
     for RootView { root, anchor, signature } in roots {
         let number = root.number;
         if root.anchor() != *anchor {
@@ -76,9 +80,9 @@ fn hold_against(checked: &Checked, roots: &[RootView]) -> std::result::Result<()
         if own != anchor {
             return Err(format!("root {number} has the anchor {own} in it, and {anchor} in the list"));
         }
-        is_any = true;
+        is_last_there |= *anchor == checked.anchor;
     }
-    if is_any { Ok(()) } else { Err("none of its roots is in the list".to_owned()) }
+    if is_last_there { Ok(()) } else { Err(format!("its last root is not in the list. {ASK_UP_TO}")) }
 }
 
 /// Whatever the document says is signed was looked at; what is left is by whom.

@@ -5,10 +5,10 @@ use super::check::key;
 use super::document::{FORMAT, Link, Proof, ProvenCommit, ProvenCorrection, ProvenEvent, ProvenRule, Start, StartKind};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use tally_archive::{ArchiveError, CommitRows, Declared, Keep, SignedRoot, Tables};
+use tally_archive::{ArchiveError, CommitRows, Declared, Keep, Row, SignedRoot, Tables};
 use tally_core::counter::{Counter, Declarations};
 use tally_core::limits::{PROOF_EVENTS_MAX, PROOF_ROOTS_MAX};
-use tally_core::proof::{CorrectionLeaf, EventLeaf, FateLeaf, Levels, Root};
+use tally_core::proof::{CorrectionLeaf, EventLeaf, FateLeaf, Hash, Levels, Root};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -251,6 +251,10 @@ fn too_many() -> CannotProve {
     ))
 }
 
+fn leaves<T>(rows: &[Row<T>]) -> Vec<Hash> {
+    rows.iter().map(|row| row.leaf).collect()
+}
+
 struct Keeper<'w> {
     wanted: &'w Wanted,
     rules: &'w [ProvenRule],
@@ -289,33 +293,32 @@ impl<'w> Keeper<'w> {
     /// What of a commit is for the key, and what that comes to.
     fn proven(&self, rows: CommitRows<Keeper<'w>>, root: u64) -> Result<Option<(ProvenCommit, i128)>, CannotProve> {
         let CommitRows { leaf: commit, events, fates, corrections } = rows;
+        let [event_levels, fate_levels, correction_levels] =
+            [leaves(&events), leaves(&fates), leaves(&corrections)].map(Levels::new);
+        // Before it is asked what is for the key: of what was changed or is gone nobody can tell for which key it was.
+        for (table, levels, root) in [
+            ("events", &event_levels, commit.events_root),
+            ("fates", &fate_levels, commit.fates_root),
+            ("corrections", &correction_levels, commit.corrections_root),
+        ] {
+            if levels.root() != root {
+                let what = format!("{table} from {} to {} are others", commit.from, commit.to);
+                return Err(CannotProve::Changed(what));
+            }
+        }
         let elsewhere: HashSet<u64> = fates.iter().filter_map(|row| row.kept).collect();
-        let has_event = events.iter().any(|row| row.kept.is_some());
-        if !has_event && corrections.iter().all(|row| row.kept.is_none()) {
-            return Ok(None);
-        }
-        let changed = |table| CannotProve::Changed(format!("{table} from {} to {} are others", commit.from, commit.to));
-        let levels = Levels::new(events.iter().map(|row| row.leaf).collect());
-        let fates_levels = Levels::new(fates.iter().map(|row| row.leaf).collect());
-        if levels.root() != commit.events_root || fates_levels.root() != commit.fates_root {
-            return Err(changed("events or fates"));
-        }
         let mut total = 0;
         let mut proven =
             ProvenCommit { root, commit: commit.clone(), path: vec![], events: vec![], corrections: vec![] };
         for (index, row) in events.into_iter().enumerate() {
             let Some(mut event) = row.kept.filter(|event| !elsewhere.contains(&event.offset)) else { continue };
-            event.path = levels.path(index);
+            event.path = event_levels.path(index);
             total += self.change(&event);
             proven.events.push(event);
         }
-        let levels = Levels::new(corrections.iter().map(|row| row.leaf).collect());
-        if levels.root() != commit.corrections_root {
-            return Err(changed("corrections"));
-        }
         for (index, row) in corrections.into_iter().enumerate() {
             let Some(mut correction) = row.kept else { continue };
-            correction.path = levels.path(index);
+            correction.path = correction_levels.path(index);
             total += i128::from(correction.delta);
             proven.corrections.push(correction);
         }
@@ -330,5 +333,46 @@ impl<'w> Keeper<'w> {
         };
         let is_taken = self.rules.iter().find(its).is_some_and(|rule| rule.op == "decrement");
         if is_taken { -i128::from(event.delta) } else { event.delta.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::proof::CommitLeaf;
+
+    #[test]
+    fn a_commit_whose_rows_are_others_is_refused_also_where_none_of_them_is_for_the_key() {
+        let wanted =
+            Wanted { id: "c:a".into(), counter: "c".into(), dimensions: vec!["d".into()], from_ms: None, at_ms: None };
+        let keeper = Keeper { wanted: &wanted, rules: &[], from: 0 };
+        let none = Levels::new(vec![]).root();
+        let leaf = CommitLeaf {
+            log: 0,
+            epoch: 1,
+            from: 0,
+            to: 1,
+            log_time_ms: 0,
+            head: Hash::default(),
+            events: 0,
+            events_root: none,
+            fates: 0,
+            fates_root: none,
+            corrections: 0,
+            corrections_root: none,
+        };
+        let proven = |leaf| {
+            let rows = CommitRows { leaf, events: vec![], fates: vec![], corrections: vec![] };
+            keeper.proven(rows, 0).map(|proven| proven.is_some())
+        };
+        assert!(matches!(proven(leaf.clone()), Ok(false)));
+        let gone = Hash::of(b"a row that is not there any more");
+        for changed in [
+            CommitLeaf { events_root: gone, ..leaf.clone() },
+            CommitLeaf { fates_root: gone, ..leaf.clone() },
+            CommitLeaf { corrections_root: gone, ..leaf },
+        ] {
+            assert!(matches!(proven(changed), Err(CannotProve::Changed(_))));
+        }
     }
 }

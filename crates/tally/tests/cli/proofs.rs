@@ -125,14 +125,22 @@ fn a_proof_holds_for_a_stranger_and_not_any_more_when_anything_in_it_was_changed
     stranger.holds(&proof, &roots, "billed:acme is 1: 4 events");
     assert!(proof["chain"][1]["body"].is_string(), "of a root without the key there is the hash alone: {proof}");
 
-    // Whoever kept one root has enough, and by another one it does not hold.
+    // Whoever kept the root that it ends with has enough. By another one it does not hold: what is behind that may be made up.
     stranger.holds(&proof, &newest, "billed:acme is 1");
-    stranger.holds(&proof, &second, "billed:acme is 1");
+    stranger.fails(&proof, &second, "a root that comes behind all that are known");
+    let second_at = second["roots"][0]["logTimeMs"].as_u64().unwrap();
+    let at = tally_node::clock::rfc3339(second_at);
+    let earlier = stranger.get(&format!("/v1/counters/billed:acme/proof?at={at}"));
+    stranger.holds(&earlier, &second, "billed:acme is 3: 3 events");
+    let file = stranger.written("proof.json", &proof);
+    let ends = |anchor: &Value| {
+        tally(&["verify-proof", file.to_str().unwrap(), "--anchor", anchor.as_str().unwrap()]).status.success()
+    };
+    assert!(ends(&newest["roots"][0]["anchor"]) && !ends(&second["roots"][0]["anchor"]));
     let mut forged = newest.clone();
     forged["roots"][0]["counts"]["billed"]["received"] = json!(99);
     stranger.fails(&proof, &forged, "a count of a kept root");
     let key = std::fs::read_to_string(dir.path().join("public")).unwrap();
-    let file = stranger.written("proof.json", &proof);
     let signed = |key: &str| tally(&["verify-proof", file.to_str().unwrap(), "--key", key]);
     assert!(signed(key.trim()).status.success(), "{}", stderr(&signed(key.trim())));
     assert!(stderr(&signed(&"0".repeat(64))).contains("signed by"));
@@ -203,6 +211,23 @@ fn a_proof_holds_for_a_stranger_and_not_any_more_when_anything_in_it_was_changed
     let mut less = proof.clone();
     less["commits"].as_array_mut().unwrap().remove(0);
     stranger.fails(&less, &roots, "an event less");
+
+    // What came in one hour and since begins with nothing.
+    let since = stranger.get("/v1/counters/billed:acme/proof?from=-1h");
+    stranger.holds(&since, &roots, "billed:acme is 1: 4 events");
+    assert_eq!(since["start"]["kind"], "time", "{}", since["start"]);
+    for kind in ["time", "beginning", "gift"] {
+        let mut more = since.clone();
+        (more["start"]["kind"], more["start"]["value"], more["value"]) = (json!(kind), json!(1000), json!(1001));
+        stranger.fails(&more, &roots, "a start that is worth something");
+    }
+    let mut before = since.clone();
+    before["start"]["offset"] = json!(1_000_000);
+    stranger.fails(&before, &roots, "a start behind all roots");
+    let mut longer = proof.clone();
+    let hash = longer["commits"][0]["events"][0]["payloadHash"].as_str().unwrap().to_owned() + "00";
+    longer["commits"][0]["events"][0]["payloadHash"] = json!(hash);
+    stranger.fails(&longer, &roots, "a hash that is longer");
 
     let (status, other_mode) = stranger.ask("GET", "/v1/counters/views:acme/proof", "");
     assert_eq!(status, 422, "{other_mode}");
