@@ -16,6 +16,10 @@ pub const GROUP_BYTES: usize = 32 << 20;
 pub const MERGED_FILES: usize = 2048;
 pub const MERGED_BYTES: u64 = 512 << 20;
 
+/// Manifests that name fewer files are put together once there are so many: every commit lists all of them again.
+pub const MANIFEST_FILES: usize = 1000;
+pub const SMALL_MANIFESTS: usize = 100;
+
 /// Rows of a file that are read at a time, by what one of them takes on average.
 pub fn batch_rows(file: &ParquetMetaData) -> usize {
     let bytes: i64 = file.row_groups().iter().map(|group| group.total_byte_size()).sum();

@@ -1,10 +1,11 @@
 //! Takes whole files out of a table, or puts others with the same rows in their place, as Iceberg's other libraries do it; the one for
 //! Rust has nothing of the kind.
 //!
-//! A snapshot of the kind `delete` or `replace` lists the manifests of the one before. Those that name a file that goes are written again:
-//! what stays in them as existing, what goes as deleted, so that whoever follows the table's snapshots is told of it. The files
-//! themselves stay where they are until no snapshot that is kept names them ([`crate::sweep`]).
+//! A snapshot of the kind `delete` or `replace` lists the manifests of the one before. Those that name a file that goes are written again,
+//! several as one: what stays in them as existing, what goes as deleted, so that whoever follows the table's snapshots is told of it. The
+//! files themselves stay where they are until no snapshot that is kept names them ([`crate::sweep`]).
 
+use crate::bounds::{MANIFEST_FILES, SMALL_MANIFESTS};
 use iceberg::spec::{
     DataFile, ManifestEntryRef, ManifestFile, ManifestListWriter, ManifestWriter, ManifestWriterBuilder, Operation,
     Snapshot, SnapshotSummaryCollector, Summary,
@@ -20,6 +21,9 @@ struct Replacement<'a> {
     /// What its files are called by, which no others are.
     name: String,
     manifests: Vec<ManifestFile>,
+    /// What the next manifest is to name.
+    stay: Vec<ManifestEntryRef>,
+    go: Vec<ManifestEntryRef>,
     written: usize,
     changes: SnapshotSummaryCollector,
     totals: Totals,
@@ -33,12 +37,26 @@ struct Totals {
     bytes: u64,
 }
 
-/// A snapshot of the table as it is without the files that go, and with those that come instead; `None` if none of them goes.
+/// Whether so many manifests name few files that they should be put together.
+pub async fn has_many_small_manifests(table: &Table) -> Result<bool> {
+    let Some(current) = table.metadata().current_snapshot() else { return Ok(false) };
+    let list = table.manifest_list_reader(current).load().await?;
+    Ok(list.entries().iter().filter(|manifest| is_small(manifest)).count() >= SMALL_MANIFESTS)
+}
+
+fn is_small(manifest: &ManifestFile) -> bool {
+    let files = [manifest.added_files_count, manifest.existing_files_count].map(Option::unwrap_or_default);
+    (files.into_iter().sum::<u32>() as usize) < MANIFEST_FILES
+}
+
+/// A snapshot of the table as it is without the files that go, and with those that come instead; `None` if nothing changes.
+/// `together` is whether small manifests are put together as well.
 pub async fn snapshot_of(
     table: &Table,
     nonce: u64,
     goes: impl Fn(&DataFile) -> bool,
     instead: Vec<DataFile>,
+    together: bool,
 ) -> Result<Option<Snapshot>> {
     let Some(current) = table.metadata().current_snapshot() else { return Ok(None) };
     let snapshot_id = new_id(table, nonce);
@@ -47,17 +65,20 @@ pub async fn snapshot_of(
         snapshot_id,
         name: format!("{}/metadata/replacement-{snapshot_id}-{nonce:016x}", table.metadata().location()),
         manifests: Vec::new(),
+        stay: Vec::new(),
+        go: Vec::new(),
         written: 0,
         changes: SnapshotSummaryCollector::default(),
         totals: Totals::default(),
     };
     for manifest in table.manifest_list_reader(current).load().await?.entries() {
-        replacement.take(manifest, &goes).await?;
+        replacement.take(manifest, &goes, together && is_small(manifest)).await?;
     }
+    replacement.rewrite().await?;
     if replacement.written == 0 {
         return Ok(None);
     }
-    let operation = if instead.is_empty() { Operation::Delete } else { Operation::Replace };
+    let operation = if instead.is_empty() && !together { Operation::Delete } else { Operation::Replace };
     if !instead.is_empty() {
         replacement.add(instead).await?;
     }
@@ -65,14 +86,22 @@ pub async fn snapshot_of(
 }
 
 impl Replacement<'_> {
-    async fn take(&mut self, manifest: &ManifestFile, goes: impl Fn(&DataFile) -> bool) -> Result<()> {
+    async fn take(
+        &mut self,
+        manifest: &ManifestFile,
+        goes: impl Fn(&DataFile) -> bool,
+        is_rewritten: bool,
+    ) -> Result<()> {
         let loaded = manifest.load_manifest(self.table.file_io()).await?;
         let alive = loaded.entries().iter().filter(|entry| entry.is_alive());
         let (go, stay): (Vec<_>, Vec<_>) = alive.cloned().partition(|entry| goes(&entry.data_file));
         stay.iter().for_each(|entry| self.totals.add(&entry.data_file));
-        if !go.is_empty() {
-            let rewritten = self.rewrite(&go, &stay).await?;
-            self.manifests.push(rewritten);
+        if is_rewritten || !go.is_empty() {
+            self.stay.extend(stay);
+            self.go.extend(go);
+            if self.stay.len() + self.go.len() >= MANIFEST_FILES {
+                self.rewrite().await?;
+            }
         } else if !stay.is_empty() {
             self.manifests.push(manifest.clone());
         }
@@ -80,7 +109,12 @@ impl Replacement<'_> {
         Ok(())
     }
 
-    async fn rewrite(&mut self, go: &[ManifestEntryRef], stay: &[ManifestEntryRef]) -> Result<ManifestFile> {
+    /// Writes the next manifest, if it would name anything.
+    async fn rewrite(&mut self) -> Result<()> {
+        let (stay, go) = (std::mem::take(&mut self.stay), std::mem::take(&mut self.go));
+        if stay.is_empty() && go.is_empty() {
+            return Ok(());
+        }
         let metadata = self.table.metadata();
         let (schema, spec) = (metadata.current_schema(), metadata.default_partition_spec());
         let mut manifest = self.new_manifest()?;
@@ -93,7 +127,8 @@ impl Replacement<'_> {
             manifest.add_delete_file(entry.data_file.clone(), at, entry.file_sequence_number)?;
             self.changes.remove_file(&entry.data_file, schema.clone(), spec.clone());
         }
-        manifest.write_manifest_file().await
+        self.manifests.push(manifest.write_manifest_file().await?);
+        Ok(())
     }
 
     async fn add(&mut self, files: Vec<DataFile>) -> Result<()> {

@@ -174,7 +174,7 @@ impl TableWriter {
         catalog: &SqliteCatalog,
         goes: impl Fn(&DataFile) -> bool,
     ) -> Result<bool, ArchiveError> {
-        self.replace(catalog, goes, Vec::new()).await
+        self.replace(catalog, goes, Vec::new(), false).await
     }
 
     async fn replace(
@@ -182,15 +182,17 @@ impl TableWriter {
         catalog: &SqliteCatalog,
         goes: impl Fn(&DataFile) -> bool,
         instead: Vec<DataFile>,
+        together: bool,
     ) -> Result<bool, ArchiveError> {
-        let snapshot = replace::snapshot_of(&self.table, self.nonce, goes, instead).await?;
+        let snapshot = replace::snapshot_of(&self.table, self.nonce, goes, instead, together).await?;
         let Some(snapshot) = snapshot else { return Ok(false) };
         self.table = catalog.put_snapshot(&self.table, snapshot).await?;
         self.forget_old_snapshots(catalog).await?;
         Ok(true)
     }
 
-    /// Puts small files of an hour together that ended before another one began, until so many were. Nothing is on its way.
+    /// Puts small files of an hour together that ended before another one began, until so many were, and manifests that name few files.
+    /// Nothing is on its way.
     pub async fn merge_before(&mut self, catalog: &SqliteCatalog, hour: i32) -> Result<(), ArchiveError> {
         assert_eq!(self.rows, 0, "files are put together between two commits");
         let mut candidates = Candidates::new(self.table.metadata(), catalog.disk(), hour);
@@ -212,8 +214,9 @@ impl TableWriter {
             bytes += group.bytes();
             merged.extend(group.locations().map(str::to_owned));
         }
-        if !merged.is_empty() {
-            self.replace(catalog, |file| merged.contains(file.file_path()), instead).await?;
+        let together = replace::has_many_small_manifests(&self.table).await?;
+        if together || !merged.is_empty() {
+            self.replace(catalog, |file| merged.contains(file.file_path()), instead, together).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! damaged stays as it is.
 
 use super::*;
+use crate::bounds::SMALL_MANIFESTS;
 use crate::merge::{Candidates, Group};
 use crate::{EventsInOrder, Reader};
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, Struct};
@@ -145,4 +146,39 @@ fn only_neighbours_are_put_together_so_that_files_never_overlap() {
         assert_eq!(groups[1].locations().collect::<Vec<_>>(), ["30", "40"]);
         Ok(())
     });
+}
+
+#[test]
+fn manifests_that_name_few_files_are_put_together_and_no_file_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        // One for each commit, all but a few of hours that are over.
+        let commits = SMALL_MANIFESTS as u64 + 2;
+        commit_each(&mut archive, 0..commits).await?;
+        let before = seen(root).await?.0;
+        assert_eq!((before.len() as u64, manifests(root).await?), (2 * commits, commits as usize));
+        archive.merge().await?;
+        assert_eq!(manifests(root).await?, 2, "one of what was there, one of what was put together");
+        assert_eq!(seen(root).await?.0, before);
+        commit_each(&mut archive, commits..commits + 1).await?;
+        assert_eq!(seen(root).await?.0.len() as u64, 2 * commits + 2);
+        // Files of the last hour stand in a manifest with others that go.
+        let base = BaseAt { offset: 2 * commits, log_time_ms: START_MS + (2 * commits - 1) / RECORDS * HOUR_MS };
+        archive.forget_what_was_let_go().await?;
+        assert!(archive.let_go_before(base).await?);
+        let left = seen(root).await?.0;
+        let gone = (2 * commits / RECORDS * RECORDS) as usize;
+        assert_eq!((left.len(), &left[..before.len() - gone]), (before.len() + 2 - gone, &before[gone..]));
+        Ok(())
+    });
+}
+
+/// How many manifests the table of events has.
+async fn manifests(root: &Path) -> Result<usize, ArchiveError> {
+    let catalog = crate::catalog::SqliteCatalog::open(root)?;
+    let table = catalog.open_table(Table::Events.name()).await?.expect("it is there");
+    let current = table.metadata().current_snapshot().expect("it has events");
+    Ok(table.manifest_list_reader(current).load().await?.entries().len())
 }
