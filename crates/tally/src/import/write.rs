@@ -10,6 +10,9 @@ use std::time::Duration;
 const ATTEMPTS_MAX: usize = 60;
 const PAUSE: Duration = Duration::from_secs(1);
 
+const RUN_AGAIN: &str =
+    "Run it again when that is mended: what is there already is set once more, or left alone with --only-new.";
+
 /// What became of the keys so far.
 #[derive(Default)]
 pub struct Written {
@@ -71,8 +74,30 @@ fn set(target: &mut RespClient, counters: Vec<Counter>, only_new: bool, written:
                 written.expiring += u64::from(counter.ttl_ms.is_some());
             }
             Err(text) if text.starts_with("BUSY") => busy.push(counter),
-            Err(why) => written.refused.add(LeftOut::new(&counter.key, why)),
+            Err(why) if is_of_one_key(&why) => written.refused.add(LeftOut::new(&counter.key, why)),
+            Err(why) => return Err(target.refused("SET", &why).or_remedy(RUN_AGAIN)),
         }
     }
     Ok(busy)
+}
+
+/// Whether an error is about the key that was set. Every other code is about the server or who asks, and each key would meet the same:
+/// nobody is let in, the disk is full, memory is short, it stops.
+fn is_of_one_key(error: &str) -> bool {
+    error.split(' ').next() == Some("ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_itself_is_not_taken_for_a_refusal_of_one_key() {
+        assert!(is_of_one_key("ERR counter 'views' is declared"));
+        for of_all in
+            ["NOAUTH Authentication required.", "MISCONF the disk is full", "OOM clients", "SHUTDOWN", "LOADING"]
+        {
+            assert!(!is_of_one_key(of_all), "{of_all}");
+        }
+    }
 }

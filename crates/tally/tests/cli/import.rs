@@ -127,3 +127,32 @@ fn who_imports_is_told_what_to_do_about_the_redis_and_not_about_the_server() {
     assert!(gone.contains("no Redis answers at 127.0.0.1:1") && gone.contains("redis://HOST:PORT"), "{gone}");
     assert!(!gone.contains("hush") && !gone.contains("--server"), "{gone}");
 }
+
+#[test]
+fn a_server_that_lets_nobody_in_ends_the_import_instead_of_refusing_each_key() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    redis.has("SET visits 7");
+    let password = dir.path().join("password");
+    std::fs::write(&password, "hush\n").unwrap();
+    let (data, password) = (dir.path().join("data"), password.to_str().unwrap());
+    let server = Served::start(&["serve", "--data", data.to_str().unwrap(), "--password-file", password]);
+    let import = ["import", &format!("redis://{}", redis.address), "--server", &server.resp];
+    let refused = tally(&import);
+    assert_eq!((refused.status.code(), &*stdout(&refused)), (Some(1), ""));
+    let told = stderr(&refused);
+    assert!(told.contains("NOAUTH") && told.contains("fix: Give the server's password with --password"), "{told}");
+    let taken = tally(&[&import[..], &["--password-file", password]].concat());
+    assert!(stdout(&taken).contains("set        1 counters"), "{}", stderr(&taken));
+}
+
+#[test]
+fn a_server_that_can_write_nothing_ends_the_import_and_it_can_be_run_again() {
+    let redis = Redis::start();
+    redis.has("SET visits 7");
+    // A Redis that may write nothing stands for a Tally with a full disk.
+    let full = Redis::start_with(&["--min-replicas-to-write", "1"]);
+    let refused = tally(&["import", &format!("redis://{}", redis.address), "--server", &full.address]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let told = stderr(&refused);
+    assert!(told.contains("NOREPLICAS") && told.contains("fix: Run it again when that is mended"), "{told}");
+}
