@@ -28,7 +28,8 @@ use tally_storage::store;
 /// Where objects are kept: a directory or a store of objects elsewhere. Names are short texts of letters, digits, `-`, `.` and `/`.
 ///
 /// - [`Target::put`] leaves nothing or the whole object behind, whatever happens meanwhile. One that is there already is left alone.
-/// - After [`Target::settle`] everything that was put survives a power cut.
+/// - After [`Target::settle`] everything that was put is there for everybody, and survives a power cut. Before, only [`Target::has`] is sure to
+///   know of it.
 pub trait Target: Send {
     fn has(&self, name: &str) -> io::Result<bool>;
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
