@@ -188,14 +188,17 @@ impl Backups {
         every.map(|every| age.map_or(Duration::ZERO, |age| every.saturating_sub(age)))
     }
 
-    async fn begin(&mut self) -> Result<(), BackupError> {
+    /// Whoever asked is told what becomes of this run.
+    fn begin_run(&mut self) {
         self.begun = self.engine.clock().passed();
-        {
-            let mut status = lock(&self.status);
-            status.begun += 1;
-            status.is_wanted = false;
-            status.running = Some(Progress::default());
-        }
+        let mut status = lock(&self.status);
+        status.begun += 1;
+        status.is_wanted = false;
+        status.running = Some(Progress::default());
+    }
+
+    async fn begin(&mut self) -> Result<(), BackupError> {
+        self.begin_run();
         let target = self.place.open(self.random)?;
         let taken_ms = self.engine.clock().wall_ms();
         let taking = Taking::begin(&self.engine, self.identity, target, self.place.clone(), taken_ms).await?;
@@ -224,7 +227,7 @@ impl Backups {
             written = progress.written_bytes,
             "a backup was taken"
         );
-        // Whoever waits for it may read it from here on.
+        // Whoever waits for it may read it from here on, also if what is too old could not be removed.
         listed.map(|listed| self.publish(listed)).inspect(|()| self.end(Ok((name, progress))))?;
         pruned
     }
@@ -237,17 +240,11 @@ impl Backups {
         status.last = Some(EndedBackup { run, at_ms, took, made });
     }
 
-    /// The run under way has failed; or the one that was asked for, where none can be begun.
+    /// So has the run under way, if there is one: what comes behind a backup may fail as well, and ends nobody's run.
     fn fail(&mut self, error: &BackupError) {
         self.taking = None;
         self.engine.metrics().backup.failures.inc();
-        let is_run = {
-            let mut status = lock(&self.status);
-            let is_begun = status.running.is_some();
-            let is_asked = !is_begun && std::mem::take(&mut status.is_wanted);
-            status.begun += u64::from(is_asked);
-            is_begun || is_asked
-        };
+        let is_run = lock(&self.status).running.is_some();
         if is_run {
             self.end(Err(error.to_string()));
         }
@@ -271,7 +268,14 @@ impl Backups {
             let worked = self.engine.clock().passed().saturating_sub(began);
             return Ok(Next::After(REST.max(self.rest_after(worked))));
         }
-        self.look(context)?;
+        if let Err(error) = self.look(context) {
+            let is_wanted = lock(&self.status).is_wanted;
+            // It cannot be begun, and whoever asked for it waits.
+            if is_wanted {
+                self.begin_run();
+            }
+            return Err(error);
+        }
         match self.due_in() {
             Some(Duration::ZERO) => self.begin().await.map(|()| Next::Again),
             time => Ok(Next::After(time.map_or(LOOK, |time| time.min(LOOK)))),
