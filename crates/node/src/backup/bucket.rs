@@ -8,6 +8,7 @@ mod lease;
 use super::{BackupError, Target};
 use futures_util::TryStreamExt;
 use lease::Lease;
+pub(super) use lease::RENEW as LEASE_RENEW;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};

@@ -12,7 +12,7 @@ const LOCK: &str = "LOCK";
 /// Behind this the holder is taken for dead.
 const LEASE: Duration = Duration::from_secs(60);
 /// How old it may be when something is written under it.
-const RENEW: Duration = Duration::from_secs(10);
+pub(in crate::backup) const RENEW: Duration = Duration::from_secs(10);
 
 /// What the object says. No two that are written are alike, so that each has another tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
