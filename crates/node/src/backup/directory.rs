@@ -158,6 +158,11 @@ impl Target for Directory {
         }
         Ok(())
     }
+
+    /// Whoever writes holds the lock until they are done.
+    fn withdraw(&self, name: &str) -> io::Result<()> {
+        self.delete(name)
+    }
 }
 
 #[cfg(test)]

@@ -133,9 +133,7 @@ impl Taking {
         state.add(&Key::Checkpoint.encode(), &self.checkpoint.encode());
         self.manifest.state = self.keep_object(&mut state)?.digest;
         let (name, bytes) = self.manifest.encode();
-        let settled = self.target.settle();
-        let put = settled.and_then(|()| self.target.put(&name.object(), &bytes)).and_then(|()| self.target.settle());
-        put.map_err(|error| self.failed(error))?;
+        self.target.publish(&name.object(), &bytes).map_err(|error| self.failed(error))?;
         Ok(name)
     }
 
