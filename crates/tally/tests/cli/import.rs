@@ -1,9 +1,11 @@
 //! Bringing the counters of a real Redis.
 
 use crate::support::{Served, exchange, stderr, stdout, tally};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use tally_node::clock::Stopwatch;
+use tally_node::worker::Spawner;
 use tempfile::TempDir;
 
 struct Redis {
@@ -155,4 +157,30 @@ fn a_server_that_can_write_nothing_ends_the_import_and_it_can_be_run_again() {
     assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
     let told = stderr(&refused);
     assert!(told.contains("NOREPLICAS") && told.contains("fix: Run it again when that is mended"), "{told}");
+}
+
+/// A server that is busy at first; answers how long the key that it is sent twice has to live, each time.
+fn busy_once(listener: TcpListener) -> [u64; 2] {
+    let mut stream = listener.accept().unwrap().0;
+    let mut words = BufReader::new(stream.try_clone().unwrap()).lines();
+    ["-BUSY Tally is catching up\r\n", "+OK\r\n"].map(|answer| {
+        // SET, a key, a value, PX and how long: each with its length before it, behind how many there are.
+        let left_ms = words.by_ref().take(11).last().unwrap().unwrap().parse().unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        left_ms
+    })
+}
+
+#[test]
+fn what_waits_for_a_busy_server_has_less_time_to_live_when_it_comes() {
+    let redis = Redis::start();
+    redis.has("SET soon 7 PX 500000");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let busy = Spawner::thread("busy", move || busy_once(listener)).unwrap();
+    let imported = tally(&["import", &format!("redis://{}", redis.address), "--server", &server]);
+    assert!(stdout(&imported).contains("set        1 counters, 1 of them with"), "{}", stderr(&imported));
+    let [first_ms, second_ms] = busy.join().unwrap();
+    // It pauses for a second between the two.
+    assert!(first_ms <= 500_000 && second_ms + 900 <= first_ms, "{first_ms}, {second_ms}");
 }
