@@ -20,7 +20,7 @@ pub use work::{BackupHandle, BackupStatus, Backups, EndedBackup, Progress};
 
 use crate::data_dir::DirIdentity;
 use crate::engine::{Engine, Refusal};
-use std::io;
+use std::io::{self, ErrorKind};
 use take::Taking;
 use tally_storage::log::LogError;
 use tally_storage::store;
@@ -28,7 +28,8 @@ use tally_storage::store;
 /// Where objects are kept: a directory or a store of objects elsewhere. Names are short texts of letters, digits, `-`, `.` and `/`.
 ///
 /// - [`Target::put`] leaves nothing or the whole object behind, whatever happens meanwhile. One that is there already is left alone.
-/// - After [`Target::settle`] everything that was put survives a power cut.
+/// - After [`Target::settle`] everything that was put is there for everybody, and survives a power cut. Before, only [`Target::has`] is sure to
+///   know of it.
 pub trait Target: Send {
     fn has(&self, name: &str) -> io::Result<bool>;
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
@@ -36,7 +37,23 @@ pub trait Target: Send {
     /// The names that begin with a folder's, in ascending order.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
     fn delete(&self, name: &str) -> io::Result<()>;
+    /// Only whoever may still write can have it settled.
     fn settle(&self) -> io::Result<()>;
+    /// Deletes what nobody else has written, whether one may still write or not.
+    fn withdraw(&self, name: &str) -> io::Result<()>;
+
+    /// Puts what names everything that was put before, when all of that is there. If somebody else may have begun to write before it was there
+    /// itself, they may have removed what it names, so it goes again.
+    fn publish(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.settle()?;
+        let published = self.put(name, bytes).and_then(|()| self.settle());
+        published.inspect_err(|_| match self.withdraw(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%error, name, "a backup that failed may be listed and not be whole: remove it");
+            }
+            _ => {}
+        })
+    }
 }
 
 /// Why a backup was not made, or cannot be used.
@@ -107,4 +124,60 @@ const OTHER_BACKUP: &str = "A backup that does not name it may be whole: choose 
 
 fn damaged(object: &str, what: impl std::fmt::Display) -> BackupError {
     BackupError::Damaged { object: object.to_owned(), what: what.to_string(), remedy: OTHER_BACKUP }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
+
+    /// A place that somebody else takes when it has been settled so many times.
+    struct Lent {
+        settles: Cell<u32>,
+        there: RefCell<BTreeSet<String>>,
+    }
+
+    impl Target for Lent {
+        fn has(&self, name: &str) -> io::Result<bool> {
+            Ok(self.there.borrow().contains(name))
+        }
+
+        fn put(&self, name: &str, _: &[u8]) -> io::Result<()> {
+            self.there.borrow_mut().insert(name.to_owned());
+            Ok(())
+        }
+
+        fn get(&self, _: &str) -> io::Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        fn list(&self, _: &str) -> io::Result<Vec<String>> {
+            Ok(self.there.borrow().iter().cloned().collect())
+        }
+
+        fn delete(&self, _: &str) -> io::Result<()> {
+            Err(io::Error::other("somebody else writes"))
+        }
+
+        fn settle(&self) -> io::Result<()> {
+            let left = self.settles.get().checked_sub(1).ok_or_else(|| io::Error::other("somebody else writes"))?;
+            self.settles.set(left);
+            Ok(())
+        }
+
+        fn withdraw(&self, name: &str) -> io::Result<()> {
+            self.there.borrow_mut().remove(name);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_manifest_stays_only_if_nobody_else_has_begun_to_write_before_it_was_there() {
+        for (settles, is_there) in [(0, false), (1, false), (2, true)] {
+            let place = Lent { settles: Cell::new(settles), there: RefCell::default() };
+            assert_eq!(place.publish("manifests/a", b"").is_ok(), is_there, "{settles}");
+            assert_eq!(place.has("manifests/a").unwrap(), is_there, "{settles}");
+        }
+    }
 }

@@ -109,6 +109,11 @@ impl Clock {
         self.timer.monotonic()
     }
 
+    /// The processor time of this thread: two of these say what it has taken from others, however long it waited meanwhile.
+    pub fn worked(&self) -> Duration {
+        self.timer.worked()
+    }
+
     /// Ends when so much time has passed.
     pub async fn sleep(&self, time: Duration) {
         self.timer.sleep(time).await;

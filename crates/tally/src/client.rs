@@ -159,7 +159,7 @@ impl RespClient {
         let answer = self.send(command).and_then(|()| read_answer(&mut self.stream));
         match answer {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(text)) => Err(self.peer.refused(&String::from_utf8_lossy(command[0].as_ref()), &text)),
+            Ok(Err(text)) => Err(self.refused(&String::from_utf8_lossy(command[0].as_ref()), &text)),
             Err(error) => Err(self.lost(error).remedy(self.peer.if_lost())),
         }
     }
@@ -175,6 +175,11 @@ impl RespClient {
         let sent = self.stream.get_mut().write_all(&pipeline.bytes);
         let answers = sent.and_then(|()| (0..pipeline.commands).map(|_| read_answer(&mut self.stream)).collect());
         answers.map_err(|error| self.lost(error))
+    }
+
+    /// What a person is told of an error answer.
+    pub fn refused(&self, command: &str, text: &str) -> Failure {
+        self.peer.refused(command, text)
     }
 
     fn lost(&self, error: io::Error) -> Failure {

@@ -52,6 +52,14 @@ impl Failure {
         Failure { remedy: Some(remedy.into()), ..self }
     }
 
+    /// The same, if nobody has said yet what to do.
+    pub fn or_remedy(self, remedy: &str) -> Failure {
+        match self.remedy {
+            None => self.remedy(remedy),
+            Some(_) => self,
+        }
+    }
+
     /// Says it to a person.
     pub fn tell(&self) {
         if self.code != 0 {

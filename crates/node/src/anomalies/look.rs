@@ -99,7 +99,9 @@ impl<'a> Counting<'a> {
         match record {
             Record::Event(event) => {
                 let (_, exceptions) = self.commit.exceptions_of(offset);
-                for listener in self.declarations.listeners(&event.event_type) {
+                let listeners = self.declarations.listeners(&event.event_type).iter();
+                // Probes are in nobody's numbers.
+                for listener in listeners.filter(|listener| !self.declarations.is_probe(listener.counter)) {
                     let name = self.declarations.counter(listener.counter).name.as_bytes();
                     let is_exception = exceptions.iter().any(|exception| *exception.counter == *name);
                     // What cannot have an id was rejected.
@@ -125,5 +127,55 @@ impl<'a> Counting<'a> {
         if Space::split(name).0 == Space::MAIN {
             self.detector.count_many(self.hasher.key(name), name, amount);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_core::anomaly::WARM_UP_MINUTES;
+    use tally_core::commit::{Audit, Digest};
+    use tally_core::counter::Jumps;
+    use tally_core::counter::probes::PROBE;
+    use tally_core::event::Event;
+    use tally_core::position::Position;
+
+    const YAML: &str = "
+counters: [{counterName: bills, mode: persistent, rules: [{on: paid, op: increment}]}]
+probes: {every: 1s}
+";
+
+    fn commit() -> Commit {
+        Commit {
+            from: Position::default(),
+            to: Position::default(),
+            log_time_ms: 0,
+            generation: 0,
+            exceptions: Vec::new(),
+            corrections: Vec::new(),
+            rules: 0,
+            voids: Vec::new(),
+            audit: Audit::default(),
+            digest: Digest::default(),
+            deltas: None,
+        }
+    }
+
+    #[test]
+    fn what_jumps_is_told_and_probes_never_do() {
+        let (declarations, commit) = (Declarations::parse(YAML).unwrap(), commit());
+        let mut detector = Detector::new(Jumps { factor: 2, least: 1 });
+        (0..WARM_UP_MINUTES).for_each(|_| drop(detector.end_minute()));
+        detector.enter(0, 2);
+        let (hasher, id) = (CellHasher::new(1), &mut Vec::new());
+        let mut counting =
+            Counting { commit: &commit, declarations: &declarations, hasher, id, detector: &mut detector };
+        for event_type in ["paid", PROBE] {
+            let event = Event { delta: 100, ..Event::new(event_type, 0) };
+            counting.record(0, &Record::Event(event));
+        }
+        let jumps = detector.end_minute().jumps;
+        let told: Vec<_> = jumps.iter().map(|jump| String::from_utf8_lossy(&jump.id)).collect();
+        assert_eq!(told, ["bills"]);
     }
 }

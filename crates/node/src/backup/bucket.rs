@@ -8,6 +8,7 @@ mod lease;
 use super::{BackupError, Target};
 use futures_util::TryStreamExt;
 use lease::Lease;
+pub(super) use lease::RENEW as LEASE_RENEW;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};
@@ -60,9 +61,13 @@ impl Bucket {
         Ok(Bucket { requests: Requests::new(bucket, prefix).map_err(failed)?, writing: None })
     }
 
+    fn writer(&self) -> io::Result<&Writing> {
+        self.writing.as_ref().ok_or_else(|| io::Error::other("it was opened to be read"))
+    }
+
     /// Who writes must be the one who holds the lease, now.
     fn writing(&self) -> io::Result<&Writing> {
-        let writing = self.writing.as_ref().ok_or_else(|| io::Error::other("it was opened to be read"))?;
+        let writing = self.writer()?;
         writing.lease.borrow_mut().keep(&self.requests)?;
         Ok(writing)
     }
@@ -108,15 +113,20 @@ impl Target for Bucket {
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        let writing = self.writing()?;
-        self.requests.send(name, |store, path| async move { store.delete(&path).await })?;
-        writing.there.borrow_mut().remove(name);
-        Ok(())
+        self.writing()?;
+        self.withdraw(name)
     }
 
-    /// What a store has answered, it keeps; what is left to say is who has written it.
+    /// What a store has answered, it keeps; what is left to say is that nobody else has written meanwhile. A machine that slept does not know how
+    /// old its lease is, so only the store can say.
     fn settle(&self) -> io::Result<()> {
-        self.writing().map(drop)
+        self.writer()?.lease.borrow_mut().renew(&self.requests)
+    }
+
+    fn withdraw(&self, name: &str) -> io::Result<()> {
+        self.requests.send(name, |store, path| async move { store.delete(&path).await })?;
+        self.writer()?.there.borrow_mut().remove(name);
+        Ok(())
     }
 }
 

@@ -13,6 +13,9 @@ use tally_storage::log::{LogBatch, LogError, LogReader};
 use tally_storage::store::key::Key;
 use tally_storage::store::{self, Checkpoint, Reads};
 
+/// Rows that are read at a time, a millisecond of work or so. Whoever wakes up meanwhile waits for the next tick of the system otherwise.
+const TURN_ROWS: u64 = 1024;
+
 /// A backup under way.
 pub struct Taking {
     target: Box<dyn Target>,
@@ -130,9 +133,7 @@ impl Taking {
         state.add(&Key::Checkpoint.encode(), &self.checkpoint.encode());
         self.manifest.state = self.keep_object(&mut state)?.digest;
         let (name, bytes) = self.manifest.encode();
-        let settled = self.target.settle();
-        let put = settled.and_then(|()| self.target.put(&name.object(), &bytes)).and_then(|()| self.target.settle());
-        put.map_err(|error| self.failed(error))?;
+        self.target.publish(&name.object(), &bytes).map_err(|error| self.failed(error))?;
         Ok(name)
     }
 
@@ -206,6 +207,9 @@ fn batch_key(batch: &LogBatch<'_>) -> [u8; 24] {
 fn next_of_rows(rows: &dyn Reads, behind: &[u8]) -> Result<(Filling, Option<Vec<u8>>), BackupError> {
     let (mut chunk, mut last) = (Filling::new(Kind::Rows), None);
     store::walk(rows, behind, &mut |key, value| {
+        if chunk.entries % TURN_ROWS == 0 {
+            std::thread::yield_now();
+        }
         if key == behind || !chunk.add(key, value) {
             return ControlFlow::Continue(());
         }

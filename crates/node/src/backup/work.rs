@@ -1,5 +1,6 @@
 //! The worker `backup`: takes a backup when somebody asks for one, or when it is time.
 
+use super::bucket::LEASE_RENEW;
 use super::manifest::{self, ManifestName};
 use super::take::Taking;
 use super::{BackupError, Place};
@@ -14,8 +15,8 @@ use tally_storage::store::local::give_way;
 
 /// What comes behind each chunk at least: the time in which the log syncs a few times.
 const REST: Duration = Duration::from_millis(2);
-/// While somebody counts it rests so many times as long as it has worked, so that it takes a sixteenth of a core at most: where processors
-/// are all that is short, whoever counts misses each part of one.
+/// While somebody counts it rests so many times as long as a processor has worked for it, so that it takes a sixteenth of a core at most: where
+/// processors are all that is short, whoever counts misses each part of one. Who waits for a place takes nothing from anybody.
 const RESTS: u32 = 15;
 /// And so many times while the log grows faster than it is copied: what is kept of it for a backup grows as well, until the disk is full.
 const RESTS_BEHIND: u32 = 3;
@@ -188,14 +189,17 @@ impl Backups {
         every.map(|every| age.map_or(Duration::ZERO, |age| every.saturating_sub(age)))
     }
 
-    async fn begin(&mut self) -> Result<(), BackupError> {
+    /// Whoever asked is told what becomes of this run.
+    fn begin_run(&mut self) {
         self.begun = self.engine.clock().passed();
-        {
-            let mut status = lock(&self.status);
-            status.begun += 1;
-            status.is_wanted = false;
-            status.running = Some(Progress::default());
-        }
+        let mut status = lock(&self.status);
+        status.begun += 1;
+        status.is_wanted = false;
+        status.running = Some(Progress::default());
+    }
+
+    async fn begin(&mut self) -> Result<(), BackupError> {
+        self.begin_run();
         let target = self.place.open(self.random)?;
         let taken_ms = self.engine.clock().wall_ms();
         let taking = Taking::begin(&self.engine, self.identity, target, self.place.clone(), taken_ms).await?;
@@ -224,7 +228,7 @@ impl Backups {
             written = progress.written_bytes,
             "a backup was taken"
         );
-        // Whoever waits for it may read it from here on.
+        // Whoever waits for it may read it from here on, also if what is too old could not be removed.
         listed.map(|listed| self.publish(listed)).inspect(|()| self.end(Ok((name, progress))))?;
         pruned
     }
@@ -237,17 +241,11 @@ impl Backups {
         status.last = Some(EndedBackup { run, at_ms, took, made });
     }
 
-    /// The run under way has failed; or the one that was asked for, where none can be begun.
+    /// So has the run under way, if there is one: what comes behind a backup may fail as well, and ends nobody's run.
     fn fail(&mut self, error: &BackupError) {
         self.taking = None;
         self.engine.metrics().backup.failures.inc();
-        let is_run = {
-            let mut status = lock(&self.status);
-            let is_begun = status.running.is_some();
-            let is_asked = !is_begun && std::mem::take(&mut status.is_wanted);
-            status.begun += u64::from(is_asked);
-            is_begun || is_asked
-        };
+        let is_run = lock(&self.status).running.is_some();
         if is_run {
             self.end(Err(error.to_string()));
         }
@@ -260,23 +258,38 @@ impl Backups {
         let (passed_ms, came) = (seen.0.saturating_sub(before).as_millis() as u64, seen.1.saturating_sub(offset));
         let is_busy = came * 1000 >= COUNTED_PER_SECOND * passed_ms.max(1);
         let is_behind = self.taking.as_ref().is_some_and(|taking| taking.is_behind(seen.1));
-        let rests = if is_behind { RESTS_BEHIND } else { RESTS };
-        worked * if is_busy { rests } else { 0 }
+        match (is_busy, is_behind) {
+            (false, _) => REST,
+            (true, false) => rest(worked, RESTS),
+            (true, true) => rest(worked, RESTS_BEHIND),
+        }
     }
 
     async fn advance(&mut self, context: &Context) -> Result<Next, BackupError> {
         if self.taking.is_some() {
-            let began = self.engine.clock().passed();
+            let began = self.engine.clock().worked();
             self.step(context)?;
-            let worked = self.engine.clock().passed().saturating_sub(began);
-            return Ok(Next::After(REST.max(self.rest_after(worked))));
+            let worked = self.engine.clock().worked().saturating_sub(began);
+            return Ok(Next::After(self.rest_after(worked)));
         }
-        self.look(context)?;
+        if let Err(error) = self.look(context) {
+            let is_wanted = lock(&self.status).is_wanted;
+            // It cannot be begun, and whoever asked for it waits.
+            if is_wanted {
+                self.begin_run();
+            }
+            return Err(error);
+        }
         match self.due_in() {
             Some(Duration::ZERO) => self.begin().await.map(|()| Next::Again),
             time => Ok(Next::After(time.map_or(LOOK, |time| time.min(LOOK)))),
         }
     }
+}
+
+/// However long a step was, a lease that was renewed before the rest is renewed in time behind it.
+fn rest(worked: Duration, times: u32) -> Duration {
+    (worked * times).clamp(REST, LEASE_RENEW)
 }
 
 impl Work for Backups {
@@ -286,5 +299,17 @@ impl Work for Backups {
             self.fail(error);
         }
         Ok(advanced?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_in_proportion_to_the_work_and_no_lease_ends_in_it() {
+        assert_eq!(rest(Duration::from_millis(8), RESTS), Duration::from_millis(120));
+        assert_eq!(rest(Duration::ZERO, RESTS), REST);
+        assert_eq!(rest(Duration::from_secs(5), RESTS), LEASE_RENEW);
     }
 }

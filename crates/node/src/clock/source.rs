@@ -1,6 +1,7 @@
 //! Where the time comes from: the machine's clocks, or hands that a test moves.
 
 use super::alarm::Alarms;
+use rustix::time::{ClockId, clock_gettime};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,14 @@ impl TimeSource {
         match self {
             TimeSource::System(started) => started.elapsed(),
             TimeSource::Hands(hands) => Duration::from_millis(hands.monotonic_ms.load(Ordering::Acquire)),
+        }
+    }
+
+    /// How long this thread has worked. With hands nobody works for any time.
+    pub fn worked(&self) -> Duration {
+        match self {
+            TimeSource::System(_) => clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default(),
+            TimeSource::Hands(_) => Duration::ZERO,
         }
     }
 

@@ -168,3 +168,15 @@ fn on_a_simulated_clock_waits_end_when_its_hands_are_moved() {
     assert_eq!(hands.until_next_ms(), None, "a wait that is over, or given up, is gone");
     assert_eq!((clock.passed(), order.take()), (Duration::from_millis(5_030), vec!["woken", "timed out"]));
 }
+
+#[test]
+fn a_thread_works_no_longer_than_time_passes_and_for_no_time_in_a_simulation() {
+    let clock = Clock::system();
+    let (passed, worked) = (clock.passed(), clock.worked());
+    while clock.worked() == worked {
+        std::hint::spin_loop();
+    }
+    let has_worked = clock.worked() - worked;
+    assert!(has_worked <= clock.passed() - passed + Duration::from_millis(1));
+    assert_eq!(Clock::simulated(7).0.worked(), Duration::ZERO);
+}

@@ -2,6 +2,7 @@
 //! fails at every single call.
 
 mod alone;
+mod backups;
 mod bands;
 mod cold;
 mod commits;

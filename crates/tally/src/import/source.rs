@@ -8,6 +8,7 @@ use crate::failure::{Failure, Result};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use tally_core::limits::ID_BYTES_MAX;
+use tally_node::clock::Stopwatch;
 
 /// Keys of a page, more or less.
 const PAGE: &str = "1000";
@@ -19,11 +20,18 @@ pub enum Found {
     Integer {
         key: Vec<u8>,
         value: i64,
-        ttl_ms: Option<u64>,
+        ttl: Option<TimeToLive>,
     },
     Other(LeftOut),
     /// It has ended between the scan and the look.
     Gone,
+}
+
+/// As Redis tells it: what is left of it when it was asked.
+#[derive(Clone, Copy)]
+pub struct TimeToLive {
+    pub ms: u64,
+    pub asked: Stopwatch,
 }
 
 pub struct Source {
@@ -82,8 +90,9 @@ impl Source {
             if !is_last {
                 pipeline.add(&[b"SCAN", &*cursor, b"COUNT", PAGE.as_bytes()]);
             }
+            let asked = Stopwatch::start();
             let mut answers = self.redis.exchange(&pipeline)?.into_iter();
-            let looked_at = keys.into_iter().map(|key| found(key, answers.next(), answers.next()));
+            let looked_at = keys.into_iter().map(|key| found(key, asked, answers.next(), answers.next()));
             let left_out = too_long.into_iter().map(|left_out| Ok(Found::Other(left_out)));
             let found = looked_at.chain(left_out).collect::<Result<_>>()?;
             if batches.send(found).is_err() || is_last {
@@ -98,7 +107,7 @@ impl Source {
 
 type Answered = Option<std::result::Result<ServerAnswer, String>>;
 
-fn found(key: Vec<u8>, value: Answered, ttl: Answered) -> Result<Found> {
+fn found(key: Vec<u8>, asked: Stopwatch, value: Answered, ttl: Answered) -> Result<Found> {
     let text = match value.expect("there is an answer to each command") {
         Ok(ServerAnswer::Text(text)) => text,
         Ok(other) => return Err(other.strange()),
@@ -107,14 +116,14 @@ fn found(key: Vec<u8>, value: Answered, ttl: Answered) -> Result<Found> {
         }
         Err(text) => return Err(Failure::new("the Redis refused GETRANGE").why(text)),
     };
-    let ttl_ms = match ttl.expect("there is an answer to each command") {
+    let ttl = match ttl.expect("there is an answer to each command") {
         Ok(ServerAnswer::Integer(-2)) => return Ok(Found::Gone),
-        Ok(ServerAnswer::Integer(ttl)) => u64::try_from(ttl).ok(),
+        Ok(ServerAnswer::Integer(ttl)) => u64::try_from(ttl).ok().map(|ms| TimeToLive { ms, asked }),
         Ok(other) => return Err(other.strange()),
         Err(text) => return Err(Failure::new("the Redis refused PTTL").why(text)),
     };
     Ok(match integer(&text) {
-        Some(value) => Found::Integer { key, value, ttl_ms },
+        Some(value) => Found::Integer { key, value, ttl },
         None => Found::Other(LeftOut::new(&key, format!("{:?} is no integer", String::from_utf8_lossy(&text)))),
     })
 }

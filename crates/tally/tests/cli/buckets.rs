@@ -132,6 +132,9 @@ fn one_writes_at_a_time_and_whoever_has_not_been_heard_of_for_a_minute_does_not_
     let (store, dir) = (Store::start(), tempfile::tempdir().unwrap());
     let server = store.serve(&dir.path().join("data"));
     back_up(&store, &server).unwrap();
+    // Once before the manifest, once behind it, and to let go.
+    let said = fs::read_to_string(store.path("LOCK")).unwrap();
+    assert!(said.contains(r#""beat":3"#), "{said}");
     let (lock, held) = (store.path("LOCK"), br#"{"writer":"somebody else","beat":7,"isFree":false}"#);
     fs::write(&lock, held).unwrap();
     let refused = back_up(&store, &server).unwrap_err();

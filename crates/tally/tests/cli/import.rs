@@ -1,9 +1,11 @@
 //! Bringing the counters of a real Redis.
 
 use crate::support::{Served, exchange, stderr, stdout, tally};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use tally_node::clock::Stopwatch;
+use tally_node::worker::Spawner;
 use tempfile::TempDir;
 
 struct Redis {
@@ -126,4 +128,59 @@ fn who_imports_is_told_what_to_do_about_the_redis_and_not_about_the_server() {
     let gone = stderr(&import("redis://:hush@127.0.0.1:1"));
     assert!(gone.contains("no Redis answers at 127.0.0.1:1") && gone.contains("redis://HOST:PORT"), "{gone}");
     assert!(!gone.contains("hush") && !gone.contains("--server"), "{gone}");
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_ends_the_import_instead_of_refusing_each_key() {
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    redis.has("SET visits 7");
+    let password = dir.path().join("password");
+    std::fs::write(&password, "hush\n").unwrap();
+    let (data, password) = (dir.path().join("data"), password.to_str().unwrap());
+    let server = Served::start(&["serve", "--data", data.to_str().unwrap(), "--password-file", password]);
+    let import = ["import", &format!("redis://{}", redis.address), "--server", &server.resp];
+    let refused = tally(&import);
+    assert_eq!((refused.status.code(), &*stdout(&refused)), (Some(1), ""));
+    let told = stderr(&refused);
+    assert!(told.contains("NOAUTH") && told.contains("fix: Give the server's password with --password"), "{told}");
+    let taken = tally(&[&import[..], &["--password-file", password]].concat());
+    assert!(stdout(&taken).contains("set        1 counters"), "{}", stderr(&taken));
+}
+
+#[test]
+fn a_server_that_can_write_nothing_ends_the_import_and_it_can_be_run_again() {
+    let redis = Redis::start();
+    redis.has("SET visits 7");
+    // A Redis that may write nothing stands for a Tally with a full disk.
+    let full = Redis::start_with(&["--min-replicas-to-write", "1"]);
+    let refused = tally(&["import", &format!("redis://{}", redis.address), "--server", &full.address]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let told = stderr(&refused);
+    assert!(told.contains("NOREPLICAS") && told.contains("fix: Run it again when that is mended"), "{told}");
+}
+
+/// A server that is busy at first; answers how long the key that it is sent twice has to live, each time.
+fn busy_once(listener: TcpListener) -> [u64; 2] {
+    let mut stream = listener.accept().unwrap().0;
+    let mut words = BufReader::new(stream.try_clone().unwrap()).lines();
+    ["-BUSY Tally is catching up\r\n", "+OK\r\n"].map(|answer| {
+        // SET, a key, a value, PX and how long: each with its length before it, behind how many there are.
+        let left_ms = words.by_ref().take(11).last().unwrap().unwrap().parse().unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        left_ms
+    })
+}
+
+#[test]
+fn what_waits_for_a_busy_server_has_less_time_to_live_when_it_comes() {
+    let redis = Redis::start();
+    redis.has("SET soon 7 PX 500000");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let busy = Spawner::thread("busy", move || busy_once(listener)).unwrap();
+    let imported = tally(&["import", &format!("redis://{}", redis.address), "--server", &server]);
+    assert!(stdout(&imported).contains("set        1 counters, 1 of them with"), "{}", stderr(&imported));
+    let [first_ms, second_ms] = busy.join().unwrap();
+    // It pauses for a second between the two.
+    assert!(first_ms <= 500_000 && second_ms + 900 <= first_ms, "{first_ms}, {second_ms}");
 }

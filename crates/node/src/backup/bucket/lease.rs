@@ -12,7 +12,7 @@ const LOCK: &str = "LOCK";
 /// Behind this the holder is taken for dead.
 const LEASE: Duration = Duration::from_secs(60);
 /// How old it may be when something is written under it.
-const RENEW: Duration = Duration::from_secs(10);
+pub(in crate::backup) const RENEW: Duration = Duration::from_secs(10);
 
 /// What the object says. No two that are written are alike, so that each has another tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,18 +58,23 @@ impl Lease {
     pub fn keep(&mut self, requests: &Requests) -> io::Result<()> {
         match self.renewed.elapsed() < RENEW {
             true => Ok(()),
-            false => self.renew(requests, false),
+            false => self.renew(requests),
         }
+    }
+
+    /// Renews it however old it is: if that succeeds, nobody else has had it since it was taken.
+    pub fn renew(&mut self, requests: &Requests) -> io::Result<()> {
+        self.say(requests, false)
     }
 
     /// Lets others write at once. If that does not get through, they wait until it is old.
     pub fn release(&mut self, requests: &Requests) {
-        if let Err(error) = self.renew(requests, true) {
+        if let Err(error) = self.say(requests, true) {
             tracing::debug!(%error, "the lock of the backups was not released: it ends by itself");
         }
     }
 
-    fn renew(&mut self, requests: &Requests, is_free: bool) -> io::Result<()> {
+    fn say(&mut self, requests: &Requests, is_free: bool) -> io::Result<()> {
         let holder = Holder { beat: self.holder.beat + 1, is_free, ..self.holder.clone() };
         let renewed = Stopwatch::start();
         match write(requests, &holder, PutMode::Update(self.version.clone()))? {
