@@ -13,6 +13,7 @@ mod restated_before;
 mod scene;
 
 use report::{DRIFT_MAX, DRIFT_WINDOWS};
+use scene::Scene;
 
 pub use archived::{ArchivedParts, ArchivedWanted};
 pub use report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut, Report};
@@ -177,13 +178,7 @@ impl Reconciler {
     }
 
     async fn run(&self, wanted: &Wanted) -> Result<Arc<Report>, ReconcileError> {
-        let scene = self.scene().await?;
-        let mut report = Report::at(scene.snapshot.position(), self.engine.clock().now_ms());
-        report.range_ms = wanted.range_ms.clone();
-        let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
-        for counter in scene.declarations.counters().iter().filter(is_wanted) {
-            report.counters.push(self.compare(&scene, counter, wanted.range_ms.as_ref()).await?);
-        }
+        let (scene, mut report) = self.undisturbed(async |scene| self.compare_all(scene, wanted).await).await?;
         match self.put_right(&mut report, wanted, scene.generation).await {
             // What was found is told all the same.
             Err(CorrectionError::Unfit(unfit)) => report.not_corrected = Some(unfit.to_string()),
@@ -191,6 +186,16 @@ impl Reconciler {
         }
         let report = Arc::new(report);
         self.publish(&report);
+        Ok(report)
+    }
+
+    async fn compare_all(&self, scene: &Scene, wanted: &Wanted) -> Result<Report, ReconcileError> {
+        let mut report = Report::at(scene.snapshot.position(), self.engine.clock().now_ms());
+        report.range_ms = wanted.range_ms.clone();
+        let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
+        for counter in scene.declarations.counters().iter().filter(is_wanted) {
+            report.counters.push(self.compare(scene, counter, wanted.range_ms.as_ref()).await?);
+        }
         Ok(report)
     }
 
