@@ -87,17 +87,22 @@ impl Recount<'_> {
 
     /// Keys of which the archive does not say what they should be worth.
     pub fn left_out(&self) -> Option<LeftOut> {
-        if let Some(ids) = self.clears_not_known() {
+        let Start::Base(from) = self.from else {
             let why = "they were cleared, and the clear was reverted or came in the same moment as something that it may have taken";
+            return Some(LeftOut { why, ids: self.clears_not_known()? });
+        };
+        if takes_back(self.counter) {
+            // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
+            let why = "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
+            let ids =
+                format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
             return Some(LeftOut { why, ids });
         }
-        if !takes_back(self.counter) || self.from == Start::Beginning {
-            return None;
-        }
-        // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
-        let why =
-            "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
-        let ids = format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
+        let why = "a correction restored them without naming a bucket, and whether that was for what is in the base is not known";
+        let ids = format!(
+            "SELECT counter AS id FROM corrections WHERE {} AND purpose = 'restore' AND bucket IS NULL",
+            self.corrected_behind(from)
+        );
         Some(LeftOut { why, ids })
     }
 
@@ -134,15 +139,23 @@ impl Recount<'_> {
   SELECT counter AS id, delta AS value FROM corrections
   WHERE purpose = 'adjust' AND {own} AND \"offset\" <= {to}"
             ),
+            // A base is as wrong as the counters were: what restored something before it belongs to what they are worth.
             Start::Base(from) => format!(
                 "{counted}
   UNION ALL
   SELECT counter AS id, value FROM base WHERE {own} AND \"offset\" = {from}
   UNION ALL
   SELECT counter AS id, delta AS value FROM corrections
-  WHERE purpose IN ('adjust', 'count') AND {own} AND \"offset\" > {from} AND \"offset\" <= {to}"
+  WHERE {} AND (purpose IN ('adjust', 'count')
+    OR bucket < (SELECT min(log_time) FROM base WHERE \"offset\" = {from}))",
+                self.corrected_behind(from)
             ),
         }
+    }
+
+    /// Corrections of this counter that are not in a base.
+    fn corrected_behind(&self, base: u64) -> String {
+        format!("{} AND \"offset\" > {base} AND \"offset\" <= {}", self.own_ids("counter"), self.to)
     }
 
     /// Rows whose column has ids of this counter.
