@@ -103,9 +103,7 @@ impl Recount<'_> {
     fn outside_the_windows(&self, more: &str) -> String {
         let mut memories: Vec<(Option<&DedupSettings>, Vec<Era>)> = Vec::new();
         for era in self.eras {
-            let was = era.counter(&self.counter.name);
-            let Some(Contract::Display(display)) = was.map(|was| &was.contract) else { continue };
-            let dedup = display.dedup.as_ref();
+            let Some(dedup) = self.dedup_in(era) else { continue };
             match memories.iter_mut().find(|(known, _)| same_memory(*known, dedup)) {
                 Some((_, eras)) => eras.push(era.clone()),
                 None => memories.push((dedup, vec![era.clone()])),
@@ -123,12 +121,20 @@ impl Recount<'_> {
         if judged.is_empty() { self.every_entry(more) } else { judged.join("\n  UNION ALL\n  ") }
     }
 
+    /// What was remembered of repeats then, if anything was. `None` if the counter was not there or of another mode.
+    fn dedup_in<'e>(&self, era: &'e Era) -> Option<Option<&'e DedupSettings>> {
+        let Contract::Display(display) = &era.counter(&self.counter.name)?.contract else { return None };
+        Some(display.dedup.as_ref())
+    }
+
     /// What came before it under the same fields is two windows of log time away, or there is nothing.
     fn outside_the_window(&self, time: &Recount<'_>, dedup: &DedupSettings, more: &str) -> String {
         let mut by: Vec<String> = dedup.by.iter().map(|field| self.column(field)).collect();
         by.extend(dedup.seq.then(|| self.column(&Field::Seq)));
         let has_all = by.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
-        let lacks = if dedup.required { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
+        // Where events need them, those without were rejected; where they do not, those count.
+        let needs = |era: &Era| self.dedup_in(era).flatten().is_some_and(|dedup| dedup.required);
+        let lacks = if time.eras.iter().all(needs) { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
         let window_us = dedup.window_ms * 1000;
         format!(
             "SELECT {key}, {change} AS value{more} FROM (
