@@ -69,28 +69,34 @@ pub struct LeftOut {
 }
 
 impl Recount<'_> {
-    /// A row (`id`, `live`, `recount`) for each key that is not worth what it should be, the worst first.
+    /// A row (`id`, `live`, `recount`, `cleared`) for each key that is not worth what it should be, the worst first; `cleared` is 1 if it
+    /// was cleared since counting began.
     pub fn differences(&self) -> String {
         format!(
-            "SELECT id, live, recount FROM (
+            "SELECT id, live, recount, CASE WHEN cleared_id IS NULL THEN 0 ELSE 1 END AS cleared FROM (
   SELECT id, sum(live) AS live, sum(recount) AS recount FROM (
     SELECT id, value AS live, 0 AS recount FROM ({live}) AS live
     UNION ALL
     SELECT id, 0 AS live, value AS recount FROM ({expected}) AS expected
   ) AS both_sides WHERE {known} GROUP BY id
-) AS compared WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
+) AS compared LEFT JOIN (SELECT DISTINCT counter AS cleared_id FROM corrections WHERE {cleared}) AS clears ON id = cleared_id
+WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
             live = self.live(),
             expected = self.expected(),
             known = self.is_known(),
+            cleared = self.cleared(),
         )
+    }
+
+    /// Of corrections: that it has cleared something that is counted again.
+    fn cleared(&self) -> String {
+        let from = if let Start::Base(from) = self.from { from } else { 0 };
+        format!("cause = 'clear' AND {}", self.corrected_behind(from))
     }
 
     /// Keys of which the archive does not say what they should be worth.
     pub fn left_out(&self) -> Option<LeftOut> {
-        let Start::Base(from) = self.from else {
-            let why = "they were cleared, and the clear was reverted or came in the same moment as something that it may have taken";
-            return Some(LeftOut { why, ids: self.clears_not_known()? });
-        };
+        let Start::Base(from) = self.from else { return None };
         if takes_back(self.counter) {
             // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
             let why = "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";

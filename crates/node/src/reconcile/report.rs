@@ -41,7 +41,7 @@ pub struct CounterReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeysLeftOut {
     pub keys: u64,
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// A counter in buckets of time.

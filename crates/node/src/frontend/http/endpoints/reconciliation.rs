@@ -123,7 +123,7 @@ pub struct CounterReportView {
 #[schema(as = KeysLeftOut)]
 pub struct LeftOutView {
     keys: u64,
-    why: &'static str,
+    why: String,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -173,7 +173,7 @@ impl CounterReportView {
             drift: report.drift(),
             buckets: report.by_time.as_ref().map(|by| by.unit.name()),
             buckets_from: report.by_time.as_ref().map(|by| rfc3339(by.from_ms)),
-            left_out: report.left_out.as_ref().map(|KeysLeftOut { keys, why }| LeftOutView { keys: *keys, why }),
+            left_out: report.left_out.clone().map(|KeysLeftOut { keys, why }| LeftOutView { keys, why }),
             hours: report.by_time.iter().flat_map(|by| &by.hours).map(HourView::new).collect(),
             ..CounterReportView::default()
         };
