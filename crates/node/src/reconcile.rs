@@ -111,6 +111,7 @@ pub struct ReconcileHandle {
 type Reports = Arc<Mutex<VecDeque<Arc<Report>>>>;
 
 impl ReconcileHandle {
+    /// With the worst differences of each counter.
     pub fn reports(&self) -> Vec<Arc<Report>> {
         lock(&self.reports).iter().cloned().collect()
     }
@@ -236,7 +237,7 @@ impl Reconciler {
         let metrics = &self.engine.metrics().reconciliation;
         metrics.runs.inc();
         let mut reports = lock(&self.reports);
-        reports.push_front(report.clone());
+        reports.push_front(Arc::new(report.shortened()));
         reports.truncate(RECONCILE_REPORTS_MAX);
         for counter in &report.counters {
             let Compared::With { differing, .. } = &counter.compared else { continue };

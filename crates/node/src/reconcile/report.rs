@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tally_core::counter::Unit;
 use tally_core::ledger::Delta;
+use tally_core::limits::RECONCILE_DIFFERENCES_KEPT;
 use tally_core::position::Position;
 
 /// The share of a counter from which on somebody should look, and in how many windows of time: hours, and runs.
@@ -204,6 +205,19 @@ impl Report {
         Report { position, at_ms, range_ms: None, counters, proposal, applied: false, not_corrected }
     }
 
+    /// As it is kept.
+    pub fn shortened(&self) -> Report {
+        let mut report = self.clone();
+        for counter in &mut report.counters {
+            if let Compared::With { differences, has_more, .. } = &mut counter.compared {
+                *has_more |= differences.len() > RECONCILE_DIFFERENCES_KEPT;
+                differences.truncate(RECONCILE_DIFFERENCES_KEPT);
+                differences.shrink_to_fit();
+            }
+        }
+        report
+    }
+
     pub fn differences(&self) -> impl Iterator<Item = &Difference> {
         self.counters.iter().flat_map(CounterReport::differences)
     }
@@ -257,6 +271,25 @@ mod tests {
         let told: Vec<_> = deltas.iter().map(|it| (&*it.id, it.bucket_ms, it.delta)).collect();
         let before = Some(3_540_000);
         assert_eq!(told, [(&b"a:2"[..], before, -4), (b"a:1", Some(60_000), -2), (b"a:2", Some(60_000), -1)]);
+    }
+
+    fn run(counters: Vec<CounterReport>) -> Report {
+        Report { counters, ..Report::at(Position::default(), 0) }
+    }
+
+    #[test]
+    fn a_report_is_kept_with_its_worst_differences_and_says_that_there_were_more() {
+        let whole = |keys: i64| (1..=keys).map(|n| difference(&format!("a:{n}"), None, n, 0)).collect();
+        let kept = |keys: i64| {
+            let compared = Compared::new(keys as u64, 0, whole(keys), Vec::new(), false);
+            let kept = run(vec![report(compared, 0)]).shortened();
+            let Compared::With { differing, ref differences, has_more, .. } = kept.counters[0].compared else {
+                panic!()
+            };
+            assert!(differences.capacity() <= RECONCILE_DIFFERENCES_KEPT);
+            (differing, differences[0].live, differences.len(), has_more)
+        };
+        assert_eq!((kept(100), kept(2000)), ((100, 100, 100, false), (2000, 2000, 100, true)));
     }
 
     #[test]
