@@ -161,7 +161,7 @@ pub struct Reconciler {
 impl Reconciler {
     pub fn spec() -> Spec {
         let does = "counts again from the archive, in SQL, what counters should be worth, and proposes what differs";
-        Spec::new("reconcile", does, RETRY).waits_for("the end of an hour")
+        Spec::new("reconcile", does, RETRY).waits_for("the end of an hour").tried_again_when_woken()
     }
 
     pub fn new(
@@ -195,14 +195,22 @@ impl Reconciler {
         report.range_ms = wanted.range_ms.clone();
         let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
         for counter in scene.declarations.counters().iter().filter(is_wanted) {
-            report.counters.push(self.compare(scene, counter, wanted.range_ms.as_ref()).await?);
+            let compared = self.compare(scene, counter, wanted.range_ms.as_ref()).await;
+            report.counters.push(match compared {
+                // What is too much for one counter says nothing of the others.
+                Err(error @ ReconcileError::Sql(_)) if wanted.counter.is_none() => {
+                    tracing::error!(counter = %counter.name, %error, "a counter was not counted again");
+                    CounterReport::failed(&counter.name, error.to_string())
+                }
+                compared => compared?,
+            });
         }
         Ok(report)
     }
 
     /// Proposes what would put right what was found, and applies it if that is wanted.
     async fn put_right(&self, report: &mut Report, wanted: &Wanted, generation: u64) -> Result<(), CorrectionError> {
-        self.withdraw_proposals_before(wanted).await?;
+        self.withdraw_proposals_before(report, wanted).await?;
         let deltas = report.counters.iter().flat_map(CounterReport::deltas).filter(|delta| delta.delta != 0);
         let deltas: Vec<Delta> = deltas.take(CORRECTION_DELTAS_MAX).collect();
         if deltas.is_empty() {
@@ -223,10 +231,11 @@ impl Reconciler {
     }
 
     /// Proposals of earlier runs make way, before a restart as well, if all that they would change was looked at again.
-    async fn withdraw_proposals_before(&self, wanted: &Wanted) -> Result<(), Refusal> {
+    async fn withdraw_proposals_before(&self, report: &Report, wanted: &Wanted) -> Result<(), Refusal> {
         for proposal in self.engine.open_proposals().await? {
             let is_own = proposal.author == AUTHOR && proposal.reason.starts_with(REASON);
-            if is_own && proposal.deltas.iter().all(|delta| wanted.looks_at(delta)) {
+            let is_seen = |delta: &Delta| wanted.looks_at(delta) && !report.has_failed(name_of(&delta.id));
+            if is_own && proposal.deltas.iter().all(is_seen) {
                 self.engine.withdraw(proposal.number).await?;
             }
         }
@@ -293,8 +302,9 @@ impl Reconciler {
         }
         let now_ms = context.clock().now_ms();
         if now_ms >= self.next_ms {
-            self.run(&Wanted::default()).await?;
+            // One that fails is not made again before the next: it takes as long as there are events.
             self.next_ms = behind_this_hour(now_ms);
+            self.run(&Wanted::default()).await?;
         }
         let wait_ms = self.next_ms.saturating_sub(context.clock().now_ms()).max(1);
         Ok(Next::After(Duration::from_millis(wait_ms)))

@@ -21,8 +21,9 @@ Examples:
   tally reconcile impressions --apply   and put right what differs, by a correction
   tally reconcile --from -24h           only the last 24 hours, of counters with a roll-up by time
 
-The exit code is 3 if something differs and was not put right. A server does the
-same every hour; GET /v1/reconciliation has what it found.")]
+The exit code is 3 if something differs and was not put right, or could not be
+counted again. A server does the same every hour; GET /v1/reconciliation has
+what it found.")]
 pub struct ReconcileArgs {
     /// Only this declared counter
     counter: Option<String>,
@@ -61,6 +62,9 @@ pub fn run(args: ReconcileArgs, out: &mut Output) -> Result<()> {
     let differs = counters(&report).iter().any(|counter| counter["differing"].as_u64() > Some(0));
     if differs && report["applied"] != true {
         return Err(Failure::not_there("counters differ from their recount"));
+    }
+    if counters(&report).iter().any(|counter| counter["failed"] == true) {
+        return Err(Failure::not_there("not all counters could be counted again"));
     }
     Ok(())
 }

@@ -72,6 +72,8 @@ pub struct Hour {
 pub enum Compared {
     /// Why not.
     Not(String),
+    /// Why not this time.
+    Failed(String),
     With {
         keys: u64,
         /// What all keys come to, as the counters say, late entries that wait included.
@@ -160,10 +162,14 @@ impl CounterReport {
         CounterReport { counter: counter.to_owned(), compared: Compared::Not(why), by_time: None, left_out: None }
     }
 
+    pub fn failed(counter: &str, why: String) -> CounterReport {
+        CounterReport { compared: Compared::Failed(why), ..CounterReport::not(counter, String::new()) }
+    }
+
     /// Which share of what was counted again keys differ by.
     pub fn drift(&self) -> f64 {
         match &self.compared {
-            Compared::Not(_) => 0.0,
+            Compared::Not(_) | Compared::Failed(_) => 0.0,
             Compared::With { recount, difference, .. } => share(*difference, *recount),
         }
     }
@@ -176,7 +182,7 @@ impl CounterReport {
     fn differences(&self) -> &[Difference] {
         match &self.compared {
             Compared::With { differences, .. } => differences,
-            Compared::Not(_) => &[],
+            Compared::Not(_) | Compared::Failed(_) => &[],
         }
     }
 
@@ -224,6 +230,12 @@ impl Report {
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.counters.iter().map(|counter| &*counter.counter)
+    }
+
+    /// Whether nothing was found of a counter that there is something to find of.
+    pub fn has_failed(&self, counter: &[u8]) -> bool {
+        let is_it = |it: &&CounterReport| it.counter.as_bytes() == counter;
+        self.counters.iter().find(is_it).is_some_and(|it| matches!(it.compared, Compared::Failed(_)))
     }
 
     /// What a webhook is told of a counter that keeps differing.

@@ -152,7 +152,7 @@ impl Reconciler {
             delta: it.recount.saturating_sub(it.live),
         };
         let keys = match &report.compared {
-            Compared::Not(why) => return Ok(Restated::Not(why.clone())),
+            Compared::Not(why) | Compared::Failed(why) => return Ok(Restated::Not(why.clone())),
             Compared::With { differences, .. } => differences.iter().map(key).collect(),
         };
         Ok(Restated::Keys { buckets: Some(unit), keys })

@@ -89,6 +89,8 @@ pub struct CounterReportView {
     counter: String,
     /// Why it was not counted again; `null` if it was
     not_compared: Option<String>,
+    /// That was tried, and failed
+    failed: bool,
     /// In which buckets of time it was compared beside all of it: `hour` or longer; `null` if it has no roll-up by time
     #[schema(example = "hour")]
     buckets: Option<&'static str>,
@@ -177,6 +179,7 @@ impl CounterReportView {
         };
         match &report.compared {
             Compared::Not(why) => view.not_compared = Some(why.clone()),
+            Compared::Failed(why) => (view.not_compared, view.failed) = (Some(why.clone()), true),
             Compared::With { keys, live, recount, differing, difference, differences, has_more } => {
                 (view.keys, view.live, view.recount) = (*keys, *live, *recount);
                 (view.differing, view.difference) = (*differing, *difference);
