@@ -41,6 +41,9 @@ const BEHIND_THE_HOUR: Duration = Duration::from_secs(60);
 const RETRY: Retry = Retry { first: Duration::from_secs(60), most: Duration::from_secs(15 * 60) };
 /// Who proposes what a run finds.
 const AUTHOR: &str = "reconciliation";
+/// Why something is left of what a run found.
+const PART: &str =
+    "more differs than one correction can change; what is left is proposed by the run behind the one that applies this";
 /// How its reason begins.
 const REASON: &str = "a recount at";
 
@@ -211,8 +214,8 @@ impl Reconciler {
     /// Proposes what would put right what was found, and applies it if that is wanted.
     async fn put_right(&self, report: &mut Report, wanted: &Wanted, generation: u64) -> Result<(), CorrectionError> {
         self.withdraw_proposals_before(report, wanted).await?;
-        let deltas = report.counters.iter().flat_map(CounterReport::deltas).filter(|delta| delta.delta != 0);
-        let deltas: Vec<Delta> = deltas.take(CORRECTION_DELTAS_MAX).collect();
+        let (deltas, is_all) = report.deltas();
+        report.not_corrected = (!is_all).then(|| PART.to_owned());
         if deltas.is_empty() {
             return Ok(());
         }
@@ -280,7 +283,7 @@ impl Reconciler {
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
     let of_run = |report: &Arc<Report>| {
         let found = report.compared(name)?;
-        Some(if report.applied { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
+        Some(if report.is_put_right() { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
     };
     let runs: Vec<(usize, f64)> = reports.iter().filter_map(of_run).take(DRIFT_WINDOWS).collect();
     let is_adrift = runs.len() == DRIFT_WINDOWS && runs.iter().all(|(_, drift)| *drift > DRIFT_MAX);

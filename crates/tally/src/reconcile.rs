@@ -60,7 +60,7 @@ pub fn run(args: ReconcileArgs, out: &mut Output) -> Result<()> {
         print(&report, out)?;
     }
     let differs = counters(&report).iter().any(|counter| counter["differing"].as_u64() > Some(0));
-    if differs && report["applied"] != true {
+    if differs && (report["applied"] != true || report["notCorrected"].is_string()) {
         return Err(Failure::not_there("counters differ from their recount"));
     }
     if counters(&report).iter().any(|counter| counter["failed"] == true) {
@@ -106,7 +106,7 @@ fn print(report: &Value, out: &mut Output) -> Result<()> {
         }
     }
     if let Some(why) = report["notCorrected"].as_str() {
-        return out.line(format_args!("nothing was put right: {}", readable(why.as_bytes())));
+        out.line(format_args!("not put right: {}", readable(why.as_bytes())))?;
     }
     match (report["proposal"].as_u64(), report["applied"] == true) {
         (Some(number), false) => out.line(format_args!(

@@ -88,7 +88,7 @@ impl Reconciler {
         let by_bucket = sliced(&found);
         let hours = self.ask(scene, recount.live_hours(&slices)).await?;
         let told = HourSums::read(&hours, &by_bucket, &slices);
-        let by_time = told.by_time(&slices, scene.now_ms);
+        let by_time = ByTime { has_more: found.is_truncated, ..told.by_time(&slices, scene.now_ms) };
         let (compared, left_out) = match range_ms {
             Some(_) => (Compared::within(told.keys, told.live, by_bucket, found.is_truncated), None),
             None => self.compare_whole(scene, counter, by_bucket, found.is_truncated).await?,
@@ -193,6 +193,6 @@ impl HourSums {
         let latest = self.hours.values().rev().enumerate();
         let told = latest.filter(|(at, hour)| *at < RECONCILE_HOURS || hour.difference > 0);
         let hours = told.map(|(_, hour)| *hour).take(RECONCILE_HOURS_MAX).collect();
-        ByTime { unit, from_ms: slices.ms.start, hours, last_closed }
+        ByTime { unit, from_ms: slices.ms.start, hours, last_closed, has_more: false }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tally_core::counter::Unit;
 use tally_core::ledger::Delta;
-use tally_core::limits::RECONCILE_DIFFERENCES_KEPT;
+use tally_core::limits::{CORRECTION_DELTAS_MAX, RECONCILE_DIFFERENCES_KEPT};
 use tally_core::position::Position;
 
 /// The share of a counter from which on somebody should look, and in how many windows of time: hours, and runs.
@@ -24,7 +24,7 @@ pub struct Report {
     pub proposal: Option<u64>,
     /// It was applied.
     pub applied: bool,
-    /// Why there is no proposal, or why it was not applied.
+    /// Why there is no proposal, or why it was not applied, or is not all.
     pub not_corrected: Option<String>,
 }
 
@@ -56,6 +56,8 @@ pub struct ByTime {
     pub hours: Vec<Hour>,
     /// The last one that is over.
     pub last_closed: Hour,
+    /// More buckets of keys differ than are told.
+    pub has_more: bool,
 }
 
 /// What all keys came to in a bucket, as the counters say and as the recount says.
@@ -187,8 +189,9 @@ impl CounterReport {
     }
 
     /// What would bring the keys to what was counted again. What no bucket explains is from before those that are compared, if there is
-    /// such a time.
-    pub fn deltas(&self) -> Vec<Delta> {
+    /// such a time; nobody knows what that is as long as there are more buckets than these.
+    fn deltas(&self) -> Vec<Delta> {
+        let has_more_buckets = self.by_time.as_ref().is_some_and(|by| by.has_more);
         let mut explained = BTreeMap::<&str, i128>::new();
         for it in self.differences().iter().filter(|it| it.bucket_ms.is_some()) {
             *explained.entry(&it.id).or_default() += it.off();
@@ -199,7 +202,8 @@ impl CounterReport {
             let delta = (-rest).clamp((-i64::MAX).into(), i64::MAX.into()) as i64;
             Delta { id: it.id.clone().into_bytes(), bucket_ms: it.bucket_ms.or(before), delta }
         };
-        self.differences().iter().map(delta).collect()
+        let told = self.differences().iter().filter(|it| it.bucket_ms.is_some() || !has_more_buckets);
+        told.map(delta).filter(|delta| delta.delta != 0).collect()
     }
 }
 
@@ -209,6 +213,20 @@ impl Report {
     pub fn at(position: Position, at_ms: u64) -> Report {
         let (counters, proposal, not_corrected) = (Vec::new(), None, None);
         Report { position, at_ms, range_ms: None, counters, proposal, applied: false, not_corrected }
+    }
+
+    /// What would put right what differs, as far as one correction can; and whether that is all of it.
+    pub fn deltas(&self) -> (Vec<Delta>, bool) {
+        let mut deltas: Vec<Delta> = self.counters.iter().flat_map(CounterReport::deltas).collect();
+        let is_told = |it: &CounterReport| !matches!(it.compared, Compared::With { has_more: true, .. });
+        let is_all = deltas.len() <= CORRECTION_DELTAS_MAX && self.counters.iter().all(is_told);
+        deltas.truncate(CORRECTION_DELTAS_MAX);
+        (deltas, is_all)
+    }
+
+    /// Whether nothing of what was found is left.
+    pub fn is_put_right(&self) -> bool {
+        self.applied && self.not_corrected.is_none()
     }
 
     /// As it is kept.
@@ -268,7 +286,8 @@ mod tests {
     }
 
     fn report(compared: Compared, from_ms: u64) -> CounterReport {
-        let by_time = ByTime { unit: Unit::Hour, from_ms, hours: Vec::new(), last_closed: Hour::default() };
+        let (hours, last_closed) = (Vec::new(), Hour::default());
+        let by_time = ByTime { unit: Unit::Hour, from_ms, hours, last_closed, has_more: false };
         CounterReport { counter: "a".to_owned(), compared, by_time: Some(by_time), left_out: None }
     }
 
@@ -283,6 +302,28 @@ mod tests {
         let told: Vec<_> = deltas.iter().map(|it| (&*it.id, it.bucket_ms, it.delta)).collect();
         let before = Some(3_540_000);
         assert_eq!(told, [(&b"a:2"[..], before, -4), (b"a:1", Some(60_000), -2), (b"a:2", Some(60_000), -1)]);
+    }
+
+    #[test]
+    fn what_some_buckets_do_not_explain_is_restored_nowhere_as_long_as_there_are_more_of_them() {
+        let whole = vec![difference("a:1", None, 12, 10), difference("a:2", None, 9, 4)];
+        let by_bucket = vec![difference("a:1", Some(60_000), 6, 3)];
+        let mut counter = report(Compared::new(2, 21, whole, by_bucket, true), 3_600_000);
+        counter.by_time.as_mut().unwrap().has_more = true;
+        let told: Vec<_> = counter.deltas().iter().map(|it| (it.bucket_ms, it.delta)).collect();
+        assert_eq!(told, [(Some(60_000), -3)]);
+    }
+
+    #[test]
+    fn a_correction_of_a_part_of_what_differs_is_not_all_of_it() {
+        let of = |keys: i64, has_more| {
+            let whole = (0..keys).map(|n| difference(&format!("a:{n}"), None, 1, 0)).collect();
+            let (deltas, is_all) = run(vec![report(Compared::new(9, 9, whole, vec![], has_more), 0)]).deltas();
+            (deltas.len(), is_all)
+        };
+        assert_eq!((of(2, false), of(2, true)), ((2, true), (2, false)));
+        let most = CORRECTION_DELTAS_MAX;
+        assert_eq!((of(most as i64, false), of(most as i64 + 1, false)), ((most, true), (most, false)));
     }
 
     fn run(counters: Vec<CounterReport>) -> Report {

@@ -77,7 +77,7 @@ pub struct ReportView {
     proposal: Option<u64>,
     /// It was applied with this run
     applied: bool,
-    /// Why nothing is proposed though something differs, or why it was not applied; `null` otherwise
+    /// Why nothing is proposed though something differs, or why it was not applied, or what is proposed is not all; `null` otherwise
     not_corrected: Option<String>,
 }
 
