@@ -78,7 +78,7 @@ impl ArchivedWanted<'_> {
             return Ok(None);
         }
         let has_clears = names(&ask(sql, CLEARED.to_owned()).await?).any(|name| *name == *self.counter.name);
-        let recount = Recount { counter: self.counter, eras, from, to: i64::MAX as u64, has_clears };
+        let recount = Recount { counter: self.counter, eras, archived: eras, from, to: i64::MAX as u64, has_clears };
         let answer = ask(sql, self.statement(&recount)).await?;
         let position = answer.archive.unwrap_or_default();
         let newest = ask(sql, "SELECT coalesce(max(generation), 0) FROM corrections".to_owned()).await?;

@@ -21,7 +21,7 @@ const AHEAD_MS: u64 = 5 * 60_000;
 impl Scene {
     pub fn recount<'a>(&'a self, counter: &'a Counter) -> Recount<'a> {
         let (to, has_clears) = (self.snapshot.position().offset, self.cleared.contains(&*counter.name));
-        Recount { counter, eras: &self.eras, from: self.from, to, has_clears }
+        Recount { counter, eras: &self.eras, archived: &self.eras, from: self.from, to, has_clears }
     }
 
     /// The buckets in which a counter can be compared, within a range of time if one is given. `None` if it tells no time apart.

@@ -31,6 +31,11 @@ impl Era {
         matches!(from, Start::Base(base) if self.until > base) || from == Start::Beginning
     }
 
+    /// The dimensions that events had a column for.
+    fn named_dimensions(&self) -> impl Iterator<Item = &str> {
+        self.declarations.counters().iter().flat_map(|counter| counter.named_dimensions())
+    }
+
     /// As it was declared then.
     pub fn counter(&self, name: &str) -> Option<&Counter> {
         self.declarations.counters().iter().find(|counter| *counter.name == *name)
@@ -54,6 +59,8 @@ pub const WIDE_SUM: &str = "coalesce(sum(CAST(value AS DECIMAL(38, 0))), 0)";
 pub struct Recount<'a> {
     pub counter: &'a Counter,
     pub eras: &'a [Era],
+    /// Under which the archive took events in: what was declared then has a column.
+    pub archived: &'a [Era],
     pub from: Start,
     /// Up to the record at this offset.
     pub to: u64,
@@ -278,19 +285,29 @@ WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
         }
     }
 
-    /// A dimension has a column or is in the map, as the archive has put it.
+    /// A dimension has a column or is in the map, as the archive has put it: a column from when on it was declared.
     fn dimension(&self, name: &str) -> String {
-        if stays_in_map(name) || self.is_called_otherwise(name) {
-            return format!("dimensions[{}]", text(name));
+        let in_map = format!("dimensions[{}]", text(name));
+        if stays_in_map(name) || !self.has_column(name) {
+            return in_map;
         }
-        format!("\"{}\"", name.replace('"', "\"\""))
+        let column = format!("\"{}\"", name.replace('"', "\"\""));
+        if self.was_declared_throughout(name) { column } else { format!("coalesce({column}, {in_map})") }
     }
 
-    /// Whether one that was declared earlier is called the same but for the case of its letters: that one has the column.
-    fn is_called_otherwise(&self, name: &str) -> bool {
-        let counters = self.eras.iter().flat_map(|era| era.declarations.counters());
-        let mut named = counters.flat_map(|counter| counter.named_dimensions());
-        named.find(|known| known.eq_ignore_ascii_case(name)).is_some_and(|first| first != name)
+    /// Of those that are called the same but for the case of their letters the first one that was declared has the column.
+    fn has_column(&self, name: &str) -> bool {
+        let mut named = self.archived.iter().flat_map(Era::named_dimensions);
+        named.find(|known| known.eq_ignore_ascii_case(name)) == Some(name)
+    }
+
+    /// Whether a dimension had been declared whenever one of the events came that are judged by it.
+    fn was_declared_throughout(&self, name: &str) -> bool {
+        let names = |era: &&Era| era.named_dimensions().any(|known| known == name);
+        let overlap =
+            |a: &Era, b: &Era| a.versions.start() <= b.versions.end() && b.versions.start() <= a.versions.end();
+        let mut judging = self.eras.iter().filter(names);
+        judging.all(|era| self.archived.iter().filter(|was| overlap(era, was)).all(|was| names(&was)))
     }
 
     /// And as rules call them.
@@ -364,7 +381,8 @@ mod tests {
 
     fn statement(eras: &[Era]) -> String {
         let counter = eras[0].counter("a").expect("it is declared");
-        Recount { counter, eras, from: Start::Beginning, to: 1000, has_clears: false }.differences()
+        let from = Start::Beginning;
+        Recount { counter, eras, archived: eras, from, to: 1000, has_clears: false }.differences()
     }
 
     fn declared(description: u64, on: &str) -> String {
