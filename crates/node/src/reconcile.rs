@@ -252,13 +252,13 @@ impl Reconciler {
         reports.push_front(Arc::new(report.shortened()));
         reports.truncate(RECONCILE_REPORTS_MAX);
         for counter in &report.counters {
-            let Compared::With { differing, .. } = &counter.compared else { continue };
+            let differing = counter.differing();
             // What was found in some of the time says nothing of the rest.
             if report.range_ms.is_none() {
-                metrics.tell(&counter.counter, counter.drift(), *differing);
-                counter.by_time.iter().for_each(|by| metrics.tell_hour(&counter.counter, by.last_closed.drift()));
+                metrics.tell(&counter.counter, differing.map(|keys| (counter.drift(), keys)));
+                metrics.tell_hour(&counter.counter, counter.by_time.as_ref().map(|by| by.last_closed.drift()));
             }
-            if *differing > 0 {
+            if let Some(differing @ 1..) = differing {
                 let (name, drift) = (&counter.counter, counter.drift());
                 tracing::warn!(counter = %name, differing, drift, proposal = report.proposal, "counters differ from a recount");
             }
@@ -279,10 +279,10 @@ impl Reconciler {
 }
 
 /// Whether a counter differs by too much in so many hours, as the last run has found and not put right, or as a whole for so many runs in a
-/// row.
+/// row. Of one that cannot be compared any more nothing lasts; a run that has failed says nothing.
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
     let of_run = |report: &Arc<Report>| {
-        let found = report.compared(name)?;
+        let found = report.told(name)?;
         Some(if report.is_put_right() { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
     };
     let runs: Vec<(usize, f64)> = reports.iter().filter_map(of_run).take(DRIFT_WINDOWS).collect();
@@ -321,5 +321,41 @@ impl Work for Reconciler {
             advanced = self.advance(context) => Ok(advanced?),
             () = context.stopped() => Ok(Next::After(EVERY)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::CounterReport;
+    use tally_core::position::Position;
+
+    fn report(compared: Compared) -> Arc<Report> {
+        let counters = vec![CounterReport { compared, ..CounterReport::not("views", String::new()) }];
+        Arc::new(Report { counters, ..Report::at(Position::default(), 0) })
+    }
+
+    fn adrift() -> Arc<Report> {
+        let whole = vec![Difference { id: "views".to_owned(), bucket_ms: None, live: 2, recount: 1 }];
+        report(Compared::new(1, 2, whole, Vec::new(), false))
+    }
+
+    /// Whether there is an alert behind three runs that found a difference and another one.
+    fn is_lasting_behind(last: Arc<Report>) -> bool {
+        is_lasting(&VecDeque::from([last, adrift(), adrift(), adrift()]), "views")
+    }
+
+    #[test]
+    fn an_alert_ends_when_its_counter_cannot_be_compared_any_more_and_stays_when_a_run_has_failed() {
+        assert!(is_lasting_behind(adrift()));
+        assert!(!is_lasting_behind(report(Compared::Not("its archive is none".to_owned()))));
+        assert!(is_lasting_behind(report(Compared::Failed("it took longer".to_owned()))));
+    }
+
+    #[test]
+    fn an_alert_ends_when_all_of_it_was_put_right_and_not_when_a_part_was() {
+        let applied = |not_corrected| Arc::new(Report { applied: true, not_corrected, ..(*adrift()).clone() });
+        assert!(!is_lasting_behind(applied(None)));
+        assert!(is_lasting_behind(applied(Some(PART.to_owned()))));
     }
 }

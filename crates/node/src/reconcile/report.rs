@@ -176,6 +176,11 @@ impl CounterReport {
         }
     }
 
+    /// How many keys differ, if they were compared.
+    pub fn differing(&self) -> Option<u64> {
+        if let Compared::With { differing, .. } = self.compared { Some(differing) } else { None }
+    }
+
     /// How many of its hours differ by too much, if it tells them apart.
     pub fn hours_adrift(&self) -> Option<usize> {
         self.by_time.as_ref().map(ByTime::hours_adrift)
@@ -259,12 +264,11 @@ impl Report {
     /// What a webhook is told of a counter that keeps differing.
     pub fn told_of(&self, name: &str) -> Value {
         let of = self.compared(name);
-        let differing = of.map(|of| if let Compared::With { differing, .. } = of.compared { differing } else { 0 });
         json!({
             "counter": name,
             "position": self.position.to_string(),
             "drift": of.map(CounterReport::drift),
-            "differing": differing,
+            "differing": of.and_then(CounterReport::differing),
             "hours": of.and_then(CounterReport::hours_adrift),
             "proposal": self.proposal,
         })
@@ -272,8 +276,13 @@ impl Report {
 
     /// What was found of a counter, if it was compared, and all of it.
     pub fn compared(&self, counter: &str) -> Option<&CounterReport> {
+        self.told(counter).filter(|of| matches!(of.compared, Compared::With { .. }))
+    }
+
+    /// What is told of a counter, if all of it was looked at: what was found, or that it cannot be compared.
+    pub fn told(&self, counter: &str) -> Option<&CounterReport> {
         let of = self.counters.iter().find(|report| report.counter == counter)?;
-        (self.range_ms.is_none() && matches!(of.compared, Compared::With { .. })).then_some(of)
+        (self.range_ms.is_none() && !matches!(of.compared, Compared::Failed(_))).then_some(of)
     }
 }
 
