@@ -141,7 +141,8 @@ impl Compared {
     }
 }
 
-/// A difference as a share of what was counted again.
+/// A difference as a share of what was counted again. Where that came to nothing, it is a share of 1, so that it is a number and tells how
+/// large it is.
 fn share(difference: u128, recount: i128) -> f64 {
     if difference == 0 { 0.0 } else { difference as f64 / recount.unsigned_abs().max(1) as f64 }
 }
@@ -352,6 +353,16 @@ mod tests {
             (differing, differences[0].live, differences.len(), has_more)
         };
         assert_eq!((kept(100), kept(2000)), ((100, 100, 100, false), (2000, 2000, 100, true)));
+    }
+
+    #[test]
+    fn what_differs_from_a_recount_of_nothing_is_a_share_of_one() {
+        let drift = |live, recount| {
+            let whole = vec![difference("a:1", None, live, recount)];
+            report(Compared::new(1, live.into(), whole, Vec::new(), false), 0).drift()
+        };
+        assert_eq!([drift(7, 0), drift(0, 0), drift(0, 7), drift(-5, -10)], [7.0, 0.0, 1.0, 0.5]);
+        assert_eq!(Hour { live: 3, difference: 3, ..Hour::default() }.drift(), 3.0);
     }
 
     #[test]
