@@ -564,9 +564,11 @@ pub const SQL_ROWS_MAX: usize = 1_000_000;
 pub const SQL_TIME_MS: u64 = 60_000;
 pub const SQL_TIME_MS_MAX: u64 = 60 * 60_000;
 
-/// Who may wait for a recount at the same time, and reports of recounts that are kept: a week of hours.
+/// Who may wait for a recount at the same time, and reports of recounts that are kept: a week of hours, each with so many differences of a
+/// counter. Whoever asks for a recount is told all.
 pub const RECONCILE_ASKS_MAX: usize = 16;
 pub const RECONCILE_REPORTS_MAX: usize = 168;
+pub const RECONCILE_DIFFERENCES_KEPT: usize = 100;
 /// Hours that a report tells of each counter: the last ones in any case, and with those that differ.
 pub const RECONCILE_HOURS: usize = 24;
 pub const RECONCILE_HOURS_MAX: usize = 100;

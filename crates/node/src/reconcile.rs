@@ -13,6 +13,7 @@ mod restated_before;
 mod scene;
 
 use report::{DRIFT_MAX, DRIFT_WINDOWS};
+use scene::Scene;
 
 pub use archived::{ArchivedParts, ArchivedWanted};
 pub use report::{ByTime, Compared, CounterReport, Difference, Hour, KeysLeftOut, Report};
@@ -40,6 +41,9 @@ const BEHIND_THE_HOUR: Duration = Duration::from_secs(60);
 const RETRY: Retry = Retry { first: Duration::from_secs(60), most: Duration::from_secs(15 * 60) };
 /// Who proposes what a run finds.
 const AUTHOR: &str = "reconciliation";
+/// Why something is left of what a run found.
+const PART: &str =
+    "more differs than one correction can change; what is left is proposed by the run behind the one that applies this";
 /// How its reason begins.
 const REASON: &str = "a recount at";
 
@@ -110,6 +114,7 @@ pub struct ReconcileHandle {
 type Reports = Arc<Mutex<VecDeque<Arc<Report>>>>;
 
 impl ReconcileHandle {
+    /// With the worst differences of each counter.
     pub fn reports(&self) -> Vec<Arc<Report>> {
         lock(&self.reports).iter().cloned().collect()
     }
@@ -159,7 +164,7 @@ pub struct Reconciler {
 impl Reconciler {
     pub fn spec() -> Spec {
         let does = "counts again from the archive, in SQL, what counters should be worth, and proposes what differs";
-        Spec::new("reconcile", does, RETRY).waits_for("the end of an hour")
+        Spec::new("reconcile", does, RETRY).waits_for("the end of an hour").tried_again_when_woken()
     }
 
     pub fn new(
@@ -177,13 +182,7 @@ impl Reconciler {
     }
 
     async fn run(&self, wanted: &Wanted) -> Result<Arc<Report>, ReconcileError> {
-        let scene = self.scene().await?;
-        let mut report = Report::at(scene.snapshot.position(), self.engine.clock().now_ms());
-        report.range_ms = wanted.range_ms.clone();
-        let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
-        for counter in scene.declarations.counters().iter().filter(is_wanted) {
-            report.counters.push(self.compare(&scene, counter, wanted.range_ms.as_ref()).await?);
-        }
+        let (scene, mut report) = self.undisturbed(async |scene| self.compare_all(scene, wanted).await).await?;
         match self.put_right(&mut report, wanted, scene.generation).await {
             // What was found is told all the same.
             Err(CorrectionError::Unfit(unfit)) => report.not_corrected = Some(unfit.to_string()),
@@ -194,11 +193,29 @@ impl Reconciler {
         Ok(report)
     }
 
+    async fn compare_all(&self, scene: &Scene, wanted: &Wanted) -> Result<Report, ReconcileError> {
+        let mut report = Report::at(scene.snapshot.position(), self.engine.clock().now_ms());
+        report.range_ms = wanted.range_ms.clone();
+        let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
+        for counter in scene.declarations.counters().iter().filter(is_wanted) {
+            let compared = self.compare(scene, counter, wanted.range_ms.as_ref()).await;
+            report.counters.push(match compared {
+                // What is too much for one counter says nothing of the others.
+                Err(error @ ReconcileError::Sql(_)) if wanted.counter.is_none() => {
+                    tracing::error!(counter = %counter.name, %error, "a counter was not counted again");
+                    CounterReport::failed(&counter.name, error.to_string())
+                }
+                compared => compared?,
+            });
+        }
+        Ok(report)
+    }
+
     /// Proposes what would put right what was found, and applies it if that is wanted.
     async fn put_right(&self, report: &mut Report, wanted: &Wanted, generation: u64) -> Result<(), CorrectionError> {
-        self.withdraw_proposals_before(wanted).await?;
-        let deltas = report.counters.iter().flat_map(CounterReport::deltas).filter(|delta| delta.delta != 0);
-        let deltas: Vec<Delta> = deltas.take(CORRECTION_DELTAS_MAX).collect();
+        self.withdraw_proposals_before(report, wanted).await?;
+        let (deltas, is_all) = report.deltas();
+        report.not_corrected = (!is_all).then(|| PART.to_owned());
         if deltas.is_empty() {
             return Ok(());
         }
@@ -217,10 +234,11 @@ impl Reconciler {
     }
 
     /// Proposals of earlier runs make way, before a restart as well, if all that they would change was looked at again.
-    async fn withdraw_proposals_before(&self, wanted: &Wanted) -> Result<(), Refusal> {
+    async fn withdraw_proposals_before(&self, report: &Report, wanted: &Wanted) -> Result<(), Refusal> {
         for proposal in self.engine.open_proposals().await? {
             let is_own = proposal.author == AUTHOR && proposal.reason.starts_with(REASON);
-            if is_own && proposal.deltas.iter().all(|delta| wanted.looks_at(delta)) {
+            let is_seen = |delta: &Delta| wanted.looks_at(delta) && !report.has_failed(name_of(&delta.id));
+            if is_own && proposal.deltas.iter().all(is_seen) {
                 self.engine.withdraw(proposal.number).await?;
             }
         }
@@ -231,16 +249,16 @@ impl Reconciler {
         let metrics = &self.engine.metrics().reconciliation;
         metrics.runs.inc();
         let mut reports = lock(&self.reports);
-        reports.push_front(report.clone());
+        reports.push_front(Arc::new(report.shortened()));
         reports.truncate(RECONCILE_REPORTS_MAX);
         for counter in &report.counters {
-            let Compared::With { differing, .. } = &counter.compared else { continue };
+            let differing = counter.differing();
             // What was found in some of the time says nothing of the rest.
             if report.range_ms.is_none() {
-                metrics.tell(&counter.counter, counter.drift(), *differing);
-                counter.by_time.iter().for_each(|by| metrics.tell_hour(&counter.counter, by.last_closed.drift()));
+                metrics.tell(&counter.counter, differing.map(|keys| (counter.drift(), keys)));
+                metrics.tell_hour(&counter.counter, counter.by_time.as_ref().map(|by| by.last_closed.drift()));
             }
-            if *differing > 0 {
+            if let Some(differing @ 1..) = differing {
                 let (name, drift) = (&counter.counter, counter.drift());
                 tracing::warn!(counter = %name, differing, drift, proposal = report.proposal, "counters differ from a recount");
             }
@@ -261,11 +279,11 @@ impl Reconciler {
 }
 
 /// Whether a counter differs by too much in so many hours, as the last run has found and not put right, or as a whole for so many runs in a
-/// row.
+/// row. Of one that cannot be compared any more nothing lasts; a run that has failed says nothing.
 fn is_lasting(reports: &VecDeque<Arc<Report>>, name: &str) -> bool {
     let of_run = |report: &Arc<Report>| {
-        let found = report.compared(name)?;
-        Some(if report.applied { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
+        let found = report.told(name)?;
+        Some(if report.is_put_right() { (0, 0.0) } else { (found.hours_adrift().unwrap_or(0), found.drift()) })
     };
     let runs: Vec<(usize, f64)> = reports.iter().filter_map(of_run).take(DRIFT_WINDOWS).collect();
     let is_adrift = runs.len() == DRIFT_WINDOWS && runs.iter().all(|(_, drift)| *drift > DRIFT_MAX);
@@ -287,8 +305,9 @@ impl Reconciler {
         }
         let now_ms = context.clock().now_ms();
         if now_ms >= self.next_ms {
-            self.run(&Wanted::default()).await?;
+            // One that fails is not made again before the next: it takes as long as there are events.
             self.next_ms = behind_this_hour(now_ms);
+            self.run(&Wanted::default()).await?;
         }
         let wait_ms = self.next_ms.saturating_sub(context.clock().now_ms()).max(1);
         Ok(Next::After(Duration::from_millis(wait_ms)))
@@ -302,5 +321,41 @@ impl Work for Reconciler {
             advanced = self.advance(context) => Ok(advanced?),
             () = context.stopped() => Ok(Next::After(EVERY)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::CounterReport;
+    use tally_core::position::Position;
+
+    fn report(compared: Compared) -> Arc<Report> {
+        let counters = vec![CounterReport { compared, ..CounterReport::not("views", String::new()) }];
+        Arc::new(Report { counters, ..Report::at(Position::default(), 0) })
+    }
+
+    fn adrift() -> Arc<Report> {
+        let whole = vec![Difference { id: "views".to_owned(), bucket_ms: None, live: 2, recount: 1 }];
+        report(Compared::new(1, 2, whole, Vec::new(), false))
+    }
+
+    /// Whether there is an alert behind three runs that found a difference and another one.
+    fn is_lasting_behind(last: Arc<Report>) -> bool {
+        is_lasting(&VecDeque::from([last, adrift(), adrift(), adrift()]), "views")
+    }
+
+    #[test]
+    fn an_alert_ends_when_its_counter_cannot_be_compared_any_more_and_stays_when_a_run_has_failed() {
+        assert!(is_lasting_behind(adrift()));
+        assert!(!is_lasting_behind(report(Compared::Not("its archive is none".to_owned()))));
+        assert!(is_lasting_behind(report(Compared::Failed("it took longer".to_owned()))));
+    }
+
+    #[test]
+    fn an_alert_ends_when_all_of_it_was_put_right_and_not_when_a_part_was() {
+        let applied = |not_corrected| Arc::new(Report { applied: true, not_corrected, ..(*adrift()).clone() });
+        assert!(!is_lasting_behind(applied(None)));
+        assert!(is_lasting_behind(applied(Some(PART.to_owned()))));
     }
 }

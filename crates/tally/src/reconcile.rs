@@ -21,8 +21,9 @@ Examples:
   tally reconcile impressions --apply   and put right what differs, by a correction
   tally reconcile --from -24h           only the last 24 hours, of counters with a roll-up by time
 
-The exit code is 3 if something differs and was not put right. A server does the
-same every hour; GET /v1/reconciliation has what it found.")]
+The exit code is 3 if something differs and was not put right, or could not be
+counted again. A server does the same every hour; GET /v1/reconciliation has
+what it found.")]
 pub struct ReconcileArgs {
     /// Only this declared counter
     counter: Option<String>,
@@ -59,8 +60,11 @@ pub fn run(args: ReconcileArgs, out: &mut Output) -> Result<()> {
         print(&report, out)?;
     }
     let differs = counters(&report).iter().any(|counter| counter["differing"].as_u64() > Some(0));
-    if differs && report["applied"] != true {
+    if differs && (report["applied"] != true || report["notCorrected"].is_string()) {
         return Err(Failure::not_there("counters differ from their recount"));
+    }
+    if counters(&report).iter().any(|counter| counter["failed"] == true) {
+        return Err(Failure::not_there("not all counters could be counted again"));
     }
     Ok(())
 }
@@ -102,7 +106,7 @@ fn print(report: &Value, out: &mut Output) -> Result<()> {
         }
     }
     if let Some(why) = report["notCorrected"].as_str() {
-        return out.line(format_args!("nothing was put right: {}", readable(why.as_bytes())));
+        out.line(format_args!("not put right: {}", readable(why.as_bytes())))?;
     }
     match (report["proposal"].as_u64(), report["applied"] == true) {
         (Some(number), false) => out.line(format_args!(

@@ -4,7 +4,7 @@ use super::counter;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{Atomic, Gauge};
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
@@ -41,13 +41,14 @@ impl ReconciliationMetrics {
         ReconciliationMetrics { runs, drift, hour_drift, differing, alerts }
     }
 
-    pub fn tell(&self, name: &str, drift: f64, differing: u64) {
-        self.drift.get_or_create_owned(&label(name)).set(drift);
-        self.differing.get_or_create_owned(&label(name)).set(differing as i64);
+    /// By which share a counter differs, and how many of its keys; nothing is told of one that was not compared.
+    pub fn tell(&self, name: &str, found: Option<(f64, u64)>) {
+        set(&self.drift, name, found.map(|(drift, _)| drift));
+        set(&self.differing, name, found.map(|(_, differing)| differing as i64));
     }
 
-    pub fn tell_hour(&self, name: &str, drift: f64) {
-        self.hour_drift.get_or_create_owned(&label(name)).set(drift);
+    pub fn tell_hour(&self, name: &str, drift: Option<f64>) {
+        set(&self.hour_drift, name, drift);
     }
 
     pub fn alert(&self, name: &str, is_lasting: bool) {
@@ -55,6 +56,37 @@ impl ReconciliationMetrics {
     }
 }
 
+/// Without a number the series ends: what it was the last time is no longer known.
+fn set<N, A>(series: &Family<CounterName, Gauge<N, A>>, name: &str, number: Option<N>)
+where
+    A: Atomic<N> + Default,
+{
+    match number {
+        Some(number) => _ = series.get_or_create_owned(&label(name)).set(number),
+        None => _ = series.remove(&label(name)),
+    }
+}
+
 fn label(name: &str) -> CounterName {
     CounterName { counter: name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_told_any_more_of_a_counter_that_is_not_compared() {
+        let mut registry = Registry::default();
+        let metrics = ReconciliationMetrics::register(&mut registry);
+        for name in ["views", "likes"] {
+            metrics.tell(name, Some((0.5, 7)));
+            metrics.tell_hour(name, Some(0.5));
+        }
+        metrics.tell("views", None);
+        metrics.tell_hour("views", None);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(!text.contains("views") && text.matches("{counter=\"likes\"}").count() == 3, "{text}");
+    }
 }

@@ -12,13 +12,16 @@ use tally_core::counter::rollup::{Minutes, bucket_ms, minute_of};
 use tally_core::counter::{Counter, Unit, Zone};
 use tally_core::limits::{RECONCILE_HOURS, RECONCILE_HOURS_MAX};
 
+/// Why a key that was cleared is not compared, if it differs.
+const CLEARED_SINCE: &str = "they were cleared, and whether they differ by what the clear took is not known";
+
 /// By how much an event may be ahead of the log, beyond what the node is told to allow.
 const AHEAD_MS: u64 = 5 * 60_000;
 
 impl Scene {
     pub fn recount<'a>(&'a self, counter: &'a Counter) -> Recount<'a> {
         let (to, has_clears) = (self.snapshot.position().offset, self.cleared.contains(&*counter.name));
-        Recount { counter, eras: &self.eras, from: self.from, to, has_clears }
+        Recount { counter, eras: &self.eras, archived: &self.eras, from: self.from, to, has_clears }
     }
 
     /// The buckets in which a counter can be compared, within a range of time if one is given. `None` if it tells no time apart.
@@ -74,8 +77,7 @@ impl Reconciler {
         }
         let name = counter.name.to_string();
         let Some(slices) = scene.slices(counter, range_ms) else {
-            let compared = self.compare_whole(scene, counter, Vec::new(), false).await?;
-            let left_out = self.keys_left_out(scene, counter).await?;
+            let (compared, left_out) = self.compare_whole(scene, counter, Vec::new(), false).await?;
             return Ok(CounterReport { counter: name, compared, by_time: None, left_out });
         };
         if slices.ms.is_empty() {
@@ -86,21 +88,29 @@ impl Reconciler {
         let by_bucket = sliced(&found);
         let hours = self.ask(scene, recount.live_hours(&slices)).await?;
         let told = HourSums::read(&hours, &by_bucket, &slices);
-        let by_time = told.by_time(&slices, scene.now_ms);
+        let by_time = ByTime { has_more: found.is_truncated, ..told.by_time(&slices, scene.now_ms) };
         let (compared, left_out) = match range_ms {
             Some(_) => (Compared::within(told.keys, told.live, by_bucket, found.is_truncated), None),
-            None => (
-                self.compare_whole(scene, counter, by_bucket, found.is_truncated).await?,
-                self.keys_left_out(scene, counter).await?,
-            ),
+            None => self.compare_whole(scene, counter, by_bucket, found.is_truncated).await?,
         };
         Ok(CounterReport { counter: name, compared, by_time: Some(by_time), left_out })
     }
 
-    async fn keys_left_out(&self, scene: &Scene, counter: &Counter) -> Result<Option<KeysLeftOut>, ReconcileError> {
-        let Some(LeftOut { why, ids }) = scene.recount(counter).left_out() else { return Ok(None) };
-        let counted = self.ask(scene, format!("SELECT count(DISTINCT id) FROM ({ids}) AS left_out")).await?;
-        let keys = first_number(&counted) as u64;
+    /// Keys of which it is not known what they should be worth, so many of them because they were cleared.
+    async fn keys_left_out(
+        &self,
+        scene: &Scene,
+        counter: &Counter,
+        cleared: u64,
+    ) -> Result<Option<KeysLeftOut>, ReconcileError> {
+        let mut told = vec![(cleared, CLEARED_SINCE)];
+        if let Some(LeftOut { why, ids }) = scene.recount(counter).left_out() {
+            let counted = self.ask(scene, format!("SELECT count(DISTINCT id) FROM ({ids}) AS left_out")).await?;
+            told.push((first_number(&counted) as u64, why));
+        }
+        told.retain(|(keys, _)| *keys > 0);
+        let why = told.iter().map(|(_, why)| *why).collect::<Vec<_>>().join("; or ");
+        let keys = told.iter().map(|(keys, _)| keys).sum();
         Ok((keys > 0).then_some(KeysLeftOut { keys, why }))
     }
 
@@ -110,18 +120,24 @@ impl Reconciler {
         counter: &Counter,
         by_bucket: Vec<Difference>,
         has_more: bool,
-    ) -> Result<Compared, ReconcileError> {
+    ) -> Result<(Compared, Option<KeysLeftOut>), ReconcileError> {
         let recount = scene.recount(counter);
         let live = format!("SELECT count(DISTINCT id), {WIDE_SUM} FROM ({}) AS live", recount.live());
         let live = self.ask(scene, live).await?;
         let (keys, sum) = live.rows.first().map_or((0, 0), |row| (numbers(row, 0)[0], wide_numbers(row, 1)[0]));
         let found = self.ask(scene, recount.differences()).await?;
-        let whole = found.rows.iter().flat_map(|batch| {
+        let told = found.rows.iter().flat_map(|batch| {
             let values = numbers(batch, 1).into_iter().zip(numbers(batch, 2));
-            let told = texts(batch, 0).into_iter().zip(values);
-            told.map(|(id, (live, recount))| Difference { id, bucket_ms: None, live, recount })
+            let told = texts(batch, 0).into_iter().zip(values).zip(numbers(batch, 3));
+            told.map(|((id, (live, recount)), cleared)| {
+                (Difference { id, bucket_ms: None, live, recount }, cleared > 0)
+            })
         });
-        Ok(Compared::new(keys as u64, sum, whole.collect(), by_bucket, has_more || found.is_truncated))
+        // A clear takes what a key is worth, with what was wrong in that.
+        let (cleared, whole): (Vec<_>, Vec<_>) = told.partition(|(_, was_cleared)| *was_cleared);
+        let left_out = self.keys_left_out(scene, counter, cleared.len() as u64).await?;
+        let whole = whole.into_iter().map(|(it, _)| it).collect();
+        Ok((Compared::new(keys as u64, sum, whole, by_bucket, has_more || found.is_truncated), left_out))
     }
 }
 
@@ -177,6 +193,6 @@ impl HourSums {
         let latest = self.hours.values().rev().enumerate();
         let told = latest.filter(|(at, hour)| *at < RECONCILE_HOURS || hour.difference > 0);
         let hours = told.map(|(_, hour)| *hour).take(RECONCILE_HOURS_MAX).collect();
-        ByTime { unit, from_ms: slices.ms.start, hours, last_closed }
+        ByTime { unit, from_ms: slices.ms.start, hours, last_closed, has_more: false }
     }
 }

@@ -31,6 +31,11 @@ impl Era {
         matches!(from, Start::Base(base) if self.until > base) || from == Start::Beginning
     }
 
+    /// The dimensions that events had a column for.
+    fn named_dimensions(&self) -> impl Iterator<Item = &str> {
+        self.declarations.counters().iter().flat_map(|counter| counter.named_dimensions())
+    }
+
     /// As it was declared then.
     pub fn counter(&self, name: &str) -> Option<&Counter> {
         self.declarations.counters().iter().find(|counter| *counter.name == *name)
@@ -54,6 +59,8 @@ pub const WIDE_SUM: &str = "coalesce(sum(CAST(value AS DECIMAL(38, 0))), 0)";
 pub struct Recount<'a> {
     pub counter: &'a Counter,
     pub eras: &'a [Era],
+    /// Under which the archive took events in: what was declared then has a column.
+    pub archived: &'a [Era],
     pub from: Start,
     /// Up to the record at this offset.
     pub to: u64,
@@ -69,35 +76,46 @@ pub struct LeftOut {
 }
 
 impl Recount<'_> {
-    /// A row (`id`, `live`, `recount`) for each key that is not worth what it should be, the worst first.
+    /// A row (`id`, `live`, `recount`, `cleared`) for each key that is not worth what it should be, the worst first; `cleared` is 1 if it
+    /// was cleared since counting began.
     pub fn differences(&self) -> String {
         format!(
-            "SELECT id, live, recount FROM (
+            "SELECT id, live, recount, CASE WHEN cleared_id IS NULL THEN 0 ELSE 1 END AS cleared FROM (
   SELECT id, sum(live) AS live, sum(recount) AS recount FROM (
     SELECT id, value AS live, 0 AS recount FROM ({live}) AS live
     UNION ALL
     SELECT id, 0 AS live, value AS recount FROM ({expected}) AS expected
   ) AS both_sides WHERE {known} GROUP BY id
-) AS compared WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
+) AS compared LEFT JOIN (SELECT DISTINCT counter AS cleared_id FROM corrections WHERE {cleared}) AS clears ON id = cleared_id
+WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
             live = self.live(),
             expected = self.expected(),
             known = self.is_known(),
+            cleared = self.cleared(),
         )
+    }
+
+    /// Of corrections: that it has cleared something that is counted again.
+    fn cleared(&self) -> String {
+        let from = if let Start::Base(from) = self.from { from } else { 0 };
+        format!("cause = 'clear' AND {}", self.corrected_behind(from))
     }
 
     /// Keys of which the archive does not say what they should be worth.
     pub fn left_out(&self) -> Option<LeftOut> {
-        if let Some(ids) = self.clears_not_known() {
-            let why = "they were cleared, and the clear was reverted or came in the same moment as something that it may have taken";
+        let Start::Base(from) = self.from else { return None };
+        if takes_back(self.counter) {
+            // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
+            let why = "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
+            let ids =
+                format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
             return Some(LeftOut { why, ids });
         }
-        if !takes_back(self.counter) || self.from == Start::Beginning {
-            return None;
-        }
-        // What was cleared is not taken away again by what goes off, and the clear may be gone with what was before the base.
-        let why =
-            "they were corrected, and whether what goes off behind the base was cleared before is not in the archive";
-        let ids = format!("SELECT id FROM counters WHERE counter = {} AND generation > 0", text(&self.counter.name));
+        let why = "a correction restored them without naming a bucket, and whether that was for what is in the base is not known";
+        let ids = format!(
+            "SELECT counter AS id FROM corrections WHERE {} AND purpose = 'restore' AND bucket IS NULL",
+            self.corrected_behind(from)
+        );
         Some(LeftOut { why, ids })
     }
 
@@ -134,15 +152,23 @@ impl Recount<'_> {
   SELECT counter AS id, delta AS value FROM corrections
   WHERE purpose = 'adjust' AND {own} AND \"offset\" <= {to}"
             ),
+            // A base is as wrong as the counters were: what restored something before it belongs to what they are worth.
             Start::Base(from) => format!(
                 "{counted}
   UNION ALL
   SELECT counter AS id, value FROM base WHERE {own} AND \"offset\" = {from}
   UNION ALL
   SELECT counter AS id, delta AS value FROM corrections
-  WHERE purpose IN ('adjust', 'count') AND {own} AND \"offset\" > {from} AND \"offset\" <= {to}"
+  WHERE {} AND (purpose IN ('adjust', 'count')
+    OR bucket < (SELECT min(log_time) FROM base WHERE \"offset\" = {from}))",
+                self.corrected_behind(from)
             ),
         }
+    }
+
+    /// Corrections of this counter that are not in a base.
+    fn corrected_behind(&self, base: u64) -> String {
+        format!("{} AND \"offset\" > {base} AND \"offset\" <= {}", self.own_ids("counter"), self.to)
     }
 
     /// Rows whose column has ids of this counter.
@@ -259,19 +285,29 @@ impl Recount<'_> {
         }
     }
 
-    /// A dimension has a column or is in the map, as the archive has put it.
+    /// A dimension has a column or is in the map, as the archive has put it: a column from when on it was declared.
     fn dimension(&self, name: &str) -> String {
-        if stays_in_map(name) || self.is_called_otherwise(name) {
-            return format!("dimensions[{}]", text(name));
+        let in_map = format!("dimensions[{}]", text(name));
+        if stays_in_map(name) || !self.has_column(name) {
+            return in_map;
         }
-        format!("\"{}\"", name.replace('"', "\"\""))
+        let column = format!("\"{}\"", name.replace('"', "\"\""));
+        if self.was_declared_throughout(name) { column } else { format!("coalesce({column}, {in_map})") }
     }
 
-    /// Whether one that was declared earlier is called the same but for the case of its letters: that one has the column.
-    fn is_called_otherwise(&self, name: &str) -> bool {
-        let counters = self.eras.iter().flat_map(|era| era.declarations.counters());
-        let mut named = counters.flat_map(|counter| counter.named_dimensions());
-        named.find(|known| known.eq_ignore_ascii_case(name)).is_some_and(|first| first != name)
+    /// Of those that are called the same but for the case of their letters the first one that was declared has the column.
+    fn has_column(&self, name: &str) -> bool {
+        let mut named = self.archived.iter().flat_map(Era::named_dimensions);
+        named.find(|known| known.eq_ignore_ascii_case(name)) == Some(name)
+    }
+
+    /// Whether a dimension had been declared whenever one of the events came that are judged by it.
+    fn was_declared_throughout(&self, name: &str) -> bool {
+        let names = |era: &&Era| era.named_dimensions().any(|known| known == name);
+        let overlap =
+            |a: &Era, b: &Era| a.versions.start() <= b.versions.end() && b.versions.start() <= a.versions.end();
+        let mut judging = self.eras.iter().filter(names);
+        judging.all(|era| self.archived.iter().filter(|was| overlap(era, was)).all(|was| names(&was)))
     }
 
     /// And as rules call them.
@@ -345,7 +381,8 @@ mod tests {
 
     fn statement(eras: &[Era]) -> String {
         let counter = eras[0].counter("a").expect("it is declared");
-        Recount { counter, eras, from: Start::Beginning, to: 1000, has_clears: false }.differences()
+        let from = Start::Beginning;
+        Recount { counter, eras, archived: eras, from, to: 1000, has_clears: false }.differences()
     }
 
     fn declared(description: u64, on: &str) -> String {

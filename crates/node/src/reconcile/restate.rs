@@ -89,8 +89,13 @@ impl Restated {
 
 impl Reconciler {
     pub(super) async fn restate(&self, wanted: &RestateWanted) -> Result<Arc<Restatement>, ReconcileError> {
-        let scene = self.scene().await?;
-        let rules = wanted.config.as_deref().map(|yaml| other_rules(&scene, yaml)).transpose()?;
+        let (scene, mut restatement) = self.undisturbed(async |scene| self.restate_all(scene, wanted).await).await?;
+        self.propose_restated(&mut restatement, wanted, scene.generation).await?;
+        Ok(Arc::new(restatement))
+    }
+
+    async fn restate_all(&self, scene: &Scene, wanted: &RestateWanted) -> Result<Restatement, ReconcileError> {
+        let rules = wanted.config.as_deref().map(|yaml| other_rules(scene, yaml)).transpose()?;
         let mut restatement = Restatement {
             position: scene.snapshot.position(),
             at_ms: scene.now_ms,
@@ -102,11 +107,10 @@ impl Reconciler {
         };
         let is_wanted = |counter: &&Counter| wanted.counter.as_ref().is_none_or(|name| **name == *counter.name);
         for counter in scene.declarations.counters().iter().filter(is_wanted) {
-            let restated = self.restate_counter(&scene, counter, rules.as_ref(), &wanted.range_ms).await?;
+            let restated = self.restate_counter(scene, counter, rules.as_ref(), &wanted.range_ms).await?;
             restatement.counters.push(CounterRestated { counter: counter.name.to_string(), restated });
         }
-        self.propose_restated(&mut restatement, wanted, scene.generation).await?;
-        Ok(Arc::new(restatement))
+        Ok(restatement)
     }
 
     async fn restate_counter(
@@ -148,7 +152,7 @@ impl Reconciler {
             delta: it.recount.saturating_sub(it.live),
         };
         let keys = match &report.compared {
-            Compared::Not(why) => return Ok(Restated::Not(why.clone())),
+            Compared::Not(why) | Compared::Failed(why) => return Ok(Restated::Not(why.clone())),
             Compared::With { differences, .. } => differences.iter().map(key).collect(),
         };
         Ok(Restated::Keys { buckets: Some(unit), keys })

@@ -2,7 +2,7 @@
 
 use super::recount::{Era, Start, WIDE_SUM, can_leave_a_key, text};
 use super::{ReconcileError, Reconciler};
-use crate::engine::Snapshot;
+use crate::engine::{Refusal, Snapshot};
 use crate::sql::{Answer, Asker, Question};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type};
@@ -64,9 +64,38 @@ pub fn cannot_recount(counter: &Counter, eras: &[Era], from: Start) -> Option<St
         .then(|| "some of its events were not archived: its archive was none before".to_owned())
 }
 
+/// How often something is made of the archive that lets go of old events meanwhile.
+pub const ATTEMPTS: usize = 2;
+
+/// Why there is nothing after so many attempts.
+pub fn let_go() -> Refusal {
+    Refusal::ArchiveFailed("the archive has let go of old events while they were counted again; ask once more".into())
+}
+
 impl Reconciler {
+    /// What somebody finds in a scene, and that. The archive lets go of bases before it lets go of what is before them: if counting still
+    /// begins where it did, everything was there to the end. Otherwise all of it is looked at again.
+    pub(super) async fn undisturbed<T>(
+        &self,
+        look: impl AsyncFn(&Scene) -> Result<T, ReconcileError>,
+    ) -> Result<(Scene, T), ReconcileError> {
+        for _ in 0..ATTEMPTS {
+            let scene = self.scene().await?;
+            let found = look(&scene).await;
+            if self.begins(&scene).await? == (scene.from, scene.base_ms) {
+                return Ok((scene, found?));
+            }
+        }
+        Err(let_go().into())
+    }
+
+    /// Where counting begins by now.
+    async fn begins(&self, scene: &Scene) -> Result<(Start, Option<u64>), ReconcileError> {
+        Ok(oldest_base(&self.ask(scene, OLDEST_BASE.to_owned()).await?))
+    }
+
     /// Counters and archive at the same position.
-    pub(super) async fn scene(&self) -> Result<Scene, ReconcileError> {
+    async fn scene(&self) -> Result<Scene, ReconcileError> {
         let snapshot = Arc::new(self.engine.base().await?);
         self.archive.flush().await?;
         let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
@@ -86,7 +115,7 @@ impl Reconciler {
             begins_undeclared: false,
             now_ms,
         };
-        (scene.from, scene.base_ms) = oldest_base(&self.ask(&scene, OLDEST_BASE.to_owned()).await?);
+        (scene.from, scene.base_ms) = self.begins(&scene).await?;
         let versions = self.ask(&scene, VERSIONS.to_owned()).await?;
         scene.eras = eras_of(&versions)?;
         let first = versions.rows.iter().find_map(|batch| numbers(batch, 2).first().copied());

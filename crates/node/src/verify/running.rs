@@ -62,18 +62,19 @@ fn recount(runtime: &Runtime, node: &Node, scratch: &Scratch, tell: Tell<'_>) ->
         return check;
     }
     match runtime.block_on(reconcile.run(Wanted::default())) {
-        Ok(report) => differences(&report, &mut check),
+        Ok(report) => differences(&report, scratch, &mut check),
         Err(error) => check.find(Finding::new(scratch.meant(&error.to_string()), Fix::Archive)),
     }
     check
 }
 
-fn differences(report: &Report, check: &mut Check) {
+fn differences(report: &Report, scratch: &Scratch, check: &mut Check) {
     let (mut keys_seen, mut not) = (0, Vec::new());
     for counter in &report.counters {
         let name = &counter.counter;
         match &counter.compared {
             Compared::Not(why) => not.push(format!("{name}: {why}")),
+            Compared::Failed(why) => check.find(Finding::new(scratch.meant(&format!("{name}: {why}")), Fix::Archive)),
             Compared::With { keys, differences, has_more, .. } => {
                 keys_seen += keys;
                 for difference in differences {

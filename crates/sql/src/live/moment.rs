@@ -10,6 +10,9 @@ use tally_node::engine::{Engine, Refusal};
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit};
 
+/// Tables that go along with the log. The others say how far it was when something was last put into them, and have all there is.
+const GO_ALONG: [Table; 4] = [Table::Events, Table::Fates, Table::Corrections, Table::Chain];
+
 pub struct Moment {
     engine: Engine,
     snapshot: OnceCell<Arc<Snapshot>>,
@@ -66,10 +69,12 @@ impl Moment {
     pub async fn files(&self, kind: Table) -> Result<Option<Readable>> {
         let Some(reader) = &self.archive else { return Ok(None) };
         let Some(readable) = reader.table(kind).await.map_err(external)? else { return Ok(None) };
-        let mut archived = self.archived.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tables are committed one after the other: all of them are there up to the one that is least far.
-        let reached = readable.reached.map(|reached| reached.to).unwrap_or_default();
-        *archived = Some(archived.filter(|archived| archived.offset <= reached.offset).unwrap_or(reached));
+        if GO_ALONG.contains(&kind) {
+            let mut archived = self.archived.lock().unwrap_or_else(PoisonError::into_inner);
+            // They are committed one after the other: all of them are there up to the one that is least far.
+            let reached = readable.reached.map(|reached| reached.to).unwrap_or_default();
+            *archived = Some(archived.filter(|archived| archived.offset <= reached.offset).unwrap_or(reached));
+        }
         Ok(Some(readable))
     }
 

@@ -141,6 +141,19 @@ fn an_answer_comes_in_every_form() {
 }
 
 #[test]
+fn how_far_the_archive_was_is_not_told_by_tables_that_something_is_seldom_put_into() {
+    let asked = Asked::start();
+    let archived_to = |tables: &str| {
+        let told = asked.post("/v1/sql", &format!(r#"{{"query":"select count(*) as n from {tables}"}}"#));
+        let body: serde_json::Value = serde_json::from_str(told.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        body["archivedTo"].clone()
+    };
+    let events = archived_to("events");
+    assert!(events.is_string(), "{events}");
+    assert_eq!((archived_to("events, base, configurations"), archived_to("base")), (events, serde_json::Value::Null));
+}
+
+#[test]
 fn a_question_reads_and_nothing_else() {
     let asked = Asked::start();
     let file = asked._dir.path().join("leak.csv");

@@ -229,6 +229,25 @@ fn a_counter_whose_archive_was_none_before_is_not_compared_with_what_came_since(
 }
 
 #[test]
+fn an_event_without_a_session_counts_by_a_recount_as_soon_as_events_need_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let views = |dedup: &str| {
+        format!("counters:\n  - {{counterName: views, mode: display, {dedup}rules: [{{on: viewed, op: increment}}]}}\n")
+    };
+    let view = |asked: &Asked| {
+        asked.post("/v1/events", r#"[{"type":"viewed"},{"type":"viewed","session":"s","seq":1}]"#);
+    };
+    // The fields and the window are those that a counter has if nothing is said of them.
+    let asked = Asked::start(dir.path(), &views("dedup: {by: [session, seq], window: 60s}, "));
+    view(&asked);
+    asked.server.stop(Signal::KILL);
+    let asked = Asked::start(dir.path(), &views(""));
+    view(&asked);
+    let text = asked.agrees();
+    assert!(text.contains("views: 1 keys, 2 in all: as counted again"), "{text}");
+}
+
+#[test]
 fn an_id_that_a_counter_without_an_archive_has_claimed_is_claimed_for_a_recount_too() {
     let dir = tempfile::tempdir().unwrap();
     let yaml = "counters:

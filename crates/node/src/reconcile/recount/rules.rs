@@ -103,9 +103,7 @@ impl Recount<'_> {
     fn outside_the_windows(&self, more: &str) -> String {
         let mut memories: Vec<(Option<&DedupSettings>, Vec<Era>)> = Vec::new();
         for era in self.eras {
-            let was = era.counter(&self.counter.name);
-            let Some(Contract::Display(display)) = was.map(|was| &was.contract) else { continue };
-            let dedup = display.dedup.as_ref();
+            let Some(dedup) = self.dedup_in(era) else { continue };
             match memories.iter_mut().find(|(known, _)| same_memory(*known, dedup)) {
                 Some((_, eras)) => eras.push(era.clone()),
                 None => memories.push((dedup, vec![era.clone()])),
@@ -123,12 +121,20 @@ impl Recount<'_> {
         if judged.is_empty() { self.every_entry(more) } else { judged.join("\n  UNION ALL\n  ") }
     }
 
+    /// What was remembered of repeats then, if anything was. `None` if the counter was not there or of another mode.
+    fn dedup_in<'e>(&self, era: &'e Era) -> Option<Option<&'e DedupSettings>> {
+        let Contract::Display(display) = &era.counter(&self.counter.name)?.contract else { return None };
+        Some(display.dedup.as_ref())
+    }
+
     /// What came before it under the same fields is two windows of log time away, or there is nothing.
     fn outside_the_window(&self, time: &Recount<'_>, dedup: &DedupSettings, more: &str) -> String {
         let mut by: Vec<String> = dedup.by.iter().map(|field| self.column(field)).collect();
         by.extend(dedup.seq.then(|| self.column(&Field::Seq)));
         let has_all = by.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
-        let lacks = if dedup.required { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
+        // Where events need them, those without were rejected; where they do not, those count.
+        let needs = |era: &Era| self.dedup_in(era).flatten().is_some_and(|dedup| dedup.required);
+        let lacks = if time.eras.iter().all(needs) { "FALSE".to_owned() } else { format!("NOT ({has_all})") };
         let window_us = dedup.window_ms * 1000;
         format!(
             "SELECT {key}, {change} AS value{more} FROM (
@@ -193,36 +199,9 @@ impl Recount<'_> {
         )
     }
 
-    /// Rows (`id`, `value`, `log_time`): what a clear took that went off only after it. Going off takes nothing away then, so what the clear
-    /// took is more than what is gone. `log_time` is that of the clear.
+    /// Rows (`id`, `value`, `log_time`): what a clear took that went off or elsewhere only after it. That takes nothing away then, so what
+    /// the clear took is more than what is gone. `log_time` is that of the clear. `None` if there is no such clear.
     pub(super) fn undone_after_clears(&self) -> Option<String> {
-        let ended = self.ended_around_clears(
-            "ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\"",
-        )?;
-        Some(format!(
-            "SELECT id, 1 AS value, min(cleared_at) AS log_time FROM ({ended}) AS undone GROUP BY id, ended_at"
-        ))
-    }
-
-    /// Rows (`id`): keys of which nobody can tell any more what a clear took.
-    pub(super) fn clears_not_known(&self) -> Option<String> {
-        // An event and a correction of the same commit are not told apart by their places.
-        let unclear = self.ended_around_clears(
-            "ended.begun_offset < clears.\"offset\" AND clears.generation <= ended.generation
-      AND NOT (ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\")",
-        )?;
-        let own = self.own_ids("counter");
-        Some(format!(
-            "SELECT id FROM ({unclear}) AS unclear
-  UNION
-  SELECT counter AS id FROM corrections
-  WHERE cause = 'revert' AND {own} AND \"of\" IN (SELECT number FROM corrections WHERE cause = 'clear')"
-        ))
-    }
-
-    /// Rows (`id`, `ended_at`, `cleared_at`): what entities counted for a key until they went off or elsewhere, beside each clear of the
-    /// key of which `is_between` says that it came before that. `None` if there is no such clear.
-    fn ended_around_clears(&self, is_between: &str) -> Option<String> {
         let Contract::Transition(transition) = &self.counter.contract else { return None };
         if transition.entity.is_empty() || !self.has_clears || self.from != Start::Beginning {
             return None;
@@ -231,13 +210,15 @@ impl Recount<'_> {
         let before =
             format!("OVER (PARTITION BY {by} ORDER BY \"offset\" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)");
         Some(format!(
-            "SELECT ended.{WAS_ID} AS id, ended.\"offset\" AS ended_at, clears.log_time AS cleared_at FROM (
-    SELECT \"offset\", generation, {WAS_ON}, {WAS_ID}, {IS_ON}, {OWN_ID},
-      max(CASE WHEN {BEGINS} THEN \"offset\" END) {before} AS begun_offset,
+            "SELECT id, 1 AS value, min(cleared_at) AS log_time FROM (
+  SELECT ended.{WAS_ID} AS id, ended.\"offset\" AS ended_at, clears.log_time AS cleared_at FROM (
+    SELECT \"offset\", {WAS_ON}, {WAS_ID}, {IS_ON}, {OWN_ID},
       max(CASE WHEN {BEGINS} THEN generation END) {before} AS begun_generation
     FROM ({in_order}) AS in_order
-  ) AS ended JOIN corrections AS clears ON clears.counter = ended.{WAS_ID} AND {is_between}
-  WHERE clears.cause = 'clear' AND clears.\"offset\" <= {to} AND ended.{WAS_ON} AND NOT (ended.{IS_ON} AND ended.{OWN_ID} = ended.{WAS_ID})",
+  ) AS ended JOIN corrections AS clears ON clears.counter = ended.{WAS_ID}
+    AND ended.begun_generation < clears.generation AND clears.\"offset\" <= ended.\"offset\"
+  WHERE clears.cause = 'clear' AND clears.\"offset\" <= {to} AND ended.{WAS_ON} AND NOT (ended.{IS_ON} AND ended.{OWN_ID} = ended.{WAS_ID})
+) AS undone GROUP BY id, ended_at",
             in_order = self.in_order(&transition.entity),
             to = self.to,
         ))

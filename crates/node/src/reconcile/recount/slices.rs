@@ -151,10 +151,7 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
 
     /// What an event says of a dimension. It has a column from when on it was declared.
     pub fn dimension_or_none(&self, dimension: &str) -> String {
-        let counters = self.eras.iter().flat_map(|era| era.declarations.counters());
-        let is_declared = counters.into_iter().any(|counter| counter.named_dimensions().any(|name| name == dimension));
-        let own = if is_declared { self.dimension(dimension) + ", " } else { String::new() };
-        format!("coalesce({own}dimensions[{}], '(none)')", text(dimension))
+        format!("coalesce({}, dimensions[{}], '(none)')", self.dimension(dimension), text(dimension))
     }
 
     /// What people changed belongs to the bucket that they named, or else to that of the moment; what they took back without naming one to

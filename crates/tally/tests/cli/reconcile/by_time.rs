@@ -3,6 +3,8 @@
 use super::{Asked, stderr, stdout, tally};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::path::Path;
+use tally_node::clock::{rfc3339, wall_ms};
 
 const YAML: &str = "
 counters:
@@ -59,6 +61,20 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// A server with a new data directory, whose archive begins with a base.
+    fn moved(self, from: &Path, to: &Path) -> Asked {
+        assert_eq!(self.server.stop(Signal::TERM).0, Some(0));
+        let [data, moved, new] = [from.join("data"), from.join("moved"), to.join("data")];
+        let [data, moved, new] = [&data, &moved, &new].map(|path| path.to_str().unwrap());
+        for command in [["export", moved, "--data", data], ["import", moved, "--data", new]] {
+            let done = tally(&command);
+            assert!(done.status.success(), "{}", stderr(&done));
+        }
+        Asked::start(to, YAML)
+    }
+}
+
 fn counter<'r>(report: &'r Value, name: &str) -> &'r Value {
     report["counters"].as_array().unwrap().iter().find(|counter| counter["counter"] == name).unwrap()
 }
@@ -99,14 +115,7 @@ fn a_server_that_was_moved_agrees_with_its_new_archive_from_where_it_began() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let asked = Asked::start(dir.path(), YAML);
     asked.post("/v1/events", &traffic(0));
-    assert_eq!(asked.server.stop(Signal::TERM).0, Some(0));
-    let [data, moved, new] = [dir.path().join("data"), dir.path().join("moved"), other.path().join("data")];
-    let [data, moved, new] = [&data, &moved, &new].map(|path| path.to_str().unwrap());
-    for command in [["export", moved, "--data", data], ["import", moved, "--data", new]] {
-        let done = tally(&command);
-        assert!(done.status.success(), "{}", stderr(&done));
-    }
-    let asked = Asked::start(other.path(), YAML);
+    let asked = asked.moved(dir.path(), other.path());
     let began = asked.post("/v1/archive/flush", "");
     assert!(asked.get("/v1/archive")["logTime"].as_str() > Some("2026"), "{began}");
     asked.agrees();
@@ -118,6 +127,27 @@ fn a_server_that_was_moved_agrees_with_its_new_archive_from_where_it_began() {
     // Who likes one video no longer likes the one before, and which one that was may have been said before the move.
     let text = asked.agrees();
     assert!(text.contains("likes: not compared: an entity that goes on or off takes away from the key"), "{text}");
+}
+
+#[test]
+fn a_correction_that_restores_what_is_wrong_in_the_base_is_expected_and_one_of_which_nobody_can_tell_leaves_its_key_out()
+ {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let asked = Asked::start(dir.path(), YAML);
+    asked.post("/v1/events", &traffic(0));
+    let before = r#""bucket":"2026-10-02T10:10:00Z","delta""#;
+    asked.correct_in("restore", "minutes:a", &format!("{before}:5"));
+    asked.correct("restore", "plays:a", 7);
+    let asked = asked.moved(dir.path(), other.path());
+    asked.agrees();
+    asked.correct_in("restore", "minutes:a", &format!("{before}:-5"));
+    asked.correct("restore", "plays:a", -7);
+    let text = asked.agrees();
+    assert!(text.contains("1 keys not compared: a correction restored them without naming a bucket"), "{text}");
+    // What is behind the base was counted there, and is looked at as ever.
+    let behind = format!(r#""bucket":"{}","delta":3"#, rfc3339((wall_ms() / 60_000 + 2) * 60_000));
+    asked.correct_in("restore", "minutes:d", &behind);
+    assert_eq!(counter(&asked.report(&[]), "minutes")["differing"], 1);
 }
 
 #[test]

@@ -50,12 +50,30 @@ fn a_key_whose_clear_was_reverted_is_not_compared_and_told_so() {
     let asked = Asked::start(dir.path(), YAML);
     asked.like(&[("liked", "u1", "x"), ("liked", "u2", "x"), ("liked", "u3", "y")]);
     asked.delete("/v1/counters/likes:x");
-    asked.like(&[("unliked", "u1", "x")]);
+    asked.agrees();
     let number = asked.get("/v1/corrections")["corrections"][0]["number"].clone();
     asked.post(&format!("/v1/corrections/{number}/revert"), "{}");
     asked.like(&[("unliked", "u2", "x")]);
-    assert_eq!(asked.likes_of("x"), 0);
+    assert_eq!(asked.likes_of("x"), 1);
     let text = asked.agrees();
-    assert!(text.contains("likes: 2 keys, 1 in all: as counted again"), "{text}");
-    assert!(text.contains("1 keys not compared: they were cleared, and the clear was reverted"), "{text}");
+    assert!(text.contains("likes: 2 keys, 2 in all: as counted again"), "{text}");
+    assert!(
+        text.contains("1 keys not compared: they were cleared, and whether they differ by what the clear took"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_key_that_had_drifted_when_it_was_cleared_is_not_compared_and_keeps_what_it_is_worth() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Asked::start(dir.path(), YAML);
+    asked.like(&[("liked", "u1", "x"), ("liked", "u2", "y")]);
+    asked.correct("restore", "likes:x", 5);
+    asked.delete("/v1/counters/likes:x");
+    let text = asked.agrees();
+    assert!(text.contains("1 keys not compared: they were cleared, and whether they differ"), "{text}");
+    asked.like(&[("liked", "u3", "x"), ("liked", "u4", "z")]);
+    asked.correct("restore", "likes:z", 1);
+    assert_eq!(asked.reconcile(&["--apply"]).status.code(), Some(0));
+    assert_eq!(["x", "y", "z"].map(|video| asked.likes_of(video)), [1; 3].map(|worth| json!(worth)));
 }

@@ -213,6 +213,30 @@ fn rules_that_are_in_force_by_now_restate_what_came_before_them() {
 }
 
 #[test]
+fn other_rules_may_ask_for_a_field_that_was_never_declared_or_only_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = |by: &str| of_one_session("rollups: [[hour]], ", &format!("dedup: {{by: [{by}], window: 1h}}"));
+    let view = |asked: &Asked, seqs: std::ops::Range<u64>| {
+        let event = |seq: u64| json!({"type": "viewed", "session": format!("s{seq}"), "dimensions": {"device": format!("d{}", seq % 2)}});
+        asked.post("/v1/events", &Value::from_iter(seqs.map(event)).to_string());
+    };
+    let file = dir.path().join("new.yaml");
+    std::fs::write(&file, yaml("device")).unwrap();
+    let restated = |asked: &Asked| {
+        let made = asked.restated(&["--from", "-5h", "--config", file.to_str().unwrap()]);
+        made["counters"][0]["delta"].clone()
+    };
+    let asked = Asked::start(dir.path(), &yaml("session"));
+    view(&asked, 0..10);
+    assert_eq!(restated(&asked), -8);
+    asked.server.stop(rustix::process::Signal::KILL);
+    let asked = Asked::start(dir.path(), &yaml("session, device"));
+    view(&asked, 10..20);
+    assert_eq!(restated(&asked), -18);
+    asked.agrees();
+}
+
+#[test]
 fn a_restatement_by_other_rules_is_made_once_however_often_it_is_asked_for() {
     for rollups in ["", "rollups: [[hour]], "] {
         let dir = tempfile::tempdir().unwrap();

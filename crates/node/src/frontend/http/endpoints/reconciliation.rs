@@ -25,8 +25,6 @@ use crate::reconcile::{
 
 const EXAMPLE: &str = r#"{"counter":"impressions","apply":true,"author":"ops"}"#;
 const ANONYMOUS: &str = "anonymous";
-/// Of each counter the list of reports tells so many; the answer to a run has all.
-const DIFFERENCES_LISTED: usize = 100;
 
 /// A recount that is asked for.
 #[derive(Default, Deserialize, utoipa::ToSchema)]
@@ -79,7 +77,7 @@ pub struct ReportView {
     proposal: Option<u64>,
     /// It was applied with this run
     applied: bool,
-    /// Why nothing is proposed though something differs, or why it was not applied; `null` otherwise
+    /// Why nothing is proposed though something differs, or why it was not applied, or what is proposed is not all; `null` otherwise
     not_corrected: Option<String>,
 }
 
@@ -91,6 +89,8 @@ pub struct CounterReportView {
     counter: String,
     /// Why it was not counted again; `null` if it was
     not_compared: Option<String>,
+    /// That was tried, and failed
+    failed: bool,
     /// In which buckets of time it was compared beside all of it: `hour` or longer; `null` if it has no roll-up by time
     #[schema(example = "hour")]
     buckets: Option<&'static str>,
@@ -123,7 +123,7 @@ pub struct CounterReportView {
 #[schema(as = KeysLeftOut)]
 pub struct LeftOutView {
     keys: u64,
-    why: &'static str,
+    why: String,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -152,13 +152,13 @@ pub struct HourView {
 }
 
 impl ReportView {
-    fn new(report: &Report, listed: usize) -> ReportView {
+    fn new(report: &Report) -> ReportView {
         ReportView {
             position: report.position.to_string(),
             at: rfc3339(report.at_ms),
             from: report.range_ms.as_ref().map(|range| rfc3339(range.start)),
             to: report.range_ms.as_ref().map(|range| rfc3339(range.end)),
-            counters: report.counters.iter().map(|counter| CounterReportView::new(counter, listed)).collect(),
+            counters: report.counters.iter().map(CounterReportView::new).collect(),
             proposal: report.proposal,
             applied: report.applied,
             not_corrected: report.not_corrected.clone(),
@@ -167,23 +167,24 @@ impl ReportView {
 }
 
 impl CounterReportView {
-    fn new(report: &CounterReport, listed: usize) -> CounterReportView {
+    fn new(report: &CounterReport) -> CounterReportView {
         let mut view = CounterReportView {
             counter: report.counter.clone(),
             drift: report.drift(),
             buckets: report.by_time.as_ref().map(|by| by.unit.name()),
             buckets_from: report.by_time.as_ref().map(|by| rfc3339(by.from_ms)),
-            left_out: report.left_out.as_ref().map(|KeysLeftOut { keys, why }| LeftOutView { keys: *keys, why }),
+            left_out: report.left_out.clone().map(|KeysLeftOut { keys, why }| LeftOutView { keys, why }),
             hours: report.by_time.iter().flat_map(|by| &by.hours).map(HourView::new).collect(),
             ..CounterReportView::default()
         };
         match &report.compared {
             Compared::Not(why) => view.not_compared = Some(why.clone()),
+            Compared::Failed(why) => (view.not_compared, view.failed) = (Some(why.clone()), true),
             Compared::With { keys, live, recount, differing, difference, differences, has_more } => {
                 (view.keys, view.live, view.recount) = (*keys, *live, *recount);
                 (view.differing, view.difference) = (*differing, *difference);
-                view.differences = differences.iter().take(listed).map(DifferenceView::new).collect();
-                view.truncated = *has_more || differences.len() > listed;
+                view.differences = differences.iter().map(DifferenceView::new).collect();
+                view.truncated = *has_more;
             }
         }
         view
@@ -234,7 +235,7 @@ pub async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Reconciliatio
     let parameters = Parameters::read(&uri, &["limit"])?;
     let listed = parameters.text("limit").map_or(Ok(usize::MAX), |_| limit(&parameters))?;
     let (reports, alerts) = (reconciler(&api)?.reports(), reconciler(&api)?.alerts());
-    let view = |report: &Arc<Report>| ReportView::new(report, DIFFERENCES_LISTED);
+    let view = |report: &Arc<Report>| ReportView::new(report);
     Ok(Json(Reconciliations { alerts, reports: reports.iter().take(listed).map(view).collect() }))
 }
 
@@ -246,7 +247,7 @@ pub async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Reconciliatio
 pub async fn run(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<ReportView>, Problem> {
     let wanted = wanted(&api, &headers, body).await?;
     let report = reconciler(&api)?.run(wanted).await?;
-    Ok(Json(ReportView::new(&report, usize::MAX)))
+    Ok(Json(ReportView::new(&report)))
 }
 
 async fn wanted(api: &Api, headers: &HeaderMap, body: Body) -> Result<Wanted, Problem> {
