@@ -11,7 +11,7 @@ use crate::rows::{
     hour_of,
 };
 use crate::schema::{Table, dimension_columns, stays_in_map};
-use crate::sweep::{self, Used};
+use crate::sweep;
 use crate::table::TableWriter;
 use crate::tree::{Sign, TREE, Tree};
 use crate::{ArchiveError, Reached, Reader, again};
@@ -71,15 +71,6 @@ pub struct BaseAt {
     pub offset: u64,
     /// Of the last record before it.
     pub log_time_ms: u64,
-}
-
-/// What an archive has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Events that can be read.
-    pub events: u64,
-    pub files: u64,
-    pub bytes: u64,
 }
 
 impl Archive {
@@ -149,6 +140,13 @@ impl Archive {
     /// The same for each of them.
     pub fn each_reached(&self) -> Result<[Option<Reached>; 3], ArchiveError> {
         Ok([self.events.reached()?, self.fates.reached()?, self.corrections.reached()?])
+    }
+
+    /// What was told of a base that could not be ended is none of the next one.
+    pub fn begin_base(&mut self) -> Result<(), ArchiveError> {
+        self.base_rows.take()?;
+        self.base.discard();
+        Ok(())
     }
 
     /// What a counter is worth at a position: what comes behind it is added to that. [`Self::close_base`] ends it.
@@ -349,21 +347,16 @@ impl Archive {
         Ok(())
     }
 
-    /// Removes files that no table names any more: of commits that were not made, and of versions that are forgotten. Answers what
-    /// there is. Nothing is on its way.
-    pub async fn sweep(&self) -> Result<Tally, ArchiveError> {
+    /// Removes files that no table names any more: of commits that were not made, and of versions that are forgotten. Nothing is on its
+    /// way. What cannot be removed of one table, or not be told, keeps nothing of the others; it answers the first such error.
+    pub async fn sweep(&self) -> Result<(), ArchiveError> {
         assert!(self.is_at_rest(), "files of rows that are on their way are named by nobody yet");
-        let mut tally = Tally::default();
+        let mut swept = Ok(());
         for writer in self.tables() {
-            let used = Used::of(writer.table(), self.catalog.disk()).await?;
-            if std::ptr::eq(writer, &self.events) {
-                tally.events = used.rows;
-            }
-            tally.files += used.data_files;
             let directory = self.root.join(writer.kind().name());
-            tally.bytes += sweep::remove_others(&directory, &used)?;
+            swept = swept.and(sweep::sweep(writer.table(), self.catalog.disk(), &directory).await);
         }
-        Ok(tally)
+        swept
     }
 }
 

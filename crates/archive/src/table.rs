@@ -115,6 +115,11 @@ impl TableWriter {
         Ok(files.write(key, rows).await?)
     }
 
+    /// What was written since the last commit is not to be part of the table. The next sweep removes its files, and others can be called so.
+    pub fn discard(&mut self) {
+        (self.files, self.rows) = (None, 0);
+    }
+
     /// Files are named by what is in them, or where the table stood before, and by who writes them, so no name comes twice.
     fn new_files(&self, from: String) -> Result<Files, ArchiveError> {
         let metadata = self.table.metadata();

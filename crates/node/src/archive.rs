@@ -77,6 +77,8 @@ pub struct ArchiveStatus {
     pub files: u64,
     /// On disk, with what versions that are kept for readers have.
     pub bytes: u64,
+    /// What of its upkeep failed when it was last tried.
+    pub trouble: Option<String>,
 }
 
 /// What others hold of the archive.
@@ -230,8 +232,11 @@ impl Archiver {
         }
         let mut following = Following::begin(&self.engine, archive).await?;
         self.publish(&following);
-        // What was let go of before stays until the next look: somebody may be reading it.
-        self.tidy(&mut following).await?;
+        let mut upkeep = Upkeep::default();
+        // What was let go of before stays until an hour is over: somebody may be reading it.
+        upkeep.note(following.archive.sweep().await)?;
+        upkeep.note(self.let_go(&mut following).await)?;
+        self.tell(upkeep, &following);
         Ok(following)
     }
 
@@ -266,12 +271,7 @@ impl Archiver {
                 following.commit().await?;
                 self.publish(&following);
             }
-            following.archive.forget_what_was_let_go().await?;
             self.tidy(&mut following).await?;
-            merge(&mut following.archive).await?;
-            self.publish(&following);
-            // Whoever reads what it was before has as long as anybody.
-            self.tidied_ms = self.engine.clock().now_ms();
         }
         self.following = Some(following);
         Ok(has_more)
@@ -309,31 +309,55 @@ impl Archiver {
         }
     }
 
-    /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
+    /// Removes what was let go of an hour ago, lets go of what is old enough, and puts small files together. Nothing is on its way.
     async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
-        let now_ms = self.engine.clock().now_ms();
-        if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
-            following.let_go(now_ms, keep_ms).await?;
-        }
-        let tally = following.archive.sweep().await?;
-        self.tidied_ms = now_ms;
-        self.engine.metrics().archive.bytes.set(tally.bytes as i64);
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        (status.events, status.files, status.bytes) = (tally.events, tally.files, tally.bytes);
-        let (events, files, bytes) = (tally.events, tally.files, tally.bytes);
-        tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
+        let mut upkeep = Upkeep::default();
+        upkeep.note(following.archive.forget_what_was_let_go().await)?;
+        upkeep.note(following.archive.sweep().await)?;
+        upkeep.note(self.let_go(following).await)?;
+        upkeep.note(following.archive.merge().await)?;
+        // Whoever reads what it was before has as long as anybody.
+        self.tidied_ms = self.engine.clock().now_ms();
+        self.tell(upkeep, following);
         Ok(())
+    }
+
+    async fn let_go(&self, following: &mut Following) -> Result<(), Stop> {
+        match self.engine.declarations().archived() {
+            Archived::For { keep_ms: Some(keep_ms) } => following.let_go(self.engine.clock().now_ms(), keep_ms).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// What the archive has come to, and what stays undone.
+    fn tell(&mut self, upkeep: Upkeep, following: &Following) {
+        self.publish(following);
+        let ((events, files), bytes) = (following.archive.visible(), bytes_below(&self.root));
+        self.engine.metrics().archive.bytes.set(bytes as i64);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.bytes, status.trouble) = (bytes, upkeep.trouble);
+        tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
     }
 }
 
-/// Puts small files together, and whatever keeps it from that keeps it from nothing else, unless somebody else writes, too.
-async fn merge(archive: &mut Archive) -> Result<(), ArchiveError> {
-    match archive.merge().await {
-        Err(error) if !matches!(error, ArchiveError::Fenced { .. }) => {
-            tracing::warn!(%error, "small files of the archive stay as they are");
-            Ok(())
+/// What keeps the archive in order. Nothing that is to be archived waits for it: a damaged manifest of last month, or a file that cannot be
+/// removed, would let the log grow.
+#[derive(Default)]
+struct Upkeep {
+    trouble: Option<String>,
+}
+
+impl Upkeep {
+    /// What failed is told and tried again in an hour, unless somebody else writes, too.
+    fn note(&mut self, done: Result<(), impl Into<Stop>>) -> Result<(), Stop> {
+        match done.map_err(Into::into) {
+            Err(stop) if !matches!(stop, Stop::Archive(ArchiveError::Fenced { .. })) => {
+                tracing::warn!(%stop, "the archive goes on, and something of its upkeep stays undone");
+                self.trouble.get_or_insert(stop.to_string());
+                Ok(())
+            }
+            done => done,
         }
-        merged => merged,
     }
 }
 

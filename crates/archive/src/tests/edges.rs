@@ -87,7 +87,8 @@ fn a_clock_that_was_years_ahead_does_not_stop_the_archive() {
         archive.forget_what_was_let_go().await?;
         let wider = CONFIG.replace("[[country]]", "[[country], [extra]]");
         archive.declare(&Declarations::parse(&wider).unwrap()).await?;
-        assert_eq!(archive.sweep().await?.events, 52);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 52);
         drop(archive);
         begun(root).await?;
         check_offsets(&read(root, Table::Events).await?, 8..60);

@@ -318,3 +318,24 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     let longer = longer.restart(|options| options.archive = Some(newer));
     refused(&longer);
 }
+
+#[test]
+fn a_manifest_that_is_damaged_is_told_and_keeps_nothing_from_being_archived() {
+    let node = start();
+    for seq in 0..3 {
+        view(&node, seq);
+        node.post("/v1/archive/flush", "").ok();
+    }
+    let metadata = node.path().join("archive/events/metadata");
+    let files = std::fs::read_dir(metadata).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = files.filter(|file| file.to_string_lossy().ends_with("-m0.avro")).min().unwrap();
+    let node = node.restart(|options| {
+        with_archive(options);
+        std::fs::write(&manifest, "half a manifest").unwrap();
+    });
+    view(&node, 3);
+    let flushed = node.post("/v1/archive/flush", "").ok();
+    assert_eq!(flushed["events"], 4, "{flushed}");
+    let trouble = flushed["trouble"].as_str().unwrap_or_default();
+    assert!(trouble.contains(&*manifest.to_string_lossy()), "{flushed}");
+}
