@@ -5,6 +5,7 @@ mod tables;
 use crate::support::TestNode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use tables::Tables;
 use tally_node::assemble::Options;
@@ -338,4 +339,51 @@ fn a_manifest_that_is_damaged_is_told_and_keeps_nothing_from_being_archived() {
     assert_eq!(flushed["events"], 4, "{flushed}");
     let trouble = flushed["trouble"].as_str().unwrap_or_default();
     assert!(trouble.contains(&*manifest.to_string_lossy()), "{flushed}");
+}
+
+/// The first file of events that is on disk.
+fn first_file(node: &TestNode) -> PathBuf {
+    let hours = node.path().join("archive/events/data/stream=simple");
+    let hour = std::fs::read_dir(hours).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
+    std::fs::read_dir(hour).unwrap().map(|entry| entry.unwrap().path()).min().unwrap()
+}
+
+#[test]
+fn what_was_let_go_of_leaves_the_disk_after_an_hour_whatever_keeps_commits_from_being_made() {
+    let (clock, hands) = Clock::settable(1_700_000_000_000 / HOUR_MS * HOUR_MS);
+    let node = TestNode::start_with(|options| {
+        simple(options);
+        with_archive(options);
+        options.clock = clock;
+        options.config = options.config.take().map(|config| format!("archive: {{keep: 1h}}\n{config}"));
+    });
+    let flush = || {
+        node.post("/v1/events", json!({"type": "hit"}).to_string()).ok();
+        hands.pass(1_000);
+        node.post("/v1/archive/flush", "")
+    };
+    flush().ok();
+    let file = first_file(&node);
+    let is_named = || Tables::read(&node).events[0].offset == 1;
+    while is_named() {
+        hands.pass(HOUR_MS / 4);
+        flush().ok();
+    }
+    // A disk on which no rows of the chain can be written, as a full one would be.
+    let (chain, aside) = (node.path().join("archive/chain/data"), node.path().join("aside"));
+    std::fs::rename(&chain, &aside).unwrap();
+    std::fs::write(&chain, "in the way").unwrap();
+    flush().problem(503, "archive-failed");
+    assert!(file.exists(), "somebody may still be reading it");
+    wait_until("the room that a commit needs", || {
+        hands.pass(HOUR_MS / 4);
+        !file.exists()
+    });
+    std::fs::remove_file(&chain).unwrap();
+    std::fs::rename(&aside, &chain).unwrap();
+    wait_until("the commit", || {
+        hands.pass(60_000);
+        flush().status == 200
+    });
+    assert_eq!(node.get("/v1/archive").ok()["trouble"], Value::Null);
 }
