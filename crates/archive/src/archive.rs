@@ -16,14 +16,19 @@ use crate::table::TableWriter;
 use crate::tree::{Sign, TREE, Tree};
 use crate::{ArchiveError, Reached, Reader, again};
 use iceberg::spec::{DataFile, Datum, Literal, PrimitiveLiteral};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::op::Stream;
 
+/// Locked by who writes, for as long as it does. Somebody else would take its files that no commit names yet for files of nobody.
+pub const LOCK: &str = "LOCK";
+
 /// An archive that is written to.
 pub struct Archive {
+    _lock: File,
     root: PathBuf,
     catalog: SqliteCatalog,
     events: TableWriter,
@@ -74,9 +79,9 @@ pub struct BaseAt {
 }
 
 impl Archive {
-    /// Opens the archive of a log in a directory, or makes one. Called inside a runtime, and by one at a time: of two writers only one
-    /// gets on.
+    /// Opens the archive of a log in a directory, or makes one. Nobody else can until it is dropped. Called inside a runtime.
     pub async fn open(root: &Path, writer: Writer) -> Result<Archive, ArchiveError> {
+        let lock = lock(root)?;
         let catalog = SqliteCatalog::open(root)?;
         let [events, fates, corrections, base, configurations, chain, roots] = [
             TableWriter::open(&catalog, Table::Events, writer).await?,
@@ -97,6 +102,7 @@ impl Archive {
             None => None,
         };
         let mut archive = Archive {
+            _lock: lock,
             root: root.to_owned(),
             catalog,
             probes,
@@ -357,6 +363,17 @@ impl Archive {
             swept = swept.and(sweep::sweep(writer.table(), self.catalog.disk(), &directory).await);
         }
         swept
+    }
+}
+
+/// Makes the directory if it is not there, and locks it.
+fn lock(root: &Path) -> Result<File, ArchiveError> {
+    fs::create_dir_all(root)?;
+    let lock = File::options().append(true).create(true).open(root.join(LOCK))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(ArchiveError::InUse { directory: root.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

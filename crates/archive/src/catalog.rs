@@ -62,9 +62,8 @@ impl std::fmt::Debug for SqliteCatalog {
 }
 
 impl SqliteCatalog {
-    /// Opens the catalog of an archive, or makes one. Called inside a runtime.
+    /// Opens the catalog in the directory of an archive, or makes one. Called inside a runtime.
     pub fn open(root: &Path) -> std::result::Result<SqliteCatalog, ArchiveError> {
-        std::fs::create_dir_all(root)?;
         let connection = Connection::open(root.join(FILE))?;
         connection.busy_timeout(BUSY)?;
         // With the directory: what is committed here lets the log go, and a journal that comes back would take it back.

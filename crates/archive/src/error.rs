@@ -14,6 +14,12 @@ pub enum ArchiveError {
          server may write to an archive"
     )]
     Fenced { table: String, expected: String, found: String },
+    /// Try again when that process has ended.
+    #[error(
+        "the archive: another process writes to {}. Only one may: stop it, or choose another directory with --archive",
+        directory.display()
+    )]
+    InUse { directory: PathBuf },
     /// Give the archive a directory of its own.
     #[error(
         "the archive has the events of another data directory ({found}, this one is {expected}): name a directory that is empty, or its own"

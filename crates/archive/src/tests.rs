@@ -139,14 +139,34 @@ fn what_was_committed_is_read_once_and_nothing_else() {
 fn what_somebody_else_has_changed_is_not_written_over() {
     let directory = tempfile::tempdir().unwrap();
     run(async {
-        let mut first = begun(directory.path()).await?;
-        let mut second = begun(directory.path()).await?;
-        write(&mut first, 0..4).await?;
-        write(&mut second, 0..4).await?;
-        second.commit(&reached(4)).await?;
-        let error = first.commit(&reached(4)).await.unwrap_err().to_string();
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..4).await?;
+        archive.commit(&reached(4)).await?;
+        write(&mut archive, 4..8).await?;
+        // Somebody on another machine, where no lock keeps it away.
+        edges::put_version_before_in_force(directory.path(), Table::Events);
+        let error = archive.commit(&reached(8)).await.unwrap_err().to_string();
         assert!(error.contains("somebody else has written"), "{error}");
-        check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..0);
+        Ok(())
+    });
+}
+
+#[test]
+fn while_somebody_writes_to_an_archive_nobody_else_can_and_everybody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        write(&mut archive, 0..4).await?;
+        let error = opened(root).await.err().unwrap();
+        assert!(error.to_string().contains(&*root.to_string_lossy()), "{error}");
+        assert!(matches!(error, ArchiveError::InUse { directory } if directory == root));
+        check_offsets(&read(root, Table::Events).await?, 0..0);
+        archive.commit(&reached(4)).await?;
+        drop(archive);
+        opened(root).await?.sweep().await?;
+        check_offsets(&read(root, Table::Events).await?, 0..4);
         Ok(())
     });
 }
@@ -158,6 +178,7 @@ fn an_archive_of_another_log_is_left_alone() {
         let mut archive = begun(directory.path()).await?;
         write(&mut archive, 0..4).await?;
         archive.commit(&reached(4)).await?;
+        drop(archive);
         let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9, now_ms: START_MS })
             .await
             .err()
@@ -476,6 +497,7 @@ fn probes_are_found_by_their_ids_once_and_are_no_events() {
         assert_eq!(archive.pending(), 2, "they are a reason to commit");
         assert!(found(0).await.is_empty(), "nothing can be read before it is committed");
         archive.commit(&reached(6)).await?;
+        drop(archive);
         let mut archive = begun(directory.path()).await?;
         // Its table may be ahead of the others: what it has comes again then.
         for offset in [5, 8] {

@@ -16,6 +16,11 @@ fn in_force(root: &Path, table: Table) -> String {
     catalog(root).query_row(select, [table.name()], |row| row.get(0)).unwrap()
 }
 
+pub fn put_version_before_in_force(root: &Path, table: Table) {
+    let update = "UPDATE iceberg_tables SET metadata_location = previous_metadata_location WHERE table_name = ?1";
+    assert_eq!(catalog(root).execute(update, [table.name()]).unwrap(), 1);
+}
+
 #[test]
 fn a_table_that_is_ahead_of_the_others_stays_there_and_has_each_row_once() {
     let directory = tempfile::tempdir().unwrap();

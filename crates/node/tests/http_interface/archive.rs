@@ -300,7 +300,8 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     let [older, longer] = [(); 2].map(|()| node.after_a_crash(|_| {}));
     view(&node, 2);
     node.post("/v1/archive/flush", "").ok();
-    let newer = node.path().join("archive");
+    let directory = node.stopped();
+    let newer = directory.path().join("archive");
     let refused = |older: &TestNode| {
         let why = older.post("/v1/archive/flush", "").problem(503, "archive-failed");
         assert!(why.contains("has what this log has not"), "{why}");
@@ -386,4 +387,18 @@ fn what_was_let_go_of_leaves_the_disk_after_an_hour_whatever_keeps_commits_from_
         flush().status == 200
     });
     assert_eq!(node.get("/v1/archive").ok()["trouble"], Value::Null);
+}
+
+#[test]
+fn a_server_that_is_a_copy_of_another_leaves_the_archive_to_it_as_long_as_it_runs() {
+    let node = start();
+    view(&node, 1);
+    node.post("/v1/archive/flush", "").ok();
+    let archive = node.path().join("archive");
+    let copy = node.after_a_crash(|options| options.archive = Some(archive.clone()));
+    let why = copy.post("/v1/archive/flush", "").problem(503, "archive-failed");
+    assert!(why.contains("another process writes") && why.contains(&*archive.to_string_lossy()), "{why}");
+    view(&node, 2);
+    let flushed = node.post("/v1/archive/flush", "").ok();
+    assert_eq!(flushed["events"], 2, "{flushed}");
 }
