@@ -206,10 +206,10 @@ impl Archive {
         assert_eq!(self.pending(), 0, "what is let go of is seen between two commits");
         let offset = self.base.schema().field_by_name("offset").expect("every table has a place").id;
         let is_older = |file: &DataFile| least(file, offset).is_ok_and(|offset| (offset as u64) < base.offset);
-        // Bases first: whoever finds one finds every event behind it.
+        // Bases first: whoever finds one finds every event behind it. Then the chain: whoever finds a commit there finds its rows.
         let mut any = self.base.remove(&self.catalog, is_older).await?;
         let hour = hour_of(base.log_time_ms);
-        let aged = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        let aged = [&mut self.chain, &mut self.events, &mut self.fates, &mut self.corrections];
         for table in aged.into_iter().chain(&mut self.probes) {
             // Log time never goes back, so everything of an earlier hour is before the base.
             any |= table.remove(&self.catalog, |file| hour_of_file(file).is_some_and(|its| its < hour)).await?;

@@ -98,6 +98,29 @@ fn every_hour_that_is_over_has_a_root_that_is_chained_to_the_one_before() {
     });
 }
 
+#[test]
+fn hours_that_are_let_go_of_in_part_are_no_difference() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        archived(root).await?;
+        let mut archive = begun(root).await?;
+        let at = reached_by(4);
+        archive.close_base(&at).await?;
+        // It goes no further than the fates, as if it was killed there.
+        let manifest = some_manifest(&root.join("fates/metadata"));
+        let bytes = std::fs::read(&manifest).unwrap();
+        std::fs::write(&manifest, "half a manifest").unwrap();
+        let base = BaseAt { offset: at.to.offset, log_time_ms: at.log_time_ms };
+        assert!(archive.let_go_before(base).await.is_err());
+        std::fs::write(&manifest, bytes).unwrap();
+        let verified = verify_roots(&tables(root).await?);
+        assert_eq!(verified.different, []);
+        assert_eq!((verified.roots, verified.let_go), (1, 2));
+        Ok(())
+    });
+}
+
 /// Which metadata of a table is in force.
 fn in_force(root: &Path, table: Table) -> String {
     let catalog = rusqlite::Connection::open(root.join(crate::catalog::FILE)).unwrap();
