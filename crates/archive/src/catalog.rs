@@ -201,7 +201,7 @@ impl SqliteCatalog {
     fn fenced(&self, name: &str, left: &str) -> Error {
         let found = self.in_force(name).ok().flatten().unwrap_or_else(|| "nothing".to_owned());
         let fenced = ArchiveError::Fenced { table: name.to_owned(), expected: left.to_owned(), found };
-        Error::new(ErrorKind::CatalogCommitConflicts, fenced.to_string())
+        Error::new(ErrorKind::CatalogCommitConflicts, "the table is another one by now").with_source(fenced)
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

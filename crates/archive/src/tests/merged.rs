@@ -92,6 +92,18 @@ fn small_files_of_an_hour_that_is_over_are_put_together_and_say_the_same() {
 }
 
 #[test]
+fn files_of_a_table_that_somebody_else_has_changed_are_not_put_together() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = filled(directory.path()).await?;
+        edges::put_version_before_in_force(directory.path(), Table::Events);
+        let error = archive.merge().await.unwrap_err();
+        assert!(matches!(error, ArchiveError::Fenced { .. }), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
 fn a_file_that_is_damaged_stays_as_it_is_and_keeps_nothing_from_going_on() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
