@@ -215,6 +215,31 @@ fn large_events_are_written_and_read_a_few_at_a_time() {
 }
 
 #[test]
+fn a_long_text_that_many_rows_have_is_read_a_few_times_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        let long = "t".repeat(200 << 10);
+        for offset in 0..300 {
+            let mut event = Event::new(long.as_str(), START_MS);
+            event.dimensions = vec![("video".into(), long.as_str().into()), ("extra".into(), long.as_str().into())];
+            let place = Place { position: at(offset), log_time_ms: START_MS };
+            archive.event(Stream::Display, place, Under::default(), &event).await?;
+        }
+        archive.commit(&reached(300)).await?;
+        let readable = crate::Reader::new(directory.path().to_owned()).table(Table::Events).await?.unwrap();
+        let [file] = &readable.files[..] else { panic!("{:?}", readable.files) };
+        assert!(file.bytes < 1 << 20, "it has the text once: {} bytes", file.bytes);
+        let mut reading = FileRows::open(file).unwrap();
+        while let Some(batch) = reading.next().unwrap() {
+            let held = batch.num_rows() * 3 * long.len();
+            assert!(held <= BATCH_BYTES, "{} rows at a time", batch.num_rows());
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn whoever_holds_the_catalog_keeps_nobody_from_reading() {
     let directory = tempfile::tempdir().unwrap();
     run(async {
