@@ -222,7 +222,7 @@ impl Archive {
         assert!(self.is_at_rest(), "files are put together between two commits");
         let Some(reached) = self.reached()? else { return Ok(()) };
         let hour = hour_of(reached.log_time_ms);
-        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain, &mut self.roots];
         for table in all.into_iter().chain(&mut self.probes) {
             table.merge_before(&self.catalog, hour).await?;
         }
@@ -347,7 +347,7 @@ impl Archive {
     /// Forgets the versions that still have what was let go of: whoever was reading one then has had time since the last sweep.
     pub async fn forget_what_was_let_go(&mut self) -> Result<(), ArchiveError> {
         let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.base, &mut self.chain];
-        for table in all.into_iter().chain(&mut self.probes) {
+        for table in all.into_iter().chain([&mut self.roots]).chain(&mut self.probes) {
             table.forget_before_removal(&self.catalog).await?;
         }
         Ok(())
