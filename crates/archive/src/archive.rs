@@ -11,19 +11,24 @@ use crate::rows::{
     hour_of,
 };
 use crate::schema::{Table, dimension_columns, stays_in_map};
-use crate::sweep::{self, Used};
+use crate::sweep;
 use crate::table::TableWriter;
 use crate::tree::{Sign, TREE, Tree};
 use crate::{ArchiveError, Reached, Reader, again};
 use iceberg::spec::{DataFile, Datum, Literal, PrimitiveLiteral};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::event::Event;
 use tally_core::op::Stream;
 
+/// Locked by who writes, for as long as it does. Somebody else would take its files that no commit names yet for files of nobody.
+pub const LOCK: &str = "LOCK";
+
 /// An archive that is written to.
 pub struct Archive {
+    _lock: File,
     root: PathBuf,
     catalog: SqliteCatalog,
     events: TableWriter,
@@ -73,19 +78,10 @@ pub struct BaseAt {
     pub log_time_ms: u64,
 }
 
-/// What an archive has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Events that can be read.
-    pub events: u64,
-    pub files: u64,
-    pub bytes: u64,
-}
-
 impl Archive {
-    /// Opens the archive of a log in a directory, or makes one. Called inside a runtime, and by one at a time: of two writers only one
-    /// gets on.
+    /// Opens the archive of a log in a directory, or makes one. Nobody else can until it is dropped. Called inside a runtime.
     pub async fn open(root: &Path, writer: Writer) -> Result<Archive, ArchiveError> {
+        let lock = lock(root)?;
         let catalog = SqliteCatalog::open(root)?;
         let [events, fates, corrections, base, configurations, chain, roots] = [
             TableWriter::open(&catalog, Table::Events, writer).await?,
@@ -106,6 +102,7 @@ impl Archive {
             None => None,
         };
         let mut archive = Archive {
+            _lock: lock,
             root: root.to_owned(),
             catalog,
             probes,
@@ -149,6 +146,13 @@ impl Archive {
     /// The same for each of them.
     pub fn each_reached(&self) -> Result<[Option<Reached>; 3], ArchiveError> {
         Ok([self.events.reached()?, self.fates.reached()?, self.corrections.reached()?])
+    }
+
+    /// What was told of a base that could not be ended is none of the next one.
+    pub fn begin_base(&mut self) -> Result<(), ArchiveError> {
+        self.base_rows.take()?;
+        self.base.discard();
+        Ok(())
     }
 
     /// What a counter is worth at a position: what comes behind it is added to that. [`Self::close_base`] ends it.
@@ -202,10 +206,10 @@ impl Archive {
         assert_eq!(self.pending(), 0, "what is let go of is seen between two commits");
         let offset = self.base.schema().field_by_name("offset").expect("every table has a place").id;
         let is_older = |file: &DataFile| least(file, offset).is_ok_and(|offset| (offset as u64) < base.offset);
-        // Bases first: whoever finds one finds every event behind it.
+        // Bases first: whoever finds one finds every event behind it. Then the chain: whoever finds a commit there finds its rows.
         let mut any = self.base.remove(&self.catalog, is_older).await?;
         let hour = hour_of(base.log_time_ms);
-        let aged = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        let aged = [&mut self.chain, &mut self.events, &mut self.fates, &mut self.corrections];
         for table in aged.into_iter().chain(&mut self.probes) {
             // Log time never goes back, so everything of an earlier hour is before the base.
             any |= table.remove(&self.catalog, |file| hour_of_file(file).is_some_and(|its| its < hour)).await?;
@@ -218,7 +222,7 @@ impl Archive {
         assert!(self.is_at_rest(), "files are put together between two commits");
         let Some(reached) = self.reached()? else { return Ok(()) };
         let hour = hour_of(reached.log_time_ms);
-        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain];
+        let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.chain, &mut self.roots];
         for table in all.into_iter().chain(&mut self.probes) {
             table.merge_before(&self.catalog, hour).await?;
         }
@@ -343,27 +347,33 @@ impl Archive {
     /// Forgets the versions that still have what was let go of: whoever was reading one then has had time since the last sweep.
     pub async fn forget_what_was_let_go(&mut self) -> Result<(), ArchiveError> {
         let all = [&mut self.events, &mut self.fates, &mut self.corrections, &mut self.base, &mut self.chain];
-        for table in all.into_iter().chain(&mut self.probes) {
+        for table in all.into_iter().chain([&mut self.roots]).chain(&mut self.probes) {
             table.forget_before_removal(&self.catalog).await?;
         }
         Ok(())
     }
 
-    /// Removes files that no table names any more: of commits that were not made, and of versions that are forgotten. Answers what
-    /// there is. Nothing is on its way.
-    pub async fn sweep(&self) -> Result<Tally, ArchiveError> {
+    /// Removes files that no table names any more: of commits that were not made, and of versions that are forgotten. Nothing is on its
+    /// way. What cannot be removed of one table, or not be told, keeps nothing of the others; it answers the first such error.
+    pub async fn sweep(&self) -> Result<(), ArchiveError> {
         assert!(self.is_at_rest(), "files of rows that are on their way are named by nobody yet");
-        let mut tally = Tally::default();
+        let mut swept = Ok(());
         for writer in self.tables() {
-            let used = Used::of(writer.table(), self.catalog.disk()).await?;
-            if std::ptr::eq(writer, &self.events) {
-                tally.events = used.rows;
-            }
-            tally.files += used.data_files;
             let directory = self.root.join(writer.kind().name());
-            tally.bytes += sweep::remove_others(&directory, &used)?;
+            swept = swept.and(sweep::sweep(writer.table(), self.catalog.disk(), &directory).await);
         }
-        Ok(tally)
+        swept
+    }
+}
+
+/// Makes the directory if it is not there, and locks it.
+fn lock(root: &Path) -> Result<File, ArchiveError> {
+    fs::create_dir_all(root)?;
+    let lock = File::options().append(true).create(true).open(root.join(LOCK))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(ArchiveError::InUse { directory: root.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

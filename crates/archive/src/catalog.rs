@@ -62,9 +62,8 @@ impl std::fmt::Debug for SqliteCatalog {
 }
 
 impl SqliteCatalog {
-    /// Opens the catalog of an archive, or makes one. Called inside a runtime.
+    /// Opens the catalog in the directory of an archive, or makes one. Called inside a runtime.
     pub fn open(root: &Path) -> std::result::Result<SqliteCatalog, ArchiveError> {
-        std::fs::create_dir_all(root)?;
         let connection = Connection::open(root.join(FILE))?;
         connection.busy_timeout(BUSY)?;
         // With the directory: what is committed here lets the log go, and a journal that comes back would take it back.
@@ -202,7 +201,7 @@ impl SqliteCatalog {
     fn fenced(&self, name: &str, left: &str) -> Error {
         let found = self.in_force(name).ok().flatten().unwrap_or_else(|| "nothing".to_owned());
         let fenced = ArchiveError::Fenced { table: name.to_owned(), expected: left.to_owned(), found };
-        Error::new(ErrorKind::CatalogCommitConflicts, fenced.to_string())
+        Error::new(ErrorKind::CatalogCommitConflicts, "the table is another one by now").with_source(fenced)
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

@@ -1,5 +1,6 @@
 //! What goes wrong with the archive, by what to do about it.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 /// Whatever it is: what was not committed was never there, so the archive is opened again and goes on from its position.
@@ -14,6 +15,12 @@ pub enum ArchiveError {
          server may write to an archive"
     )]
     Fenced { table: String, expected: String, found: String },
+    /// Try again when that process has ended.
+    #[error(
+        "the archive: another process writes to {}. Only one may: stop it, or choose another directory with --archive",
+        directory.display()
+    )]
+    InUse { directory: PathBuf },
     /// Give the archive a directory of its own.
     #[error(
         "the archive has the events of another data directory ({found}, this one is {expected}): name a directory that is empty, or its own"
@@ -29,6 +36,11 @@ pub enum ArchiveError {
 
 impl From<iceberg::Error> for ArchiveError {
     fn from(error: iceberg::Error) -> ArchiveError {
+        // What the catalog says of this has come through the library.
+        if let Some(ArchiveError::Fenced { table, expected, found }) = error.source().and_then(|of| of.downcast_ref()) {
+            let (table, expected, found) = (table.clone(), expected.clone(), found.clone());
+            return ArchiveError::Fenced { table, expected, found };
+        }
         ArchiveError::Failed(error.to_string())
     }
 }

@@ -27,7 +27,7 @@ mod verify;
 mod walk;
 
 pub use again::{CommitRows, Declared, Keep, Row, SignedRoot, Tables};
-pub use archive::{Archive, BaseAt, Tally, Told, Writer};
+pub use archive::{Archive, BaseAt, LOCK, Told, Writer};
 pub use error::ArchiveError;
 pub use reached::Reached;
 pub use read::{Bounds, Readable, ReadableFile, Reader};

@@ -2,7 +2,7 @@
 //! quarter of a year that would be a hundred thousand of them to open for every question, and most of them short.
 //!
 //! Only hours that are over are looked at: nothing is added to those any more. And only neighbours are put together, so that files of one
-//! partition never overlap.
+//! partition never overlap. A table without hours, which is that of the roots, has its small files put together again with each two dozen.
 
 use crate::ArchiveError;
 use crate::archive::{hour_of_file, least};
@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Files from this size on stay as they are.
 const SMALL_BYTES: u64 = 8 << 20;
+/// Fewer files of a table without hours stay as they are: what was put together is written again each time.
+const WITHOUT_HOURS_MIN: usize = 24;
 
 /// The files of a table that may be put together, and what stands between them; by partition and their first rows.
 pub struct Candidates<'a> {
@@ -50,7 +52,7 @@ impl<'a> Candidates<'a> {
     }
 
     pub fn take(&mut self, file: &DataFile) {
-        let is_over = hour_of_file(file).is_some_and(|hour| hour < self.before_hour);
+        let is_over = hour_of_file(file).is_none_or(|hour| hour < self.before_hour);
         let Some(offset) = least(file, self.offset).ok().filter(|_| is_over) else { return };
         let small = (file.file_size_in_bytes() < SMALL_BYTES).then(|| Small {
             location: file.file_path().to_owned(),
@@ -76,13 +78,18 @@ impl<'a> Candidates<'a> {
             }
             groups.push(group);
         }
-        groups.retain(|group| group.files.len() > 1);
+        groups.retain(|group| group.files.len() >= group.least());
         groups.sort_by_key(|group| group.offset);
         groups
     }
 }
 
 impl Group {
+    /// How many files are worth being put together.
+    fn least(&self) -> usize {
+        if self.partition.fields().is_empty() { WITHOUT_HOURS_MIN } else { 2 }
+    }
+
     fn is_full(&self) -> bool {
         self.files.len() >= MERGED_FILES || self.bytes() >= MERGED_BYTES
     }

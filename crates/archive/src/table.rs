@@ -15,7 +15,8 @@ use crate::{ArchiveError, Reached, Writer};
 use arrow_array::RecordBatch;
 use iceberg::TableCreation;
 use iceberg::spec::{
-    DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, Struct, TableMetadata, Type,
+    DataFile, DataFileFormat, Literal, Operation, PartitionKey, PrimitiveType, Schema, SnapshotRef, Struct,
+    TableMetadata, Type,
 };
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
 use iceberg::writer::base_writer::data_file_writer::DataFileWriterBuilder;
@@ -113,6 +114,11 @@ impl TableWriter {
         self.rows += rows.num_rows() as u64;
         let files = self.files.as_mut().expect("they were just made");
         Ok(files.write(key, rows).await?)
+    }
+
+    /// What was written since the last commit is not to be part of the table. The next sweep removes its files, and others can be called so.
+    pub fn discard(&mut self) {
+        (self.files, self.rows) = (None, 0);
     }
 
     /// Files are named by what is in them, or where the table stood before, and by who writes them, so no name comes twice.
@@ -241,27 +247,43 @@ impl TableWriter {
         Ok(())
     }
 
+    /// Forgets all snapshots but the last ones, and those that name files which were taken out since the last
+    /// [`Self::forget_before_removal`]: whoever reads such a file has an hour, however many commits are made in it.
     async fn forget_old_snapshots(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
-        // All but some at once: each time is a version of its own.
-        if self.table.metadata().snapshots().len() <= 2 * SNAPSHOTS_KEPT {
+        let snapshots = self.newest_first();
+        let removes = |snapshot: &SnapshotRef| snapshot.summary().operation != Operation::Append;
+        // Behind the newest ones: of each the one that was made next to it.
+        let older = snapshots.windows(2).skip(SNAPSHOTS_KEPT - 1);
+        let goes = older.filter(|pair| !removes(&pair[0]) && !removes(&pair[1])).map(|pair| pair[1].snapshot_id());
+        let goes: Vec<i64> = goes.collect();
+        // Many at once: each time is a version of its own.
+        if goes.len() < SNAPSHOTS_KEPT {
             return Ok(());
         }
-        self.keep_last(catalog, SNAPSHOTS_KEPT).await
+        self.forget(catalog, goes).await
+    }
+
+    fn newest_first(&self) -> Vec<SnapshotRef> {
+        let mut snapshots: Vec<_> = self.table.metadata().snapshots().cloned().collect();
+        snapshots.sort_by_key(|snapshot| Reverse(snapshot.sequence_number()));
+        snapshots
     }
 
     /// Forgets the snapshots from before the last one that took files out, or put others in their place.
     pub async fn forget_before_removal(&mut self, catalog: &SqliteCatalog) -> Result<(), ArchiveError> {
-        let mut snapshots: Vec<_> = self.table.metadata().snapshots().collect();
-        snapshots.sort_by_key(|snapshot| Reverse(snapshot.sequence_number()));
-        match snapshots.iter().position(|snapshot| snapshot.summary().operation != Operation::Append) {
-            Some(removal) if removal + 1 < snapshots.len() => self.keep_last(catalog, removal + 1).await,
-            _ => Ok(()),
-        }
+        let is_later = |snapshot: &SnapshotRef| snapshot.summary().operation == Operation::Append;
+        let snapshots = self.newest_first();
+        let before = snapshots.iter().skip_while(|snapshot| is_later(snapshot)).skip(1);
+        self.forget(catalog, before.map(|snapshot| snapshot.snapshot_id()).collect()).await
     }
 
-    async fn keep_last(&mut self, catalog: &SqliteCatalog, kept: usize) -> Result<(), ArchiveError> {
+    async fn forget(&mut self, catalog: &SqliteCatalog, snapshots: Vec<i64>) -> Result<(), ArchiveError> {
+        if snapshots.is_empty() {
+            return Ok(());
+        }
         let transaction = Transaction::new(&self.table);
-        let expire = transaction.expire_snapshots().expire_older_than_ms(i64::MAX).retain_last(kept);
+        // None by its age.
+        let expire = transaction.expire_snapshots().expire_older_than_ms(i64::MIN).expire_snapshot_ids(snapshots);
         self.table = expire.apply(transaction)?.commit(catalog).await?;
         Ok(())
     }

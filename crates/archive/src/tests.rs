@@ -139,14 +139,34 @@ fn what_was_committed_is_read_once_and_nothing_else() {
 fn what_somebody_else_has_changed_is_not_written_over() {
     let directory = tempfile::tempdir().unwrap();
     run(async {
-        let mut first = begun(directory.path()).await?;
-        let mut second = begun(directory.path()).await?;
-        write(&mut first, 0..4).await?;
-        write(&mut second, 0..4).await?;
-        second.commit(&reached(4)).await?;
-        let error = first.commit(&reached(4)).await.unwrap_err().to_string();
-        assert!(error.contains("somebody else has written"), "{error}");
-        check_offsets(&read(directory.path(), Table::Events).await?, 0..4);
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..4).await?;
+        archive.commit(&reached(4)).await?;
+        write(&mut archive, 4..8).await?;
+        // Somebody on another machine, where no lock keeps it away.
+        edges::put_version_before_in_force(directory.path(), Table::Events);
+        let error = archive.commit(&reached(8)).await.unwrap_err();
+        assert!(matches!(&error, ArchiveError::Fenced { table, .. } if table == "events"), "{error}");
+        check_offsets(&read(directory.path(), Table::Events).await?, 0..0);
+        Ok(())
+    });
+}
+
+#[test]
+fn while_somebody_writes_to_an_archive_nobody_else_can_and_everybody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        write(&mut archive, 0..4).await?;
+        let error = opened(root).await.err().unwrap();
+        assert!(error.to_string().contains(&*root.to_string_lossy()), "{error}");
+        assert!(matches!(error, ArchiveError::InUse { directory } if directory == root));
+        check_offsets(&read(root, Table::Events).await?, 0..0);
+        archive.commit(&reached(4)).await?;
+        drop(archive);
+        opened(root).await?.sweep().await?;
+        check_offsets(&read(root, Table::Events).await?, 0..4);
         Ok(())
     });
 }
@@ -158,6 +178,7 @@ fn an_archive_of_another_log_is_left_alone() {
         let mut archive = begun(directory.path()).await?;
         write(&mut archive, 0..4).await?;
         archive.commit(&reached(4)).await?;
+        drop(archive);
         let other = Archive::open(directory.path(), Writer { log_id: 2, nonce: 9, now_ms: START_MS })
             .await
             .err()
@@ -199,17 +220,73 @@ fn files_of_commits_that_were_not_made_are_removed_and_all_others_stay() {
             write(&mut archive, commit..commit + 1).await?;
             archive.commit(&reached(commit + 1)).await?;
         }
-        let swept = archive.sweep().await?;
-        assert_eq!((swept.events, swept.files), (50, 51), "of events, and of the base that it begins with");
-        assert!(swept.bytes > 0);
-        assert_eq!(archive.visible(), (swept.events, swept.files), "without a look at them");
+        archive.sweep().await?;
+        assert_eq!(archive.visible(), (50, 51), "of events, and of the base that it begins with");
         let stray = directory.path().join("events/data/stream=display/stray.parquet");
         std::fs::write(&stray, "half a file").unwrap();
-        assert_eq!(archive.sweep().await?.events, 50);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 50);
         assert!(!stray.exists());
         check_offsets(&read(directory.path(), Table::Events).await?, 0..50);
         let versions = std::fs::read_dir(directory.path().join("events/metadata")).unwrap().count();
         assert!(versions < 150, "{versions} files of versions that nobody asks for");
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_removed_of_a_table_that_cannot_be_read_in_full_and_all_the_others_are_swept() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        for commit in 0..3 {
+            write(&mut archive, commit..commit + 1).await?;
+            archive.commit(&reached(commit + 1)).await?;
+        }
+        let strays = ["events/data/stray.parquet", "fates/data/stray.parquet"].map(|stray| root.join(stray));
+        for stray in &strays {
+            std::fs::create_dir_all(stray.parent().unwrap()).unwrap();
+            std::fs::write(stray, "half a file").unwrap();
+        }
+        let manifest = some_manifest(&root.join("events/metadata"));
+        let bytes = std::fs::read(&manifest).unwrap();
+        std::fs::write(&manifest, "half a manifest").unwrap();
+        let error = archive.sweep().await.unwrap_err().to_string();
+        assert!(error.contains(&*manifest.to_string_lossy()), "{error}");
+        assert_eq!(strays.each_ref().map(|stray| stray.exists()), [true, false]);
+        // Nor has it kept anything from going on.
+        write(&mut archive, 3..4).await?;
+        archive.commit(&reached(4)).await?;
+        std::fs::write(&manifest, bytes).unwrap();
+        archive.sweep().await?;
+        assert!(!strays[0].exists());
+        check_offsets(&read(root, Table::Events).await?, 0..4);
+        Ok(())
+    });
+}
+
+fn some_manifest(metadata: &Path) -> std::path::PathBuf {
+    let files = std::fs::read_dir(metadata).unwrap().map(|entry| entry.unwrap().path());
+    let is_manifest = |file: &std::path::PathBuf| file.to_string_lossy().ends_with("-m0.avro");
+    files.filter(is_manifest).min().expect("each commit makes one")
+}
+
+#[test]
+fn a_base_that_could_not_be_ended_is_no_part_of_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = begun(directory.path()).await?;
+        write(&mut archive, 0..4).await?;
+        archive.commit(&reached(4)).await?;
+        for counter in 0..10_000 {
+            archive.base(&reached(2), format!("views:{counter}").as_bytes(), 1).await?;
+        }
+        archive.sweep().await?;
+        archive.begin_base()?;
+        archive.base(&reached(4), b"views:a", 4).await?;
+        archive.close_base(&reached(4)).await?;
+        assert_eq!(bases(directory.path()).await?, [(0, 0), (4, 4)]);
         Ok(())
     });
 }
@@ -227,7 +304,8 @@ fn an_archive_that_was_moved_goes_on_where_it_is() {
         let mut archive = begun(&new).await?;
         write(&mut archive, 3..6).await?;
         archive.commit(&reached(6)).await?;
-        assert_eq!(archive.sweep().await?.events, 6);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 6);
         check_offsets(&read(&new, Table::Events).await?, 0..6);
         assert!(!old.exists());
         Ok(())
@@ -338,12 +416,12 @@ fn what_was_let_go_of_leaves_the_disk_when_its_versions_are_forgotten() {
         let at = reached_at(8, START_MS + 4 * HOUR_MS);
         archive.close_base(&at).await?;
         archive.forget_what_was_let_go().await?;
-        assert_eq!(archive.sweep().await?.events, 10);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 10);
         archive.let_go_before(BaseAt { offset: 8, log_time_ms: at.log_time_ms }).await?;
-        let swept = archive.sweep().await?;
+        archive.sweep().await?;
         let files = || parquet_files(&directory.path().join("events"));
-        assert_eq!((swept.events, files()), (2, 10), "an older version may still be read");
-        assert_eq!(archive.visible(), (swept.events, swept.files));
+        assert_eq!((archive.visible().0, files()), (2, 10), "an older version may still be read");
         archive.forget_what_was_let_go().await?;
         archive.sweep().await?;
         assert_eq!(files(), 2);
@@ -419,6 +497,7 @@ fn probes_are_found_by_their_ids_once_and_are_no_events() {
         assert_eq!(archive.pending(), 2, "they are a reason to commit");
         assert!(found(0).await.is_empty(), "nothing can be read before it is committed");
         archive.commit(&reached(6)).await?;
+        drop(archive);
         let mut archive = begun(directory.path()).await?;
         // Its table may be ahead of the others: what it has comes again then.
         for offset in [5, 8] {
@@ -429,7 +508,8 @@ fn probes_are_found_by_their_ids_once_and_are_no_events() {
         assert_eq!(found(0).await, ["p3", "p5", "p8"]);
         assert_eq!(found(4).await, ["p5", "p8"]);
         assert_eq!(numbers(&read(directory.path(), Table::Probes).await?, "offset"), [3, 5, 8]);
-        assert_eq!(archive.sweep().await?.events, 0);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 0);
         check_offsets(&read(directory.path(), Table::Events).await?, 0..0);
         Ok(())
     });

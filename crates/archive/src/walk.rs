@@ -7,13 +7,13 @@ mod fates;
 pub use fates::{ArchivedFate, FatesInOrder};
 
 use crate::ArchiveError;
-use crate::bounds::batch_rows;
+use crate::bounds::rows_of;
 use crate::read::{Bounds, ReadableFile};
 use crate::rows::{ArchivedEvent, EventBatch};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::borrow::Cow;
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -44,12 +44,7 @@ impl FileRows {
         if bytes != file.bytes {
             return Err(fault(format!("it has {bytes} bytes, and its table says {}", file.bytes)));
         }
-        let builder = ParquetRecordBatchReaderBuilder::try_new(opened);
-        let reader = builder.and_then(|builder| {
-            let rows = batch_rows(builder.metadata());
-            builder.with_batch_size(rows).build()
-        });
-        let reader = reader.map_err(|error| fault(format!("it is no file of Parquet any more: {error}")))?;
+        let reader = rows_of(opened).map_err(|error| fault(format!("it is no file of Parquet any more: {error}")))?;
         Ok(FileRows { file: file.clone(), reader, rows: 0, bounds: Vec::new() })
     }
 

@@ -35,6 +35,8 @@ const COMMIT_LOG_BYTES: u64 = 256 << 20;
 /// How often it is looked for what may go: events that are old enough, and files that no table names any more. By the node's time,
 /// as the age of events is.
 const TIDY_EVERY_MS: u64 = 60 * 60 * 1000;
+/// The same, if what was let go of an hour ago could not be forgotten: a full disk waits for it.
+const TIDY_AGAIN_MS: u64 = 60 * 1000;
 /// Commits of the log that are taken in at a time.
 const UNIT_COMMITS: usize = 16;
 const RETRY: Retry = Retry { first: Duration::from_secs(1), most: Duration::from_secs(60) };
@@ -77,6 +79,8 @@ pub struct ArchiveStatus {
     pub files: u64,
     /// On disk, with what versions that are kept for readers have.
     pub bytes: u64,
+    /// What of its upkeep failed when it was last tried.
+    pub trouble: Option<String>,
 }
 
 /// What others hold of the archive.
@@ -172,7 +176,8 @@ pub struct Archiver {
     following: Option<Following>,
     /// When it last made something visible, by [`crate::clock::Clock::passed`].
     committed: Duration,
-    tidied_ms: u64,
+    /// When it is looked again for what may go; `None` before it was opened once. An error does not put it off.
+    tidy_at_ms: Option<u64>,
     status: Arc<Mutex<ArchiveStatus>>,
 }
 
@@ -213,7 +218,7 @@ impl Archiver {
             flushes: Vec::new(),
             following: None,
             committed: now,
-            tidied_ms: 0,
+            tidy_at_ms: None,
             status,
         };
         (archiver, handle)
@@ -230,8 +235,14 @@ impl Archiver {
         }
         let mut following = Following::begin(&self.engine, archive).await?;
         self.publish(&following);
-        // What was let go of before stays until the next look: somebody may be reading it.
-        self.tidy(&mut following).await?;
+        let mut upkeep = Upkeep::default();
+        // What was left by commits that could not be made goes first: where the disk is full, all else waits for its room.
+        upkeep.note(following.archive.sweep().await)?;
+        if self.tidy_at_ms.is_none() {
+            upkeep.note(self.let_go(&mut following).await)?;
+            self.tidy_again_in(TIDY_EVERY_MS);
+        }
+        self.tell(upkeep, &following);
         Ok(following)
     }
 
@@ -242,6 +253,13 @@ impl Archiver {
             Some(following) => following,
             None => self.open().await?,
         };
+        if following.archive.pending() == 0 && self.is_time_to_tidy() {
+            // Before anything is taken in: where the disk is full, the next commit waits for the room.
+            if !following.archive.is_at_rest() {
+                following.commit().await?;
+            }
+            self.tidy(&mut following).await?;
+        }
         let mut has_more = true;
         for _ in 0..UNIT_COMMITS {
             has_more = following.advance().await?;
@@ -259,19 +277,6 @@ impl Archiver {
             following.commit().await?;
             self.committed = self.engine.clock().passed();
             self.publish(&following);
-        }
-        let since_ms = self.engine.clock().now_ms().saturating_sub(self.tidied_ms);
-        if following.archive.pending() == 0 && since_ms >= TIDY_EVERY_MS {
-            if !following.archive.is_at_rest() {
-                following.commit().await?;
-                self.publish(&following);
-            }
-            following.archive.forget_what_was_let_go().await?;
-            self.tidy(&mut following).await?;
-            merge(&mut following.archive).await?;
-            self.publish(&following);
-            // Whoever reads what it was before has as long as anybody.
-            self.tidied_ms = self.engine.clock().now_ms();
         }
         self.following = Some(following);
         Ok(has_more)
@@ -309,31 +314,67 @@ impl Archiver {
         }
     }
 
-    /// Lets go of what is old enough, and looks at all files. Nothing is on its way.
+    /// Removes what was let go of an hour ago, lets go of what is old enough, and puts small files together. Nothing is on its way.
     async fn tidy(&mut self, following: &mut Following) -> Result<(), Stop> {
-        let now_ms = self.engine.clock().now_ms();
-        if let Archived::For { keep_ms: Some(keep_ms) } = self.engine.declarations().archived() {
-            following.let_go(now_ms, keep_ms).await?;
+        let mut upkeep = Upkeep::default();
+        upkeep.note(following.archive.forget_what_was_let_go().await)?;
+        let is_forgotten = upkeep.trouble.is_none();
+        // What frees room comes before what takes some.
+        upkeep.note(following.archive.sweep().await)?;
+        if is_forgotten {
+            upkeep.note(self.let_go(following).await)?;
+            upkeep.note(following.archive.merge().await)?;
         }
-        let tally = following.archive.sweep().await?;
-        self.tidied_ms = now_ms;
-        self.engine.metrics().archive.bytes.set(tally.bytes as i64);
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        (status.events, status.files, status.bytes) = (tally.events, tally.files, tally.bytes);
-        let (events, files, bytes) = (tally.events, tally.files, tally.bytes);
-        tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
+        // Whoever reads what it was before has as long as anybody.
+        self.tidy_again_in(if is_forgotten { TIDY_EVERY_MS } else { TIDY_AGAIN_MS });
+        self.tell(upkeep, following);
         Ok(())
+    }
+
+    fn is_time_to_tidy(&self) -> bool {
+        self.tidy_at_ms.is_some_and(|at_ms| self.engine.clock().now_ms() >= at_ms)
+    }
+
+    fn tidy_again_in(&mut self, time_ms: u64) {
+        self.tidy_at_ms = Some(self.engine.clock().now_ms() + time_ms);
+    }
+
+    async fn let_go(&self, following: &mut Following) -> Result<(), Stop> {
+        match self.engine.declarations().archived() {
+            Archived::For { keep_ms: Some(keep_ms) } => following.let_go(self.engine.clock().now_ms(), keep_ms).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// What the archive has come to, and what stays undone.
+    fn tell(&mut self, upkeep: Upkeep, following: &Following) {
+        self.publish(following);
+        let ((events, files), bytes) = (following.archive.visible(), bytes_below(&self.root));
+        self.engine.metrics().archive.bytes.set(bytes as i64);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.bytes, status.trouble) = (bytes, upkeep.trouble);
+        tracing::info!(directory = %self.root.display(), events, files, bytes, "the archive");
     }
 }
 
-/// Puts small files together, and whatever keeps it from that keeps it from nothing else, unless somebody else writes, too.
-async fn merge(archive: &mut Archive) -> Result<(), ArchiveError> {
-    match archive.merge().await {
-        Err(error) if !matches!(error, ArchiveError::Fenced { .. }) => {
-            tracing::warn!(%error, "small files of the archive stay as they are");
-            Ok(())
+/// What keeps the archive in order. Nothing that is to be archived waits for it: a damaged manifest of last month, or a file that cannot be
+/// removed, would let the log grow.
+#[derive(Default)]
+struct Upkeep {
+    trouble: Option<String>,
+}
+
+impl Upkeep {
+    /// What failed is told and tried again later, unless somebody else writes, too.
+    fn note(&mut self, done: Result<(), impl Into<Stop>>) -> Result<(), Stop> {
+        match done.map_err(Into::into) {
+            Err(stop) if !matches!(stop, Stop::Archive(ArchiveError::Fenced { .. })) => {
+                tracing::warn!(%stop, "the archive goes on, and something of its upkeep stays undone");
+                self.trouble.get_or_insert(stop.to_string());
+                Ok(())
+            }
+            done => done,
         }
-        merged => merged,
     }
 }
 

@@ -48,5 +48,9 @@ pub fn run(args: ArchiveArgs, out: &mut Output) -> Result<()> {
     out.line(format!("position   {} of {}", text("position"), text("logTime")))?;
     out.line(format!("behind     {} records", number("lagRecords")))?;
     let bytes = ByteSize(number("bytes"));
-    out.line(format!("has        {} events in {} files, {bytes}", number("events"), number("files")))
+    out.line(format!("has        {} events in {} files, {bytes}", number("events"), number("files")))?;
+    match answer["trouble"].as_str() {
+        Some(trouble) => out.line(format!("trouble    {trouble}")),
+        None => Ok(()),
+    }
 }

@@ -2,9 +2,9 @@
 
 use super::Columns;
 use crate::ArchiveError;
-use crate::bounds::batch_rows;
+use crate::bounds::rows_of;
 use arrow_array::RecordBatch;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
@@ -92,9 +92,7 @@ pub struct Batches {
 
 pub fn batches(path: &Path) -> Result<Batches, ArchiveError> {
     let file = File::open(path).map_err(|error| damaged(path, &error))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| damaged(path, &error))?;
-    let rows = batch_rows(builder.metadata());
-    let reader = builder.with_batch_size(rows).build().map_err(|error| damaged(path, &error))?;
+    let reader = rows_of(file).map_err(|error| damaged(path, &error))?;
     Ok(Batches { reader, path: path.to_owned() })
 }
 

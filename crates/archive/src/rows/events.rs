@@ -184,7 +184,7 @@ impl EventRows {
 }
 
 fn text_bytes(event: &Event<'_>) -> usize {
-    let texts = [event.event_id.as_deref(), event.session.as_deref(), event.payload];
+    let texts = [Some(&*event.event_type), event.event_id.as_deref(), event.session.as_deref(), event.payload];
     let texts = texts.into_iter().flatten().map(str::len).sum::<usize>();
     texts + event.dimensions.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
 }
@@ -197,4 +197,30 @@ fn map(schema: &SchemaRef) -> MapBuilder<StringBuilder, StringBuilder> {
     let (key, value) = (fields[0].clone(), fields[1].clone());
     let names = MapFieldNames { entry: entries.name().clone(), key: key.name().clone(), value: value.name().clone() };
     MapBuilder::new(Some(names), texts(), texts()).with_keys_field(key).with_values_field(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Table;
+    use tally_core::position::Position;
+
+    #[test]
+    fn rows_are_enough_for_a_file_by_whichever_of_their_texts_is_long() {
+        let long = "t".repeat(250 << 10);
+        let event = |event_type: &'static str| Event::new(event_type, 0);
+        let of_type = Event::new(long.as_str(), 0);
+        let of_id = Event { event_id: Some(long.as_str().into()), ..event("t") };
+        let of_session = Event { session: Some(long.as_str().into()), ..event("t") };
+        let of_payload = Event { payload: Some(&long), ..event("t") };
+        let of_dimension = Event { dimensions: vec![("d".into(), long.as_str().into())], ..event("t") };
+        for event in [of_type, of_id, of_session, of_payload, of_dimension] {
+            let mut rows = EventRows::new(&Table::Events.schema().unwrap(), Stream::Simple).unwrap();
+            while !rows.is_full() {
+                let position = Position { epoch: 1, log: 0, offset: rows.len() as u64 };
+                rows.push(Place { position, log_time_ms: 0 }, Under::default(), &event);
+            }
+            assert_eq!(rows.len(), BATCH_BYTES.div_ceil(long.len()));
+        }
+    }
 }

@@ -98,6 +98,61 @@ fn every_hour_that_is_over_has_a_root_that_is_chained_to_the_one_before() {
     });
 }
 
+#[test]
+fn hours_that_are_let_go_of_in_part_are_no_difference() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        archived(root).await?;
+        let mut archive = begun(root).await?;
+        let at = reached_by(4);
+        archive.close_base(&at).await?;
+        // It goes no further than the fates, as if it was killed there.
+        let manifest = some_manifest(&root.join("fates/metadata"));
+        let bytes = std::fs::read(&manifest).unwrap();
+        std::fs::write(&manifest, "half a manifest").unwrap();
+        let base = BaseAt { offset: at.to.offset, log_time_ms: at.log_time_ms };
+        assert!(archive.let_go_before(base).await.is_err());
+        std::fs::write(&manifest, bytes).unwrap();
+        let verified = verify_roots(&tables(root).await?);
+        assert_eq!(verified.different, []);
+        assert_eq!((verified.roots, verified.let_go), (1, 2));
+        Ok(())
+    });
+}
+
+#[test]
+fn files_of_roots_are_put_together_and_say_the_same_with_the_newest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = begun(root).await?;
+        let mut newest_first = Vec::new();
+        for (commits, files) in [(0..20, 20), (20..30, 1), (30..40, 11), (40..60, 1)] {
+            for number in commits {
+                hand_over(&mut archive, number..number + 1).await?;
+                archive.close_root().await?;
+                archive.commit(&reached_by(number)).await?;
+            }
+            newest_first = roots(&tables(root).await?);
+            archive.merge().await?;
+            assert_eq!(tables(root).await?.files_of(Table::Roots, 0, u64::MAX - 1).len(), files);
+        }
+        let tables = tables(root).await?;
+        let told = |roots: &[SignedRoot]| -> Vec<_> { roots.iter().map(|it| (it.root.number, it.anchor)).collect() };
+        let after: Vec<SignedRoot> = tables.roots_newest_first().map(Result::unwrap).collect();
+        newest_first.reverse();
+        assert_eq!(told(&after), told(&newest_first));
+        assert_eq!(after.len(), 60);
+        assert_eq!(verify_roots(&tables).different, []);
+        // A start goes on behind them.
+        drop(archive);
+        let mut archive = begun(root).await?;
+        hand_over(&mut archive, 60..61).await?;
+        archive.commit(&reached_by(60)).await
+    });
+}
+
 /// Which metadata of a table is in force.
 fn in_force(root: &Path, table: Table) -> String {
     let catalog = rusqlite::Connection::open(root.join(crate::catalog::FILE)).unwrap();

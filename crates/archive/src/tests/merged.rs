@@ -79,7 +79,8 @@ fn small_files_of_an_hour_that_is_over_are_put_together_and_say_the_same() {
         archive.sweep().await?;
         assert!(files.iter().all(|file| file.exists()), "somebody may still be reading them");
         archive.forget_what_was_let_go().await?;
-        assert_eq!(archive.sweep().await?.events, 24);
+        archive.sweep().await?;
+        assert_eq!(archive.visible().0, 24);
         assert_eq!(files.iter().filter(|file| file.exists()).count(), 8, "those of the last hour");
         drop(archive);
         let mut archive = begun(root).await?;
@@ -87,6 +88,43 @@ fn small_files_of_an_hour_that_is_over_are_put_together_and_say_the_same() {
         archive.merge().await?;
         let (after, after_files) = seen(root).await?;
         assert_eq!((&after[..24], after.len(), after_files.len()), (&before[..], 32, 6 + 8));
+        Ok(())
+    });
+}
+
+#[test]
+fn whoever_reads_files_from_before_has_its_time_however_many_commits_are_made_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    run(async {
+        let mut archive = filled(root).await?;
+        archive.sweep().await?;
+        let files = seen(root).await?.1;
+        archive.merge().await?;
+        commit_each(&mut archive, 12..100).await?;
+        drop(archive);
+        let mut archive = begun(root).await?;
+        archive.sweep().await?;
+        assert!(files.iter().all(|file| file.exists()));
+        let table = crate::catalog::SqliteCatalog::open(root)?.open_table("events").await?.unwrap();
+        let kept = table.metadata().snapshots().len();
+        assert!(kept <= 44, "what was only added to is forgotten: {kept}");
+        archive.forget_what_was_let_go().await?;
+        archive.sweep().await?;
+        assert_eq!(files.iter().filter(|file| file.exists()).count(), 8);
+        check_offsets(&read(root, Table::Events).await?, 0..200);
+        Ok(())
+    });
+}
+
+#[test]
+fn files_of_a_table_that_somebody_else_has_changed_are_not_put_together() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let mut archive = filled(directory.path()).await?;
+        edges::put_version_before_in_force(directory.path(), Table::Events);
+        let error = archive.merge().await.unwrap_err();
+        assert!(matches!(error, ArchiveError::Fenced { .. }), "{error}");
         Ok(())
     });
 }

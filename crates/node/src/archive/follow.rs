@@ -341,6 +341,7 @@ async fn begin_archive(engine: &Engine, archive: &mut Archive) -> Result<Reached
 
 /// What every declared counter is worth, and where that is. `known` is a place whose log time is known although its commit may be gone.
 async fn tell_base(engine: &Engine, archive: &mut Archive, known: Option<Reached>) -> Result<Reached, Stop> {
+    archive.begin_base()?;
     let (base, declarations) = (engine.base().await?, engine.declarations());
     let (to, config_version) = (base.position(), declarations.version());
     let commit = engine.commits().holding(to.offset)?.map(|commit| (commit.log_time_ms, commit.digest));

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use tally_archive::catalog;
+use tally_archive::{LOCK, catalog};
 use tempfile::TempDir;
 
 /// What a clone does without: the lock is one's own, and what questions have put aside is of no use.
@@ -122,6 +122,11 @@ fn of_data(path: &Path) -> As {
 }
 
 fn of_archive_file(path: &Path) -> As {
-    let is_catalog = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(catalog::FILE));
-    if is_catalog { As::Copy } else { As::Link }
+    let name = path.file_name().unwrap_or_default();
+    let is_catalog = name.to_string_lossy().starts_with(catalog::FILE);
+    match is_catalog {
+        true => As::Copy,
+        false if name == LOCK => As::Nothing,
+        false => As::Link,
+    }
 }

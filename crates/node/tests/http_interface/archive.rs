@@ -5,6 +5,7 @@ mod tables;
 use crate::support::TestNode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use tables::Tables;
 use tally_node::assemble::Options;
@@ -299,7 +300,8 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     let [older, longer] = [(); 2].map(|()| node.after_a_crash(|_| {}));
     view(&node, 2);
     node.post("/v1/archive/flush", "").ok();
-    let newer = node.path().join("archive");
+    let directory = node.stopped();
+    let newer = directory.path().join("archive");
     let refused = |older: &TestNode| {
         let why = older.post("/v1/archive/flush", "").problem(503, "archive-failed");
         assert!(why.contains("has what this log has not"), "{why}");
@@ -317,4 +319,86 @@ fn an_archive_that_has_what_the_log_has_lost_is_not_gone_on_with() {
     longer.post("/v1/events", json!([event(3), event(4), event(5)]).to_string()).ok();
     let longer = longer.restart(|options| options.archive = Some(newer));
     refused(&longer);
+}
+
+#[test]
+fn a_manifest_that_is_damaged_is_told_and_keeps_nothing_from_being_archived() {
+    let node = start();
+    for seq in 0..3 {
+        view(&node, seq);
+        node.post("/v1/archive/flush", "").ok();
+    }
+    let metadata = node.path().join("archive/events/metadata");
+    let files = std::fs::read_dir(metadata).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = files.filter(|file| file.to_string_lossy().ends_with("-m0.avro")).min().unwrap();
+    let node = node.restart(|options| {
+        with_archive(options);
+        std::fs::write(&manifest, "half a manifest").unwrap();
+    });
+    view(&node, 3);
+    let flushed = node.post("/v1/archive/flush", "").ok();
+    assert_eq!(flushed["events"], 4, "{flushed}");
+    let trouble = flushed["trouble"].as_str().unwrap_or_default();
+    assert!(trouble.contains(&*manifest.to_string_lossy()), "{flushed}");
+}
+
+/// The first file of events that is on disk.
+fn first_file(node: &TestNode) -> PathBuf {
+    let hours = node.path().join("archive/events/data/stream=simple");
+    let hour = std::fs::read_dir(hours).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
+    std::fs::read_dir(hour).unwrap().map(|entry| entry.unwrap().path()).min().unwrap()
+}
+
+#[test]
+fn what_was_let_go_of_leaves_the_disk_after_an_hour_whatever_keeps_commits_from_being_made() {
+    let (clock, hands) = Clock::settable(1_700_000_000_000 / HOUR_MS * HOUR_MS);
+    let node = TestNode::start_with(|options| {
+        simple(options);
+        with_archive(options);
+        options.clock = clock;
+        options.config = options.config.take().map(|config| format!("archive: {{keep: 1h}}\n{config}"));
+    });
+    let flush = || {
+        node.post("/v1/events", json!({"type": "hit"}).to_string()).ok();
+        hands.pass(1_000);
+        node.post("/v1/archive/flush", "")
+    };
+    flush().ok();
+    let file = first_file(&node);
+    let is_named = || Tables::read(&node).events[0].offset == 1;
+    while is_named() {
+        hands.pass(HOUR_MS / 4);
+        flush().ok();
+    }
+    // A disk on which no rows of the chain can be written, as a full one would be.
+    let (chain, aside) = (node.path().join("archive/chain/data"), node.path().join("aside"));
+    std::fs::rename(&chain, &aside).unwrap();
+    std::fs::write(&chain, "in the way").unwrap();
+    flush().problem(503, "archive-failed");
+    assert!(file.exists(), "somebody may still be reading it");
+    wait_until("the room that a commit needs", || {
+        hands.pass(HOUR_MS / 4);
+        !file.exists()
+    });
+    std::fs::remove_file(&chain).unwrap();
+    std::fs::rename(&aside, &chain).unwrap();
+    wait_until("the commit", || {
+        hands.pass(60_000);
+        flush().status == 200
+    });
+    assert_eq!(node.get("/v1/archive").ok()["trouble"], Value::Null);
+}
+
+#[test]
+fn a_server_that_is_a_copy_of_another_leaves_the_archive_to_it_as_long_as_it_runs() {
+    let node = start();
+    view(&node, 1);
+    node.post("/v1/archive/flush", "").ok();
+    let archive = node.path().join("archive");
+    let copy = node.after_a_crash(|options| options.archive = Some(archive.clone()));
+    let why = copy.post("/v1/archive/flush", "").problem(503, "archive-failed");
+    assert!(why.contains("another process writes") && why.contains(&*archive.to_string_lossy()), "{why}");
+    view(&node, 2);
+    let flushed = node.post("/v1/archive/flush", "").ok();
+    assert_eq!(flushed["events"], 2, "{flushed}");
 }

@@ -263,7 +263,8 @@ impl Pass<'_> {
         Ok(Flow::Next)
     }
 
-    #[inline]
+    /// Always inlined: it is most of what an `INCR` takes here, and whether it is must not hang on what else there is to inline.
+    #[inline(always)]
     pub fn push_add(&mut self, id: &[u8], delta: i64) -> Result<(), ErrorReply> {
         if self.client.database.get() == 0 && self.declarations.is_plainly_ad_hoc(id) {
             self.pending.add(self.server.hasher.key(id), id, delta);

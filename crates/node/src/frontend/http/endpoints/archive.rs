@@ -38,6 +38,9 @@ pub struct ArchiveState {
     /// What all of it takes on disk, as of the last look at all files
     #[schema(example = 65536)]
     bytes: u64,
+    /// What of its upkeep failed when it was last tried: what is not of use any more may stay on disk. `null` if nothing did
+    #[schema(example = json!(null))]
+    trouble: Option<String>,
 }
 
 impl ArchiveState {
@@ -53,6 +56,7 @@ impl ArchiveState {
             events: status.events,
             files: status.files,
             bytes: status.bytes,
+            trouble: status.trouble,
         }
     }
 }
