@@ -91,14 +91,18 @@ impl Tables {
 
     /// All roots whose rows are there, the newest first.
     pub fn roots_newest_first(&self) -> impl Iterator<Item = Result<SignedRoot, ArchiveError>> {
+        self.closed_newest_first().filter(|found| found.as_ref().map_or(true, |signed| signed.root.to <= self.to))
+    }
+
+    /// All roots that were ever closed, the newest first: those that are ahead of their events end where they do when these are there again.
+    pub(crate) fn closed_newest_first(&self) -> impl Iterator<Item = Result<SignedRoot, ArchiveError>> {
         let mut files: Vec<&ReadableFile> = self.roots.iter().collect();
         files.sort_by_key(|file| std::cmp::Reverse(offsets(file).1));
-        let found = files.into_iter().flat_map(|file| {
+        files.into_iter().flat_map(|file| {
             let mut found = roots_of(file);
             found.reverse();
             found
-        });
-        found.filter(|found| found.as_ref().map_or(true, |signed| signed.root.to <= self.to))
+        })
     }
 
     /// Commits from one offset to another, one after the other. Stops at the first error.

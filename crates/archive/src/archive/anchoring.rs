@@ -142,11 +142,11 @@ impl Archive {
     }
 }
 
-/// The roots of an archive from a number on, the oldest first.
+/// The roots of an archive that were closed, from a number on, the oldest first.
 pub async fn roots_from(directory: &Path, number: u64) -> Result<Vec<Root>, ArchiveError> {
     let tables = Tables::roots_only(&Reader::new(directory.to_owned())).await?;
     let mut all = Vec::new();
-    for found in tables.roots_newest_first() {
+    for found in tables.closed_newest_first() {
         match found? {
             SignedRoot { root, .. } if root.number >= number => all.push(root),
             _ => break,
