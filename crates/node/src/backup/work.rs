@@ -15,9 +15,9 @@ use tally_storage::store::local::give_way;
 
 /// What comes behind each chunk at least: the time in which the log syncs a few times.
 const REST: Duration = Duration::from_millis(2);
-/// While somebody counts it rests so many times as long as a processor has worked for it, so that it takes a sixteenth of a core at most: where
+/// While somebody counts it rests so many times as long as a processor has worked for it, so that it takes a 32nd of a core at most: where
 /// processors are all that is short, whoever counts misses each part of one. Who waits for a place takes nothing from anybody.
-const RESTS: u32 = 15;
+const RESTS: u32 = 31;
 /// And so many times while the log grows faster than it is copied: what is kept of it for a backup grows as well, until the disk is full.
 const RESTS_BEHIND: u32 = 3;
 /// Somebody counts if so many records have come in each second since the last chunk.
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_rest_is_in_proportion_to_the_work_and_no_lease_ends_in_it() {
-        assert_eq!(rest(Duration::from_millis(8), RESTS), Duration::from_millis(120));
+        assert_eq!(rest(Duration::from_millis(8), 31), Duration::from_millis(248));
         assert_eq!(rest(Duration::ZERO, RESTS), REST);
         assert_eq!(rest(Duration::from_secs(5), RESTS), LEASE_RENEW);
     }
