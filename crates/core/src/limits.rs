@@ -393,6 +393,10 @@ pub const COMMIT_SHARE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Counters that one correction changes.
 pub const CORRECTION_DELTAS_MAX: usize = 100_000;
 
+/// Parts that a roll-up which is filled gets of one look at the archive, and what one record has of them, in bytes: others write as well.
+pub const FILL_ROWS_MAX: usize = 200_000;
+pub const FILL_RECORD_BYTES: usize = 128 << 10;
+
 /// Clears of one key that can still be reverted, about: beyond it the oldest are joined.
 pub const SPANS_MAX: usize = 64;
 

@@ -22,7 +22,7 @@ use crate::counter::probes::PROBE;
 use crate::counter::{Declarations, Stager};
 use crate::fates::{Balance, Fates, Parked, Scene, Void};
 use crate::id::CellHasher;
-use crate::ledger::Kind;
+use crate::ledger::{Fill, Kind};
 use crate::limits::ENDINGS_AHEAD_MS;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::Record;
@@ -78,6 +78,7 @@ impl Machine {
     /// Puts declarations in force for records from `offset` on.
     pub fn configure(&mut self, declarations: Declarations, offset: u64) {
         self.values.keep_forgotten();
+        self.values.rolling.drop_stand_ins();
         self.timeline.configured(offset, &declarations);
         self.values.declare_rollups(&declarations);
         self.declare(declarations);
@@ -87,6 +88,14 @@ impl Machine {
         self.fates.contracts.declare(&declarations);
         self.values.declare(&declarations);
         let declarations = declarations.with_removed(self.fates.contracts.removed());
+        let declarations = declarations.with_rollups(self.values.rolling.in_force());
+        self.stager = Stager::new(Arc::new(declarations), self.hasher);
+    }
+
+    /// The same declarations, where counters have other roll-ups than before.
+    fn declare_again(&mut self) {
+        let declarations = Declarations::clone(self.declarations());
+        self.values.declare_rollups(&declarations);
         let declarations = declarations.with_rollups(self.values.rolling.in_force());
         self.stager = Stager::new(Arc::new(declarations), self.hasher);
     }
@@ -175,6 +184,7 @@ impl Machine {
             OpKind::Expiring => Answer::Value(values.expiring(op.arg as usize) as i64),
             OpKind::Size => Answer::Value(values.size(op.arg as usize) as i64),
             OpKind::Flush => self.flush(),
+            OpKind::Fill => self.fill(batch.record(op)),
             OpKind::Remedy => self.remedy(&batch.remedy(op)),
             OpKind::RepeatsFull => {
                 self.fates.contracts.repeats_are_full = true;
@@ -220,10 +230,22 @@ impl Machine {
             || self.fates.contracts.forgets_at_ms().is_some_and(|at_ms| at_ms + MARK_EVERY_MS <= now_ms)
     }
 
+    /// What is refused changes nothing: whoever fills looks again.
+    fn fill(&mut self, record: Record<'_>) -> Answer {
+        let Record::Fill(fill) = record else { unreachable!("{record:?} is no fill") };
+        let fill = Fill::decode(fill).expect("whoever staged or decoded it has read it before");
+        let (is_done, has_others) = self.values.fill(&fill, self.stager.declarations());
+        if has_others {
+            self.declare_again();
+        }
+        if is_done { Answer::Yes } else { Answer::No }
+    }
+
     fn flush(&mut self) -> Answer {
         self.facts_mut().for_each(Kind::clear);
         self.fates.contracts.parked.clear();
         self.values.flush();
+        self.declare_again();
         Answer::Yes
     }
 }

@@ -68,6 +68,8 @@ pub enum OpKind {
     Remedy,
     /// Remembers what was asked for under an id; its [`Stamp`] is the hash of the id and that of what was asked for.
     Once,
+    /// A roll-up that was added later gets what was counted before it ([`crate::ledger::Fill`]).
+    Fill,
     /// Forgets every counter.
     Flush,
     /// Forgets the counters of a database other than 0.

@@ -126,6 +126,8 @@ pub enum Record<'a> {
     Remedy(&'a [u8]),
     /// The beginning of what a record behind it in its batch says, which makes all of it visible.
     Part(&'a [u8]),
+    /// A [`crate::ledger::Fill`]: a roll-up that was added later gets what was counted before it.
+    Fill(&'a [u8]),
     /// There is no memory for more repeats: entries behind it in its batch that need some are rejected.
     RepeatsFull,
     /// A database other than 0 is empty from here on: it stands on another [`crate::database::Space`].
@@ -190,6 +192,7 @@ pub(crate) mod tag {
     pub const ADD_EACH: u8 = 22;
     pub const REMEDY: u8 = 32;
     pub const PART: u8 = 33;
+    pub const FILL: u8 = 34;
 }
 
 impl<'a> Record<'a> {
@@ -257,6 +260,10 @@ impl<'a> Record<'a> {
             Record::Part(part) => {
                 out.push(tag::PART);
                 put_bytes(out, part);
+            }
+            Record::Fill(fill) => {
+                out.push(tag::FILL);
+                put_bytes(out, fill);
             }
             Record::FlushDatabase { database, space } => {
                 out.push(tag::FLUSH_DATABASE);
@@ -346,6 +353,7 @@ impl<'a> Record<'a> {
             tag::ADD_EACH => Record::AddMany { name: take_bytes(bytes)?, deltas: Additions::take_each(bytes)? },
             tag::REMEDY => Record::Remedy(take_bytes(bytes)?),
             tag::PART => Record::Part(take_bytes(bytes)?),
+            tag::FILL => Record::Fill(take_bytes(bytes)?),
             unknown => return Err(DecodeError::UnknownTag(unknown)),
         })
     }

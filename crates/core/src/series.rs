@@ -313,7 +313,7 @@ mod tests {
         let unit = words.last().and_then(|word| Unit::named(word));
         let dimensions = words.iter().filter(|word| Unit::named(word).is_none()).map(|word| (*word).into()).collect();
         let (rollup, zone) = (Rollup { dimensions, unit }, Zone::named(zone).unwrap());
-        KeptRollup { number: 0, rollup, zone, since_ms: None, bands: Default::default() }
+        KeptRollup { number: 0, rollup, zone, since_ms: None, bands: Default::default(), stands_in_for: None }
     }
 
     #[test]

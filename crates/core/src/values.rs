@@ -13,6 +13,7 @@ mod named;
 mod once;
 mod quota;
 mod rolling;
+mod stand_in;
 mod sums;
 mod tops;
 

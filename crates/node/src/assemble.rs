@@ -72,6 +72,8 @@ pub struct Options {
     pub clock: Clock,
     /// Start whatever the clock says: somebody has looked at it.
     pub accept_clock: bool,
+    /// Give roll-ups that were added later what was counted before, from the archive.
+    pub fill_rollups: bool,
     /// Counters that the configuration may do without although they are declared.
     pub remove: Vec<String>,
     pub watch_access: http::Access,
@@ -112,6 +114,7 @@ impl Options {
             http_options: http::HttpOptions::default(),
             clock: Clock::system(),
             accept_clock: false,
+            fill_rollups: true,
             remove: Vec::new(),
             watch_access: http::Access::default(),
             archive: None,
@@ -204,7 +207,9 @@ impl Node {
         });
         let sql = sql.transpose()?;
         let reconcile = match (&archive, &sql) {
-            (Some(archive), Some(sql)) => Some(start_reconciler(&engine, archive, sql, webhooks)?),
+            (Some(archive), Some(sql)) => {
+                Some(start_reconciler(&engine, archive, sql, webhooks, options.fill_rollups)?)
+            }
             _ => None,
         };
         let backup = options.backup.clone();
@@ -403,9 +408,13 @@ fn start_reconciler(
     archive: &ArchiveHandle,
     sql: &Arc<dyn Sql>,
     webhooks: Webhooks,
+    fills: bool,
 ) -> io::Result<ReconcileHandle> {
     let spec = Reconciler::spec();
-    let (reconciler, handle) = Reconciler::new(engine.clone(), archive.clone(), sql.clone(), webhooks, &spec);
+    let (mut reconciler, handle) = Reconciler::new(engine.clone(), archive.clone(), sql.clone(), webhooks, &spec);
+    if !fills {
+        reconciler.fill_nothing();
+    }
     engine.workers().apart(spec, reconciler)?;
     Ok(handle)
 }

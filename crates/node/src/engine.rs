@@ -79,8 +79,10 @@ use std::time::Duration;
 use tally_core::counter::Declarations;
 use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
-use tally_core::op::{Answer, Submission};
+use tally_core::ledger::Fill;
+use tally_core::op::{Answer, OpKind, Submission};
 use tally_core::position::Position;
+use tally_core::record::Record;
 use tally_storage::log::{LogError, LogHandle, LogReader};
 use tally_storage::store::Reads;
 use tokio::sync::oneshot;
@@ -270,6 +272,13 @@ impl Engine {
         give_way().await;
         drop(ring);
         answer.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    /// Does a step of a fill; `false` if it cannot be done any more.
+    pub async fn fill(&self, fill: &Fill) -> Result<bool, Refusal> {
+        let mut submission = Submission::default();
+        submission.record_op(OpKind::Fill, CellKey::NONE, 0, &Record::Fill(&fill.encode()));
+        Ok(self.submit(submission).await?.answers == [Answer::Yes])
     }
 
     /// What memory knows, at once.

@@ -6,12 +6,14 @@
 
 mod archived;
 mod compare;
+mod fill;
 mod recount;
 mod report;
 mod restate;
 mod restated_before;
 mod scene;
 
+use fill::{Fills, NotFilled};
 use report::{DRIFT_MAX, DRIFT_WINDOWS};
 use scene::Scene;
 
@@ -108,6 +110,7 @@ pub struct ReconcileHandle {
     asks: Sender<Ask>,
     wake: Wake,
     reports: Reports,
+    not_filled: NotFilled,
 }
 
 /// The last ones, the newest first.
@@ -126,6 +129,12 @@ impl ReconcileHandle {
         names.sort_unstable();
         names.dedup();
         names.into_iter().filter(|name| is_lasting(&reports, name)).map(str::to_owned).collect()
+    }
+
+    /// Why a roll-up that was added later is not filled, if it cannot be.
+    pub fn not_filled(&self, counter: &str, rollup: u16) -> Option<String> {
+        let not_filled = self.not_filled.lock().unwrap_or_else(PoisonError::into_inner);
+        not_filled.get(&(counter.to_owned(), rollup)).cloned()
     }
 
     /// Has a run made now, and answers what it found.
@@ -159,11 +168,13 @@ pub struct Reconciler {
     reports: Reports,
     /// When it runs by itself again, as its clock says.
     next_ms: u64,
+    fills: Fills,
 }
 
 impl Reconciler {
     pub fn spec() -> Spec {
-        let does = "counts again from the archive, in SQL, what counters should be worth, and proposes what differs";
+        let does = "counts again from the archive, in SQL, what counters should be worth, and proposes what differs; fills roll-ups that were \
+                    added later";
         Spec::new("reconcile", does, RETRY).waits_for("the end of an hour").tried_again_when_woken()
     }
 
@@ -176,9 +187,16 @@ impl Reconciler {
     ) -> (Reconciler, ReconcileHandle) {
         let (asks, asked) = flume::bounded(RECONCILE_ASKS_MAX);
         let reports = Reports::default();
-        let handle = ReconcileHandle { asks, wake: spec.wake.clone(), reports: reports.clone() };
+        let fills = Fills::default();
+        let not_filled = fills.not_filled.clone();
+        let handle = ReconcileHandle { asks, wake: spec.wake.clone(), reports: reports.clone(), not_filled };
         let next_ms = behind_this_hour(engine.clock().now_ms());
-        (Reconciler { engine, archive, sql, webhooks, asks: asked, reports, next_ms }, handle)
+        (Reconciler { engine, archive, sql, webhooks, asks: asked, reports, next_ms, fills }, handle)
+    }
+
+    /// Leaves roll-ups as they are.
+    pub fn fill_nothing(&mut self) {
+        self.fills.are_off = true;
     }
 
     async fn run(&self, wanted: &Wanted) -> Result<Arc<Report>, ReconcileError> {
@@ -309,7 +327,13 @@ impl Reconciler {
             self.next_ms = behind_this_hour(now_ms);
             self.run(&Wanted::default()).await?;
         }
-        let wait_ms = self.next_ms.saturating_sub(context.clock().now_ms()).max(1);
+        let has_filled = self.fill_some().await?;
+        if has_filled {
+            self.fill_progress().into_iter().for_each(|words| context.progress(words));
+            return Ok(Next::Again);
+        }
+        let next_ms = self.fills.again_ms().map_or(self.next_ms, |again_ms| again_ms.min(self.next_ms));
+        let wait_ms = next_ms.saturating_sub(context.clock().now_ms()).max(1);
         Ok(Next::After(Duration::from_millis(wait_ms)))
     }
 }

@@ -34,7 +34,7 @@ const BATCH_ROWS: usize = 2048;
 /// Batches that wait for who reads them.
 const BATCHES_AHEAD: usize = 2;
 
-pub const NAMES: [&str; 6] = ["counters", "parts", "parked", "parked_parts", "boxes", "commits"];
+pub const NAMES: [&str; 7] = ["counters", "parts", "filling", "parked", "parked_parts", "boxes", "commits"];
 
 /// A column of whole numbers, and what it says of a row.
 type Number<T> = (&'static str, fn(&T) -> i64);
@@ -47,7 +47,7 @@ type Produce = Arc<dyn Fn(&mut Emit<'_>) -> Result<()> + Send + Sync>;
 pub fn schema(name: &str) -> Option<SchemaRef> {
     Some(match name {
         "counters" => counters::schema(),
-        "parts" => parts::schema(),
+        "parts" | "filling" => parts::schema(),
         "parked" => parked::schema(),
         "parked_parts" => parked_parts::schema(),
         "boxes" => boxes::schema(),
@@ -62,6 +62,7 @@ pub async fn rows(moment: &Arc<Moment>, request: &TableRequest) -> Result<Produc
     match &*request.table {
         "counters" => counters::rows(moment, prefix).await,
         "parts" => parts::rows(moment, prefix).await,
+        "filling" => parts::filling(moment, prefix).await,
         "parked" => parked::rows(moment).await,
         "parked_parts" => parked_parts::rows(moment).await,
         "boxes" => boxes::rows(moment).await,

@@ -28,7 +28,7 @@ pub use blocks::Blocks;
 pub use fold::Fold;
 pub use old::{OldBuckets, OldRows};
 pub use since::PartsSince;
-pub use split::{Split, SplitRollup};
+pub use split::{Role, Split, SplitRollup};
 
 /// So many counts are about as much work as one row of another kind.
 const COUNTS_PER_ROW: usize = 8;

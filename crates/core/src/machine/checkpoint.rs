@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// they had been noted. The third had no senders and no void batches. The fourth had one sum for all corrections, which all were
 /// adjustments. The fifth had the numbers of claims, entities and answers, and no others. The sixth did not say whether answers stand where
 /// formats up to 4 have them. The seventh did not have every deadline among the facts. The eighth had no roll-ups and no lists of keys.
-/// The ninth did not say how long buckets of roll-ups are kept.
-const VERSIONS: std::ops::RangeInclusive<u8> = 1..=10;
+/// The ninth did not say how long buckets of roll-ups are kept, and the tenth nothing of roll-ups that are filled.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=11;
 
 impl Machine {
     /// The bytes for a checkpoint at `offset`, and the offset from which a start has to read the log.
@@ -242,8 +242,8 @@ fn put_kept(out: &mut Vec<u8>, name: &str, kept: &Kept, sums: Option<Sums>) {
     put_varint(out, kept.received);
     put_bytes(out, &kept.boxes.to_bytes());
     put_signed(out, kept.watermark_ms);
-    out.push(sums.is_some().into());
-    if let Some(Sums { counted, adjusted, restored }) = sums {
+    out.push(u8::from(sums.is_some()) + u8::from(sums.is_some_and(|sums| sums.is_touched)));
+    if let Some(Sums { counted, adjusted, restored, .. }) = sums {
         [counted, adjusted, restored].iter().for_each(|sum| out.extend_from_slice(&sum.to_le_bytes()));
     }
 }
@@ -253,13 +253,17 @@ fn take_kept(bytes: &mut &[u8], version: u8) -> Result<(Box<str>, Kept, Option<S
     let (meaning, received) = (Meaning::decode(bytes, version)?, take_varint(bytes)?);
     let boxes = Boxes::decode(take_bytes(bytes)?)?;
     let watermark_ms = take_signed(bytes)?;
-    let has_sums = version >= 2 && take_byte(bytes)? != 0;
+    let sums_are = if version >= 2 { take_byte(bytes)? } else { 0 };
     let mut sum = || Ok(i128::from_le_bytes(take_array(bytes)?));
     let mut sums = || {
         let (counted, adjusted) = (sum()?, sum()?);
-        Ok(Sums { counted, adjusted, restored: if version >= 5 { sum()? } else { 0 } })
+        let restored = if version >= 5 { sum()? } else { 0 };
+        // Earlier versions did not tell what was never changed from what has come to nothing.
+        let is_touched =
+            if version >= 11 { sums_are > 1 } else { received > 0 || (counted, adjusted, restored) != (0, 0, 0) };
+        Ok(Sums { counted, adjusted, restored, is_touched })
     };
-    let sums = if has_sums { Some(sums()?) } else { None };
+    let sums = if sums_are > 0 { Some(sums()?) } else { None };
     Ok((name, Kept { meaning, received, boxes, watermark_ms }, sums))
 }
 

@@ -3,7 +3,7 @@
 use super::{Improper, Machine};
 use crate::counter::ConfigErrors;
 use crate::head::{Group, Head};
-use crate::ledger::{Correction, Proposal, Row};
+use crate::ledger::{Correction, Fill, Proposal, Row};
 use crate::op::{Batch, Op, OpKind, Stamp, Submission};
 use crate::record::{DecodeError, Record, joined, take_with_parts};
 
@@ -119,6 +119,10 @@ impl Machine {
             Record::Once { id, content, .. } => {
                 out.op(OpKind::Once, none, 0, at);
                 out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
+            }
+            Record::Fill(fill) => {
+                Fill::decode(fill)?;
+                out.op(OpKind::Fill, none, 0, at);
             }
             Record::RepeatsFull => out.op(OpKind::RepeatsFull, none, 0, at),
             Record::Copy { from, to, .. } => {

@@ -3,6 +3,7 @@
 mod bands;
 mod combined;
 mod contracts;
+mod fill;
 mod followed;
 mod honesty;
 mod parts;

@@ -5,6 +5,7 @@
 //! `(correction)`. Beside the parts of each key those of the counter as a whole are kept, under the cell of its bare name.
 
 use super::Values;
+use super::stand_in::Filling;
 use super::tops::{TopBoards, TopChange};
 use crate::available::Available;
 use crate::counter::rollup::{Bands, Keep, Minutes, Rollup, Rollups, Unit, Zone, bucket_ms, minute_of};
@@ -13,7 +14,7 @@ use crate::event::raw_time_and_dimensions;
 use crate::fates::Scene;
 use crate::id::{CellHasher, CellKey};
 use crate::ledger::{
-    BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Split, SplitRollup, ValueFacts,
+    BoardLine, CORRECTION, CountedAs, NONE, OldBuckets, ROLLUP_NUMBERS_MAX, Role, Split, SplitRollup, ValueFacts,
 };
 use crate::memory::prefetch::prefetch;
 use crate::op::Op;
@@ -33,6 +34,8 @@ pub struct KeptRollup {
     pub since_ms: Option<u64>,
     /// What becomes of its buckets.
     pub bands: Bands,
+    /// The number of the one whose place it takes when it has what was counted before that ([`super::stand_in`]).
+    pub stands_in_for: Option<u16>,
 }
 
 impl KeptRollup {
@@ -59,8 +62,10 @@ impl KeptRollup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptRollups {
     /// The number of the next one. None is ever given to another.
-    next: u16,
-    kept: Vec<KeptRollup>,
+    pub(super) next: u16,
+    pub(super) kept: Vec<KeptRollup>,
+    /// The generation in which a key was cleared last.
+    pub(super) cleared: u64,
 }
 
 /// Lines of the cache in which the dimensions of most events begin.
@@ -74,6 +79,7 @@ struct Roll {
     bucket: Minutes,
     until: Minutes,
     tops: TopBoards,
+    filling: Option<Filling>,
 }
 
 /// The roll-ups of all counters.
@@ -81,7 +87,7 @@ struct Roll {
 pub(crate) struct Rolling {
     /// In the order of the declarations; those without any are `None`.
     active: Vec<Option<Roll>>,
-    kept: BTreeMap<Box<str>, KeptRollups>,
+    pub(super) kept: BTreeMap<Box<str>, KeptRollups>,
     values: Vec<u8>,
 }
 
@@ -110,9 +116,18 @@ impl Rolling {
                 kept.declare(&counter.rollups, (!is_new(&counter.name)).then_some(log_time_ms), log_time_ms);
                 let whole = counter.has_keys().then(|| hasher.key(counter.name.as_bytes()));
                 let split = kept.split(&counter.rollups, whole)?;
-                let tops = whole.map_or_else(TopBoards::default, |cell| TopBoards::new(cell, &kept.kept, &split));
-                lines.extend(tops.lines(first_new, minute_of(log_time_ms as i64)));
-                Some(Roll { split: Arc::new(split), bucket: 0, until: 0, tops })
+                let now = minute_of(log_time_ms as i64);
+                let mut tops = TopBoards::default();
+                if let Some(cell) = whole {
+                    tops = TopBoards::new(cell, &kept.seen(), &split, |_| true);
+                    lines.extend(tops.lines(first_new, now));
+                    // Its boards begin with it, since it is given up where others are declared.
+                    let of_stand_in = kept.tops_of_stand_in(cell, &split);
+                    lines.extend(of_stand_in.lines(0, now));
+                    tops.extend(of_stand_in);
+                }
+                let filling = kept.filling(&counter.rollups, whole);
+                Some(Roll { split: Arc::new(split), bucket: 0, until: 0, tops, filling })
             });
             self.active.push(roll.flatten());
         }
@@ -126,8 +141,15 @@ impl Rolling {
         Some((split, tops, if split.unit.is_some() { *bucket } else { 0 }, values))
     }
 
+    /// The cell of a counter as a whole, if it has keys, and how its stand-in gets what it lacks.
+    pub(super) fn filling(&mut self, counter: u16) -> Option<(Option<CellKey>, &mut Filling)> {
+        let Roll { split, filling, .. } = self.active.get_mut(usize::from(counter))?.as_mut()?;
+        Some((split.whole, filling.as_mut()?))
+    }
+
     /// Every value is gone, and so the parts of every roll-up add up.
     pub fn flush(&mut self) {
+        self.drop_stand_ins();
         self.kept.values_mut().flat_map(|kept| &mut kept.kept).for_each(|kept| kept.since_ms = None);
     }
 
@@ -145,9 +167,9 @@ impl Rolling {
         }
     }
 
-    /// What each counter has.
+    /// What each counter answers from.
     pub fn in_force(&self) -> BTreeMap<Box<str>, Vec<KeptRollup>> {
-        self.kept.iter().map(|(name, kept)| (name.clone(), kept.kept.clone())).collect()
+        self.kept.iter().map(|(name, kept)| (name.clone(), kept.seen())).collect()
     }
 
     pub fn all(&self) -> &BTreeMap<Box<str>, KeptRollups> {
@@ -167,7 +189,7 @@ impl KeptRollups {
             if !self.kept.iter().any(|kept| kept.is(&rollup, &rollups.zone)) {
                 assert!(self.next < ROLLUP_NUMBERS_MAX, "nobody declares so many of one counter");
                 let (number, zone, bands) = (self.next, rollups.zone.clone(), Bands::default());
-                self.kept.push(KeptRollup { number, rollup, zone, since_ms, bands });
+                self.kept.push(KeptRollup { number, rollup, zone, since_ms, bands, stands_in_for: None });
                 self.next += 1;
             }
         }
@@ -185,14 +207,19 @@ impl KeptRollups {
             }
         }
         let at = |name: &str| dimensions.iter().position(|known| **known == *name).unwrap_or(0) as u8;
-        let split = self.kept.iter().map(|KeptRollup { number, rollup, .. }| SplitRollup {
-            number: *number,
-            dimensions: rollup.dimensions.iter().map(|name| at(name)).collect(),
-            unit: rollup.unit,
-            admits: limit_of(rollups, rollup),
+        let split = self.kept.iter().map(|kept| {
+            let admits = limit_of(rollups, &kept.rollup);
+            SplitRollup {
+                number: kept.number,
+                dimensions: kept.rollup.dimensions.iter().map(|name| at(name)).collect(),
+                unit: kept.rollup.unit,
+                admits,
+                role: if admits.is_some() && !kept.is_stand_in() { Role::Decides } else { Role::Counts },
+            }
         });
         let mut split: Vec<_> = split.collect();
-        split.sort_by_key(|rollup| rollup.admits.is_none());
+        // What a stand-in will decide some time it gets before others decide.
+        split.sort_by_key(|rollup| (rollup.admits.is_none(), rollup.role == Role::Decides));
         let unit = finest(split.iter().filter_map(|rollup| rollup.unit));
         let (dimensions, zone) = (dimensions.into(), rollups.zone.clone());
         (!split.is_empty()).then(|| Split { dimensions, unit, zone, whole, rollups: split.into() })
@@ -200,8 +227,9 @@ impl KeptRollups {
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.next.into());
+        put_varint(out, self.cleared);
         put_varint(out, self.kept.len() as u64);
-        for KeptRollup { number, rollup, zone, since_ms, bands } in &self.kept {
+        for KeptRollup { number, rollup, zone, since_ms, bands, stands_in_for } in &self.kept {
             put_varint(out, (*number).into());
             out.push(rollup.unit.map_or(0, |unit| unit as u8));
             put_bytes(out, zone.name().as_bytes());
@@ -209,14 +237,16 @@ impl KeptRollups {
             put_varint(out, rollup.dimensions.len() as u64);
             rollup.dimensions.iter().for_each(|name| put_bytes(out, name.as_bytes()));
             bands.encode(out);
+            put_signed(out, stands_in_for.map_or(-1, i64::from));
         }
     }
 
-    /// `version` is that of the state in which they stand: the ninth had no bands.
+    /// `version` is that of the state in which they stand: the ninth had no bands, and the tenth nothing of stand-ins.
     pub fn decode(bytes: &mut &[u8], version: u8) -> Result<KeptRollups, DecodeError> {
         let next = take_number(bytes)?;
+        let cleared = if version >= 11 { take_varint(bytes)? } else { 0 };
         let kept = (0..take_varint(bytes)?).map(|_| take_kept(bytes, version)).collect::<Result<_, _>>()?;
-        Ok(KeptRollups { next, kept })
+        Ok(KeptRollups { next, kept, cleared })
     }
 }
 
@@ -236,7 +266,8 @@ fn take_kept(bytes: &mut &[u8], version: u8) -> Result<KeptRollup, DecodeError> 
     let dimensions =
         (0..take_varint(bytes)?).map(|_| Ok(take_str(bytes)?.into())).collect::<Result<_, DecodeError>>()?;
     let bands = if version >= 10 { Bands::decode(bytes)? } else { Bands::default() };
-    Ok(KeptRollup { number, rollup: Rollup { dimensions, unit }, zone, since_ms, bands })
+    let stands_in_for = if version >= 11 { u16::try_from(take_signed(bytes)?).ok() } else { None };
+    Ok(KeptRollup { number, rollup: Rollup { dimensions, unit }, zone, since_ms, bands, stands_in_for })
 }
 
 /// The roll-ups that are declared, and one for each dimension whose values are limited: it decides which of them a key admits.
@@ -251,7 +282,7 @@ fn wanted(rollups: &Rollups) -> Vec<Rollup> {
     wanted
 }
 
-fn limit_of(rollups: &Rollups, rollup: &Rollup) -> Option<u64> {
+pub(super) fn limit_of(rollups: &Rollups, rollup: &Rollup) -> Option<u64> {
     let [dimension] = &*rollup.dimensions else { return None };
     let limit = rollups.limits.iter().find(|(name, _)| name == dimension).map(|(_, limit)| *limit);
     limit.filter(|_| rollup.unit.is_none())
@@ -282,6 +313,8 @@ pub(crate) enum Belongs<'a> {
     Event(&'a [u8]),
     /// As an entity that was counted says, if it does.
     Counted(Option<&'a CountedAs>),
+    /// It has waited for its run, and only its hour is known.
+    Late(u64),
     /// Whoever added it named the counter alone.
     Nowhere,
     /// It was corrected, in one bucket of time or at its own.
@@ -335,6 +368,7 @@ impl Values {
             && self.rolling.is_rolled(counter)
         {
             self.facts.parts.clear_key(cell);
+            self.rolling.note_cleared(&declarations.counter(counter).name, self.generations.current);
             self.roll_cell(counter, None, delta, belongs);
         }
     }
@@ -374,13 +408,14 @@ fn write_values(split: &Split, belongs: Belongs<'_>, out: &mut Vec<u8>) -> Optio
         let value = match &belongs {
             Belongs::Counted(counted) => counted.and_then(|counted| counted.value(name)),
             Belongs::Corrected(_) => Some(CORRECTION.as_bytes()),
-            Belongs::Nowhere | Belongs::Event(_) => None,
+            Belongs::Late(_) | Belongs::Nowhere | Belongs::Event(_) => None,
         };
         put_bytes(out, value.unwrap_or(NONE.as_bytes()));
     }
     match belongs {
         Belongs::Counted(counted) => counted.and_then(CountedAs::time_ms),
         Belongs::Corrected(at_ms) => at_ms.map(|at_ms| at_ms as i64),
+        Belongs::Late(hour_ms) => Some(hour_ms as i64),
         Belongs::Nowhere | Belongs::Event(_) => None,
     }
 }

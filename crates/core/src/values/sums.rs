@@ -14,6 +14,8 @@ pub struct Sums {
     pub adjusted: i128,
     /// What corrections have restored: a recount comes to the same.
     pub restored: i128,
+    /// Anything was ever changed, whatever it has come to since.
+    pub is_touched: bool,
 }
 
 impl Sums {
@@ -69,7 +71,7 @@ impl AllSums {
     /// Whether nothing was ever counted for it.
     pub fn is_untouched(&self, name: &str) -> bool {
         let is_known = self.retired.contains_key(name) || self.active.iter().any(|active| *active.name == *name);
-        !is_known || self.of(name) == Some(Sums::default())
+        !is_known || self.of(name).is_some_and(|sums| !sums.is_touched)
     }
 
     /// Answers what the counter's keys keep.
@@ -78,6 +80,7 @@ impl AllSums {
         let active = &mut self.active[usize::from(counter)];
         if let Some(sums) = &mut active.sums {
             sums.counted += i128::from(change);
+            sums.is_touched = true;
         }
         active.measure
     }
@@ -86,12 +89,14 @@ impl AllSums {
         self.active[usize::from(counter)].measure
     }
 
-    /// The sums of the counter that a cell belongs to, declared or not any more.
+    /// The sums of the counter that a cell belongs to, declared or not any more, which are about to change.
     pub fn of_cell(&mut self, declarations: &Declarations, id: &[u8]) -> Option<&mut Sums> {
-        if let Declared::Now(index) = declarations.declared(id) {
-            return self.active[usize::from(index)].sums.as_mut();
-        }
-        self.retired.get_mut(std::str::from_utf8(name_of(id)).ok()?)?.as_mut()
+        let sums = match declarations.declared(id) {
+            Declared::Now(index) => self.active[usize::from(index)].sums.as_mut(),
+            _ => self.retired.get_mut(std::str::from_utf8(name_of(id)).ok()?)?.as_mut(),
+        }?;
+        sums.is_touched = true;
+        Some(sums)
     }
 
     /// Every value is gone.

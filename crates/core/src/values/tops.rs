@@ -34,8 +34,8 @@ pub fn choose_board<'k>(kept: &'k [KeptRollup], by: Option<&str>, hourly: bool) 
 /// The boards of a counter.
 #[derive(Default)]
 pub(super) struct TopBoards {
-    hourly: Option<PlannedBoard>,
-    by: Box<[BoardsBy]>,
+    hourly: Vec<PlannedBoard>,
+    by: Vec<BoardsBy>,
     /// The hour of the last time, and the times that lie in it, if buckets are shorter.
     hour: Minutes,
     until: Minutes,
@@ -74,10 +74,10 @@ impl PlannedBoard {
 }
 
 impl TopBoards {
-    /// Of a counter whose keys are told apart; one without keys has nothing to rank.
-    pub fn new(counter: CellKey, kept: &[KeptRollup], split: &Split) -> TopBoards {
+    /// Of a counter whose keys are told apart; one without keys has nothing to rank. Only those that some roll-ups answer from.
+    pub fn new(counter: CellKey, kept: &[KeptRollup], split: &Split, is_of: impl Fn(u16) -> bool) -> TopBoards {
         let planned = |by: Option<&str>, hourly: bool| {
-            let chosen = choose_board(kept, by, hourly).ok()?;
+            let chosen = choose_board(kept, by, hourly).ok().filter(|chosen| is_of(chosen.number))?;
             Some(PlannedBoard::new(counter, chosen, by.is_none()))
         };
         let by = split.dimensions.iter().enumerate().map(|(dimension, name)| BoardsBy {
@@ -87,7 +87,13 @@ impl TopBoards {
             all_time: planned(Some(name), false),
         });
         let by = by.filter(|by| by.hourly.is_some() || by.all_time.is_some()).collect();
-        TopBoards { hourly: planned(None, true), by, hour: 0, until: 0 }
+        TopBoards { hourly: planned(None, true).into_iter().collect(), by, hour: 0, until: 0 }
+    }
+
+    /// With others, of the same split.
+    pub fn extend(&mut self, others: TopBoards) {
+        self.hourly.extend(others.hourly);
+        self.by.extend(others.by);
     }
 
     fn all(&self) -> impl Iterator<Item = (&PlannedBoard, bool)> {
@@ -95,7 +101,7 @@ impl TopBoards {
             let hourly = by.hourly.as_ref().map(|board| (board, true));
             hourly.into_iter().chain(by.all_time.as_ref().map(|board| (board, false)))
         });
-        self.hourly.as_ref().map(|board| (board, true)).into_iter().chain(by)
+        self.hourly.iter().map(|board| (board, true)).chain(by)
     }
 
     /// Its lines, and from when on each knows of everything if it is new: from the beginning, if its roll-up is as well.
@@ -115,7 +121,7 @@ impl TopBoards {
     pub fn prefetch(&mut self, boards: &Boards, hasher: &CellHasher, split: &Split, change: &TopChange<'_>) {
         let TopChange { cell, values, bucket, .. } = *change;
         let hour = self.hour(split, bucket);
-        if let Some(board) = &mut self.hourly {
+        for board in &mut self.hourly {
             boards.prefetch(board.place(hour), cell.as_u128());
         }
         for BoardsBy { dimension, pair, hourly, all_time } in &mut self.by {
@@ -135,7 +141,7 @@ impl TopBoards {
         let TopChange { cell, bucket, delta, .. } = *change;
         let hour = self.hour(split, bucket);
         let mut wants_name = false;
-        if let Some(board) = &mut self.hourly {
+        for board in &mut self.hourly {
             wants_name |= board.add(boards, hour, cell.as_u128(), delta);
         }
         for BoardsBy { pair, hourly, all_time, .. } in &mut self.by {
@@ -151,10 +157,10 @@ impl TopBoards {
 
     /// Says who the key of the last change is.
     #[cold]
-    fn name(&mut self, boards: &mut Boards, hasher: &CellHasher, split: &Split, change: &TopChange<'_>, id: &[u8]) {
+    pub fn name(&mut self, boards: &mut Boards, hasher: &CellHasher, split: &Split, change: &TopChange<'_>, id: &[u8]) {
         let TopChange { cell, values, bucket, .. } = *change;
         let (hour, id): (_, Arc<[u8]>) = (self.hour(split, bucket), id.into());
-        if let Some(board) = &mut self.hourly {
+        for board in &mut self.hourly {
             let name = PairName { id: id.clone(), value: Arc::default() };
             boards.name(board.place(hour), cell.as_u128(), name);
         }

@@ -177,10 +177,11 @@ impl Snapshot {
         self.counters
     }
 
-    /// What is known there beside counters and their parts: boxes, and what is parked.
+    /// What is known there beside counters and their parts: boxes, what is parked, and what is declared.
     pub fn state(&self) -> Result<Machine, Refusal> {
         let mut state = Machine::new(self.hasher);
-        state.resume(&self.state).map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
+        let resumed = state.resume(&self.state).and_then(|_| state.resumed());
+        resumed.map_err(|error| Refusal::StoreFailed(error.to_string().into()))?;
         Ok(state)
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Writer<L: Log> {
     state: HeldState,
     shared: Arc<Shared>,
     options: EngineOptions,
+    /// The declarations that others see.
+    published: Arc<Declarations>,
     /// Staged for the next commit, and who waits for it.
     batch: Submission,
     /// Of the batch that was appended last.
@@ -100,6 +102,7 @@ impl<L: Log> Writer<L> {
         batch.begin_batch();
         Writer {
             log,
+            published: state.declarations().clone(),
             state: HeldState::new(state, shared.lent.clone()),
             shared,
             options,
@@ -157,7 +160,6 @@ impl<L: Log> Writer<L> {
         appended?;
         self.shared.applied.send_replace(self.log.end());
         let declarations = self.state.declarations();
-        self.shared.declarations.store(declarations.clone());
         let (version, counters) = (declarations.version(), declarations.counters().len());
         tracing::info!(version, counters, "declarations are in force");
         Ok(())
@@ -493,6 +495,16 @@ impl<L: Log> Writer<L> {
         let turn = Turn { batch, count, to, declarations };
         let effects = turn::turn(&mut self.state, &mut self.recorder, turn, &mut self.answers);
         assert_eq!(effects.void, None, "the writer sends no batch twice");
+        self.publish_declarations();
         effects
+    }
+
+    /// They change with a configuration; what roll-ups there are also when one of them was filled, or everything flushed.
+    fn publish_declarations(&mut self) {
+        let declarations = self.state.declarations();
+        if !Arc::ptr_eq(declarations, &self.published) {
+            self.published = declarations.clone();
+            self.shared.declarations.store(self.published.clone());
+        }
     }
 }

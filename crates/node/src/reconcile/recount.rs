@@ -2,10 +2,12 @@
 //!
 //! This shares nothing with how entries are judged but what was declared. It is meant to be read beside `docs/guide/contracts.md`.
 
+mod lacking;
 mod rules;
 mod slices;
 mod zones;
 
+pub use lacking::Lacking;
 pub use slices::{At, Slices};
 
 use std::collections::BTreeSet;
@@ -318,13 +320,22 @@ WHERE live <> recount ORDER BY abs(live - recount) DESC, id",
     /// Rows (`id`, `value`, and `by`, which begins with a comma if it is anything) of what a rule's rows come to: an id is put together
     /// once for each key, not for each event.
     fn summed(&self, rows: &str, by: &str) -> String {
+        self.summed_with(rows, by, "", "")
+    }
+
+    /// The same with a column `first` that says where each of them came first.
+    fn summed_in_order(&self, rows: &str, by: &str) -> String {
+        self.summed_with(rows, by, ", min(first) AS first", ", first")
+    }
+
+    fn summed_with(&self, rows: &str, by: &str, more: &str, names: &str) -> String {
         let (keys, id) = match self.key_names().collect::<Vec<_>>().join(", ") {
             keys if keys.is_empty() => ("id".to_owned(), "id".to_owned()),
             keys => (keys, self.id_of(self.key_names())),
         };
         format!(
-            "SELECT {id} AS id, value{by} FROM (
-    SELECT {keys}, sum(value) AS value{by} FROM ({rows}) AS counted GROUP BY {keys}{by}) AS summed"
+            "SELECT {id} AS id{by}, value{names} FROM (
+    SELECT {keys}{by}, sum(value) AS value{more} FROM ({rows}) AS counted GROUP BY {keys}{by}) AS summed"
         )
     }
 }

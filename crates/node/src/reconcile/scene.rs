@@ -12,11 +12,14 @@ use std::time::Duration;
 use tally_core::contract::Contract;
 use tally_core::counter::{Counter, Declarations};
 use tally_core::limits::{CORRECTION_DELTAS_MAX, SQL_TIME_MS_MAX};
+use tally_core::machine::Machine;
 use tally_core::values::Sums;
 
 pub struct Scene {
     pub snapshot: Arc<Snapshot>,
-    /// Those in force.
+    /// What is known there beside rows.
+    pub state: Machine,
+    /// Those in force there.
     pub declarations: Arc<Declarations>,
     pub eras: Vec<Era>,
     pub from: Start,
@@ -98,13 +101,15 @@ impl Reconciler {
     async fn scene(&self) -> Result<Scene, ReconcileError> {
         let snapshot = Arc::new(self.engine.base().await?);
         self.archive.flush().await?;
-        let (declarations, now_ms) = (self.engine.declarations(), self.engine.clock().now_ms());
         let (eras, from, base_ms, cleared) = (Vec::new(), Start::Beginning, None, BTreeSet::new());
-        let state = snapshot.state()?;
+        let (state, now_ms) = (snapshot.state()?, self.engine.clock().now_ms());
+        // With the roll-ups that there are in the snapshot, whatever was filled since.
+        let declarations = state.declarations().clone();
         let generation = state.values.generations.current;
         let sums = state.balances().into_iter().filter_map(|it| Some((it.name.to_string(), it.sums?))).collect();
         let mut scene = Scene {
             snapshot,
+            state,
             declarations,
             eras,
             from,
@@ -141,7 +146,17 @@ impl Reconciler {
     }
 
     pub(super) async fn ask(&self, scene: &Scene, statement: String) -> Result<Answer, ReconcileError> {
-        let (rows_max, time) = (CORRECTION_DELTAS_MAX, Duration::from_millis(SQL_TIME_MS_MAX));
+        self.ask_for(scene, statement, CORRECTION_DELTAS_MAX).await
+    }
+
+    /// The same for so many rows at most.
+    pub(super) async fn ask_for(
+        &self,
+        scene: &Scene,
+        statement: String,
+        rows_max: usize,
+    ) -> Result<Answer, ReconcileError> {
+        let time = Duration::from_millis(SQL_TIME_MS_MAX);
         let snapshot = Some(scene.snapshot.clone());
         Ok(self.sql.ask(Question { statement, rows_max, time, snapshot, asker: Asker::Node }).await?)
     }

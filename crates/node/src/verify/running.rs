@@ -9,6 +9,7 @@ use crate::clock::rfc3339;
 use crate::engine::{Refusal, Snapshot};
 use crate::reconcile::{Compared, Report, Wanted};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tally_core::counter::Declarations;
 use tally_core::values::KeptRollup;
 use tokio::runtime::Runtime;
@@ -24,6 +25,7 @@ pub fn run(runtime: &Runtime, what: &Verifying, scratch: &Scratch, verified: &mu
         sql: Some(what.sql),
         // What is looked at is what is there, whatever time it is.
         accept_clock: true,
+        fill_rollups: false,
         ..Options::new(scratch.data())
     };
     let mut start = Check::new("start");
@@ -99,9 +101,8 @@ fn differences(report: &Report, scratch: &Scratch, check: &mut Check) {
 /// The parts of each roll-up add up to their key, and the keys to the total of their counter.
 fn parts(runtime: &Runtime, node: &Node, scratch: &Scratch, tell: Tell<'_>) -> Check {
     let mut check = Check::new("parts");
-    let added = runtime
-        .block_on(node.engine().base())
-        .and_then(|snapshot| Adding::new(&snapshot, &node.engine().declarations(), &mut check)?.all(tell));
+    let added =
+        runtime.block_on(node.engine().base()).and_then(|snapshot| Adding::new(&snapshot, &mut check)?.all(tell));
     if let Err(refusal) = added {
         check.find(Finding::new(scratch.meant(&refusal.to_string()), Fix::Backup));
     }
@@ -110,7 +111,7 @@ fn parts(runtime: &Runtime, node: &Node, scratch: &Scratch, tell: Tell<'_>) -> C
 
 struct Adding<'a> {
     snapshot: &'a Snapshot,
-    declarations: &'a Declarations,
+    declarations: Arc<Declarations>,
     check: &'a mut Check,
     log_time_ms: u64,
     keys: u64,
@@ -120,12 +121,9 @@ struct Adding<'a> {
 }
 
 impl<'a> Adding<'a> {
-    fn new(
-        snapshot: &'a Snapshot,
-        declarations: &'a Declarations,
-        check: &'a mut Check,
-    ) -> Result<Adding<'a>, Refusal> {
-        let log_time_ms = snapshot.state()?.log_time_ms();
+    fn new(snapshot: &'a Snapshot, check: &'a mut Check) -> Result<Adding<'a>, Refusal> {
+        let state = snapshot.state()?;
+        let (declarations, log_time_ms) = (state.declarations().clone(), state.log_time_ms());
         Ok(Adding { snapshot, declarations, check, log_time_ms, keys: 0, parts: 0, totals: BTreeMap::new() })
     }
 
@@ -149,7 +147,7 @@ impl<'a> Adding<'a> {
 
     fn key(&mut self, id: &[u8], value: i64) -> Result<(), Refusal> {
         self.keys += 1;
-        let declarations = self.declarations;
+        let declarations = self.declarations.clone();
         let Some(counter) = declarations.counter_of(id) else { return Ok(()) };
         *self.totals.entry(counter.name.to_string()).or_default() += i128::from(value);
         let log_time_ms = self.log_time_ms;

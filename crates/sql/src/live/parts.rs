@@ -1,4 +1,5 @@
-//! `parts`: what each key is split into, by the roll-ups that are kept of its counter.
+//! `parts`: what each key is split into, by the roll-ups that are kept of its counter; and `filling`: what roll-ups that are being filled have
+//! so far, also of counters as a whole.
 
 use super::moment::{Moment, external};
 use super::{BATCH_ROWS, Emit, Prefix, Produce, UTC, arrow, counters, micros, number, text, time};
@@ -6,10 +7,12 @@ use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder, TimestampMic
 use arrow_array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
-use tally_core::counter::Declarations;
+use tally_core::counter::Counter;
 use tally_core::counter::rollup::{Minutes, Unit, bucket_ms};
+use tally_core::id::name_of;
 use tally_core::ledger::parts::block::values_of;
 use tally_core::values::KeptRollup;
 use tally_node::counters::Snapshot;
@@ -38,25 +41,54 @@ pub fn schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
+/// The roll-ups of each counter.
+type RollupsOf = BTreeMap<Box<str>, Vec<KeptRollup>>;
+
+/// Of the roll-ups that there were at that moment: one that was filled since had not everything.
 pub async fn rows(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
-    let (snapshot, declarations) = (moment.snapshot().await?, moment.engine().declarations());
-    Ok(Arc::new(move |emit: &mut Emit<'_>| {
+    let (snapshot, state) = (moment.snapshot().await?, moment.state().await?);
+    let rollups = |counter: &Counter| state.declarations().rollups_of(&counter.name).to_vec();
+    let all = state.declarations().counters().iter().map(|counter| (counter.name.clone(), rollups(counter)));
+    Ok(produce(snapshot, all.collect(), prefix, Vec::new()))
+}
+
+pub async fn filling(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
+    let (snapshot, state) = (moment.snapshot().await?, moment.state().await?);
+    let stand_in = |counter: &Counter| state.values.stand_in(&counter.name).cloned();
+    let all = state.declarations().counters().iter();
+    let all: RollupsOf = all.filter_map(|counter| Some((counter.name.clone(), vec![stand_in(counter)?]))).collect();
+    if all.is_empty() {
+        return Ok(Arc::new(|_: &mut Emit<'_>| Ok(())));
+    }
+    let has_whole = |name: &&Box<str>| {
+        let counter = state.declarations().counters().iter().find(|counter| counter.name == **name);
+        counter.is_some_and(Counter::has_keys) && name.as_bytes().starts_with(&prefix.0)
+    };
+    let wholes = all.keys().filter(has_whole).map(|name| name.as_bytes().to_vec()).collect();
+    Ok(produce(snapshot, all, prefix, wholes))
+}
+
+/// The parts of some ids, and of those that begin so.
+fn produce(snapshot: Arc<Snapshot>, rollups: RollupsOf, prefix: Prefix, first: Vec<Vec<u8>>) -> Produce {
+    Arc::new(move |emit: &mut Emit<'_>| {
         let mut rows = Rows::new();
         let mut pushed = Ok(ControlFlow::Continue(()));
-        counters::walk(&snapshot, &prefix, |page| {
-            for (id, _) in page {
-                pushed = rows.push_all(&snapshot, &declarations, id, emit);
-                if !matches!(pushed, Ok(ControlFlow::Continue(()))) {
-                    return ControlFlow::Break(());
-                }
+        let mut push = |id: &[u8], rows: &mut Rows| {
+            pushed = rows.push_all(&snapshot, &rollups, id, emit);
+            if matches!(pushed, Ok(ControlFlow::Continue(()))) {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
-            ControlFlow::Continue(())
-        })?;
+        };
+        if first.iter().try_for_each(|id| push(id, &mut rows)).is_continue() {
+            counters::walk(&snapshot, &prefix, |page| page.iter().try_for_each(|(id, _)| push(id, &mut rows)))?;
+        }
         if pushed?.is_continue() && rows.len() > 0 {
             let _ = emit(rows.take());
         }
         Ok(())
-    }))
+    })
 }
 
 struct Rows {
@@ -90,19 +122,19 @@ impl Rows {
     fn push_all(
         &mut self,
         snapshot: &Snapshot,
-        declarations: &Declarations,
+        rollups: &RollupsOf,
         id: &[u8],
         emit: &mut Emit<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut wanted = ControlFlow::Continue(());
-        let Some(counter) = declarations.counter_of(id) else { return Ok(wanted) };
-        for kept in declarations.rollups_of(&counter.name) {
+        let name = String::from_utf8_lossy(name_of(id));
+        for kept in rollups.get(&*name).into_iter().flatten() {
             let tell = &mut |unit: Option<Unit>, bucket: Minutes, values: &[u8], sum: i64| {
                 if wanted.is_break() {
                     return;
                 }
                 self.ids.append_value(String::from_utf8_lossy(id));
-                self.counters.append_value(&*counter.name);
+                self.counters.append_value(&name);
                 self.push_part(kept, unit, bucket, values, sum);
                 if self.len() == BATCH_ROWS {
                     wanted = emit(self.take());

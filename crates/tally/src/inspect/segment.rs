@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tally_core::combined::Additions;
 use tally_core::event::Event;
 use tally_core::head::{Group, Head};
-use tally_core::ledger::{Correction, Grounds, LateRun, Proposal, Remedy, Row};
+use tally_core::ledger::{Correction, Fill, FillStep, Grounds, LateRun, Proposal, Remedy, Row};
 use tally_core::record::{self, Expiry, Record};
 use tally_wal::batch;
 use tally_wal::segment::{self, SegmentHeader};
@@ -195,6 +195,12 @@ fn describe(record: &Record<'_>) -> String {
             }
             Err(error) => format!("propose  {error}"),
         },
+        Record::Fill(fill) => match Fill::decode(fill) {
+            Ok(Fill { counter, rollup, step }) => {
+                format!("fill     roll-up {rollup} of {counter}: {}", describe_step(&step))
+            }
+            Err(error) => format!("fill     {error}"),
+        },
         Record::Part(bytes) => format!("part     {} bytes of what follows", bytes.len()),
         Record::Remedy(bytes) => match Remedy::decode(bytes) {
             Ok((remedy, once)) => format!("{}{}", describe_remedy(&remedy), describe_once(once.as_ref())),
@@ -211,6 +217,18 @@ fn describe(record: &Record<'_>) -> String {
             }
             Err(error) => format!("correct  {error}"),
         },
+    }
+}
+
+fn describe_step(step: &FillStep) -> String {
+    match step {
+        FillStep::Begin => "a stand-in begins".to_owned(),
+        FillStep::Add { keys, .. } => {
+            let parts: usize = keys.iter().map(|key| key.parts.len()).sum();
+            format!("{parts} parts that it lacks")
+        }
+        FillStep::End { .. } => "it takes its place".to_owned(),
+        FillStep::Drop => "it is given up".to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod by_time;
 mod cleared;
+mod fill;
 mod proposals;
 mod restate;
 

@@ -74,11 +74,20 @@ impl Block {
 
     /// Adds to a part; if it is new and there are so many already, to the one of all others. Answers whether it was admitted.
     pub fn add(&mut self, values: &[u8], delta: i64, most: usize) -> bool {
-        let is_admitted = self.parts.len() < most || self.has(values) || is_a_word(values);
+        let is_admitted = self.admits(values, most);
         let to = if is_admitted { values } else { &self.others() };
         let sum = self.entry(to);
         *sum = sum.saturating_add(delta);
         is_admitted
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether what is added to a part goes there.
+    pub fn admits(&self, values: &[u8], most: usize) -> bool {
+        self.parts.len() < most || self.has(values) || is_a_word(values)
     }
 
     pub fn has(&self, values: &[u8]) -> bool {

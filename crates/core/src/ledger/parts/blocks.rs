@@ -1,7 +1,7 @@
 //! The rows of one key as additions leave them: the one rule for a cut and for a read.
 
 use super::block::{Block, OTHER};
-use super::split::{Split, SplitRollup, texts};
+use super::split::{Role, Split, SplitRollup, texts};
 use crate::counter::rollup::Minutes;
 use crate::id::CellKey;
 use crate::ledger::LedgerKey;
@@ -72,16 +72,20 @@ impl<'a> Blocks<'a> {
     pub(super) fn add(&mut self, split: &Split, values: &[u8], bucket: Minutes, delta: i64) -> Result<(), DecodeError> {
         let mut texts = texts(split, values)?;
         for rollup in &split.rollups {
-            if rollup.admits.is_none() && self.only.is_some_and(|only| only != rollup.number) {
+            if rollup.role == Role::Counts && self.only.is_some_and(|only| only != rollup.number) {
                 continue;
             }
             let mut values = std::mem::take(&mut self.values);
             rollup.project(&texts, &mut values);
             let bucket = rollup.bucket(split, bucket);
             let most = rollup.admits.map_or(PARTS_PER_ROW_MAX, |most| PARTS_PER_ROW_MAX.min(most as usize));
-            let is_admitted = self.block(rollup, bucket)?.add(&values, delta, most);
+            let block = self.block(rollup, bucket)?;
+            let is_admitted = match rollup.role {
+                Role::Asked => block.admits(&values, most),
+                Role::Counts | Role::Decides => block.add(&values, delta, most),
+            };
             self.values = values;
-            if rollup.admits.is_some() && !is_admitted {
+            if rollup.role != Role::Counts && !is_admitted {
                 texts[usize::from(rollup.dimensions[0])] = OTHER.as_bytes();
             }
         }
@@ -109,7 +113,9 @@ impl<'a> Blocks<'a> {
 
     /// Appends the rows as they are to be written, in the order of their keys. Those of `void` that are not among them go.
     pub(super) fn take_rows(&mut self, void: Vec<Vec<u8>>, out: &mut VecDeque<LedgerRow>) {
-        let rows = self.blocks.iter_mut().map(|ChangedBlock { key, block, .. }| LedgerRow {
+        // One that was only asked what it admits may have nothing to write.
+        let written = self.blocks.iter_mut().filter(|changed| !changed.block.is_empty());
+        let rows = written.map(|ChangedBlock { key, block, .. }| LedgerRow {
             key: std::mem::take(key),
             change: Change::Put(block.encode()),
         });

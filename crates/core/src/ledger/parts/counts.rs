@@ -336,12 +336,15 @@ fn merge(counts: &mut Vec<Count>) {
 mod tests {
     use super::*;
     use crate::counter::rollup::{Unit, Zone};
-    use crate::ledger::parts::SplitRollup;
+    use crate::ledger::parts::{Role, SplitRollup};
     use crate::record::put_bytes;
     use proptest::prelude::*;
 
     fn split() -> Arc<Split> {
-        let rollup = |number, unit, admits| SplitRollup { number, dimensions: [0].into(), unit, admits };
+        let rollup = |number, unit, admits: Option<u64>| {
+            let role = if admits.is_some() { Role::Decides } else { Role::Counts };
+            SplitRollup { number, dimensions: [0].into(), unit, admits, role }
+        };
         Arc::new(Split {
             dimensions: ["country".into()].into(),
             unit: Some(Unit::Hour),

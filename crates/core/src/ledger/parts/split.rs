@@ -27,13 +27,26 @@ pub struct SplitRollup {
     /// Which of the split's dimensions, in its own order.
     pub dimensions: Box<[u8]>,
     pub unit: Option<Unit>,
-    /// It decides which values of its only dimension the key admits: so many.
+    /// So many values of its only dimension are admitted; as many as a row may have if it does not say.
     pub admits: Option<u64>,
+    pub role: Role,
+}
+
+/// What a roll-up has to do with an addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It gets it.
+    Counts,
+    /// The same, and what it does not admit is `other` for those behind it.
+    Decides,
+    /// It only says what that is.
+    Asked,
 }
 
 impl Split {
+    /// A roll-up that gets what is added.
     pub fn rollup(&self, number: u16) -> Option<&SplitRollup> {
-        self.rollups.iter().find(|rollup| rollup.number == number)
+        self.rollups.iter().find(|rollup| rollup.number == number && rollup.role != Role::Asked)
     }
 }
 

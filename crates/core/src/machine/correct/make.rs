@@ -147,7 +147,8 @@ impl Machine {
 
     /// Late entries leave their box; `false` if they do not wait any more.
     fn let_count(&mut self, cell: CellKey, delta: &Delta) -> bool {
-        let parked = self.fates.contracts.parked.take(cell, delta.bucket_ms.unwrap_or(0));
+        let hour_ms = delta.bucket_ms.unwrap_or(0);
+        let parked = self.fates.contracts.parked.take(cell, hour_ms);
         let Some(parked) = parked else { return false };
         self.values.table.add_pending(cell, -(parked.entries as i64));
         for (part, sum) in &parked.parts {
@@ -155,7 +156,7 @@ impl Machine {
         }
         let unsaid = parked.delta - parked.parts.values().sum::<i64>();
         if unsaid != 0 {
-            self.values.roll_id(self.stager.declarations(), &delta.id, cell, unsaid, Belongs::Nowhere);
+            self.values.roll_id(self.stager.declarations(), &delta.id, cell, unsaid, Belongs::Late(hour_ms));
         }
         self.fates.settle(cell, &parked, self.stager.declarations());
         true

@@ -107,7 +107,7 @@ fn what_was_counted_and_corrected_adds_up_to_the_values_and_a_set_is_seen() {
     bench.revert(&clear);
     bench.run();
     let sums = |bench: &Bench, name: &str| bench.state.balance(name).unwrap().sums.unwrap();
-    assert_eq!(sums(&bench, "fans"), Sums { counted: 1, adjusted: 42, restored: 0 });
+    assert_eq!(sums(&bench, "fans"), Sums { counted: 1, adjusted: 42, restored: 0, is_touched: true });
     for name in ["likes", "fans", "timely", "views"] {
         let sums = sums(&bench, name);
         assert_eq!(total(&bench, name), sums.counted + sums.corrected(), "{name}");
@@ -132,7 +132,7 @@ fn additions_by_name_are_in_the_sums_of_a_declared_counter() {
     submission.add_once(&to(b"stock:b"), -2, crate::fact::answer_key(&hasher(), b"stock:b", b"k"), b"k");
     bench.commit(&submission);
     let sums = bench.state.balance("stock").unwrap().sums;
-    assert_eq!((sums, total(&bench, "stock")), (Some(Sums { counted: 3, ..Sums::default() }), 3));
+    assert_eq!((sums, total(&bench, "stock")), (Some(Sums { counted: 3, is_touched: true, ..Sums::default() }), 3));
     let mut replayed = Submission::default();
     bench.state.decode(&submission.records, &mut replayed).expect("it was encoded just now");
     assert!(replayed.ops.iter().all(|op| op.counter == 0), "a replay knows whose they are");

@@ -11,7 +11,7 @@ use crate::record::DecodeError;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-const CONFIG: &str = "
+pub(super) const CONFIG: &str = "
 counters:
   - {counterName: views, mode: display, dimensions: [video], dedup: {by: [session, seq], window: 1s}, rules: [{on: viewed, op: increment}],
      rollups: [[country], [country, hour], [day], [country, device]]}
@@ -25,7 +25,7 @@ counters:
 ";
 
 /// Ids of counters, and of counters as a whole.
-const IDS: [&str; 15] = [
+pub(super) const IDS: [&str; 15] = [
     "views:a", "views:b", "views", "plain:a", "plain:b", "plain", "timely:a", "timely:b", "timely", "fans:x", "fans:y",
     "fans", "shown:a", "shown:b", "shown",
 ];
@@ -89,7 +89,10 @@ impl World {
         let declarations = self.bench.state.declarations();
         let counter = id.split(':').next().unwrap_or_default();
         let kept = declarations.rollups_of(counter).iter().find(|kept| kept.rollup.to_string() == rollup);
-        let number = kept.expect("it is declared").number;
+        self.parts_numbered(id, kept.expect("it is declared").number)
+    }
+
+    pub fn parts_numbered(&self, id: &str, number: u16) -> Parts {
         let cell = hasher().key(id.as_bytes());
         let since = self.bench.state.values.facts.parts.of(cell);
         let mut blocks = Blocks::new(cell, &self.store, since.cleared);
@@ -125,7 +128,7 @@ impl World {
         }
     }
 
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         for id in IDS {
             let counter = id.split(':').next().unwrap_or_default();
             let rollups: Vec<_> = self
@@ -146,7 +149,7 @@ impl World {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     Event { kind: usize, country: Option<usize>, place: usize, number: u64, hours_ago: i64 },
     Add(i64),
     Run,
@@ -159,7 +162,7 @@ enum Act {
 
 const COUNTRIES: [&str; 3] = ["DE", "US", "FR"];
 
-fn act() -> impl Strategy<Value = Act> {
+pub(super) fn act() -> impl Strategy<Value = Act> {
     let event = (0usize..5, proptest::option::of(0usize..3), 0usize..2, 0u64..9, 0i64..30);
     prop_oneof![
         12 => event.prop_map(|(kind, country, place, number, hours_ago)| Act::Event { kind, country, place, number, hours_ago }),
@@ -174,7 +177,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 impl World {
-    fn act(&mut self, act: &Act, model: &mut Parts) {
+    pub fn act(&mut self, act: &Act, model: &mut Parts) {
         let now_ms = self.bench.log_time_ms;
         match *act {
             Act::Event { kind, country, place, number, hours_ago } => {
@@ -248,18 +251,18 @@ proptest! {
     }
 }
 
-fn viewed<'a>(world: &World, dimensions: &[(&'a str, &'a str)], hours_ago: i64, seq: u64) -> Event<'a> {
+pub(super) fn viewed<'a>(world: &World, dimensions: &[(&'a str, &'a str)], hours_ago: i64, seq: u64) -> Event<'a> {
     let now_ms = world.bench.log_time_ms;
     let mut sent = event("viewed", "s", now_ms as i64 - hours_ago * 3_600_000, dimensions);
     (sent.received_at_ms, sent.session, sent.seq) = (now_ms, Some("s".into()), Some(seq));
     sent
 }
 
-fn flat(parts: Parts) -> Vec<(String, i64)> {
+pub(super) fn flat(parts: Parts) -> Vec<(String, i64)> {
     parts.into_iter().map(|((_, values), sum)| (values.join("|"), sum)).collect()
 }
 
-fn texts(parts: &[(&str, i64)]) -> Vec<(String, i64)> {
+pub(super) fn texts(parts: &[(&str, i64)]) -> Vec<(String, i64)> {
     parts.iter().map(|(text, sum)| ((*text).to_owned(), *sum)).collect()
 }
 
@@ -355,4 +358,21 @@ fn a_roll_up_that_is_added_later_says_since_when_and_others_go_on() {
     for counter in ["plain", "views", "fans"] {
         assert_eq!(resumed.declarations().rollups_of(counter), world.bench.state.declarations().rollups_of(counter));
     }
+}
+
+#[test]
+fn a_roll_up_that_is_added_to_a_counter_that_has_come_to_nothing_does_not_say_that_it_knows_everything() {
+    let mut world = World::with(&CONFIG.replace("rollups: [[hour]]", "rollups: []"), 30);
+    let mut add = |id: &[u8], delta| {
+        let mut add = Submission::default();
+        let target = world.bench.state.declarations().resolve(&hasher(), id).unwrap().into_owned();
+        add.add_to(&target, delta);
+        world.bench.commit(&add);
+    };
+    add(b"plain:a", 1);
+    add(b"plain:b", -1);
+    world.bench.configure(CONFIG);
+    let declarations = world.bench.state.declarations();
+    assert!(declarations.rollups_of("plain")[0].since_ms.is_some());
+    assert_eq!(declarations.rollups_of("views")[0].since_ms, None, "nobody has seen anything");
 }

@@ -308,7 +308,7 @@ proptest! {
         twins.live.state.stager.clone().stage(&first, at, &mut submission, &mut |_, _| {});
         twins.commit(&submission);
         *model.values.entry(IDS[0]).or_default() += 1;
-        model.sums.counted += 1;
+        (model.sums.counted, model.sums.is_touched) = (1, true);
         for act in acts {
             run_one(&mut twins, &mut model, act);
             let live = &mut twins.live;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use tally_node::clock::{rfc3339, wall_ms};
 
-const YAML: &str = "
+pub(super) const YAML: &str = "
 counters:
   - {counterName: views, mode: display, dimensions: [video], dedup: {by: [session, seq], window: 60s},
      rollups: [[country, hour], [day]], timezone: Asia/Kolkata, rules: [{on: viewed, op: increment}]}
@@ -24,7 +24,7 @@ counters:
 ";
 
 /// Events of many times and orders, around the change of clocks in Berlin and New York: some twice, some late, some undone.
-fn traffic(round: u64) -> String {
+pub(super) fn traffic(round: u64) -> String {
     let mut events = Vec::new();
     for n in 0..300_u64 {
         let (id, video) = (round * 1000 + n, ["a", "b:c", "d"][n as usize % 3]);

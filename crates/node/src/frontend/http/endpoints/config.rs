@@ -52,10 +52,14 @@ pub struct DeclaredCounter {
 
 /// Parts that a counter keeps beside its keys.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DeclaredRollup {
     by: Vec<String>,
     /// From when on it is complete; `null`: from the beginning.
     since: Option<String>,
+    /// Why what was counted before that is not filled from the archive, if it cannot be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_filled: Option<String>,
 }
 
 /// The configuration in force
@@ -73,8 +77,11 @@ pub async fn config(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Res
         YAML => declarations.yaml().to_owned().into_response(),
         _ => {
             let totals = totals(&api).await?;
-            let counter =
-                |counter: &Counter| DeclaredCounter::new(counter, declarations.rollups_of(&counter.name), &totals);
+            let reconcile = api.host.reconcile.as_ref();
+            let not_filled = |counter: &str, number| reconcile?.not_filled(counter, number);
+            let counter = |counter: &Counter| {
+                DeclaredCounter::new(counter, declarations.rollups_of(&counter.name), &totals, not_filled)
+            };
             let counters = declarations.counters().iter().map(counter).collect();
             axum::Json(Config { version: version.to_string(), counters }).into_response()
         }
@@ -94,13 +101,23 @@ async fn totals(api: &Api) -> Result<BTreeMap<Box<str>, i64>, Problem> {
 }
 
 impl DeclaredCounter {
-    fn new(counter: &Counter, rollups: &[KeptRollup], totals: &BTreeMap<Box<str>, i64>) -> DeclaredCounter {
+    fn new(
+        counter: &Counter,
+        rollups: &[KeptRollup],
+        totals: &BTreeMap<Box<str>, i64>,
+        not_filled: impl Fn(&str, u16) -> Option<String>,
+    ) -> DeclaredCounter {
+        let rollup = |kept: &KeptRollup| DeclaredRollup {
+            by: kept.rollup.words().map(str::to_owned).collect(),
+            since: kept.since_ms.map(rfc3339),
+            not_filled: not_filled(&counter.name, kept.number),
+        };
         DeclaredCounter {
             counter_name: counter.name.to_string(),
             mode: counter.mode().name(),
             measure: counter.measure.name(),
             dimensions: counter.dimensions.iter().map(|name| name.to_string()).collect(),
-            rollups: rollups.iter().map(DeclaredRollup::new).collect(),
+            rollups: rollups.iter().map(rollup).collect(),
             timezone: rollups.first().map_or("UTC".to_owned(), |kept| kept.zone.name().to_owned()),
             retention: retention(counter),
             total: totals.get(&counter.name).copied(),
@@ -111,10 +128,4 @@ impl DeclaredCounter {
 fn retention(counter: &Counter) -> Option<BTreeMap<&'static str, String>> {
     let keeps = counter.rollups.retention.keeps();
     (!keeps.is_empty()).then(|| keeps.iter().map(|keep| (keep.unit.name(), keep.length())).collect())
-}
-
-impl DeclaredRollup {
-    fn new(kept: &KeptRollup) -> DeclaredRollup {
-        DeclaredRollup { by: kept.rollup.words().map(str::to_owned).collect(), since: kept.since_ms.map(rfc3339) }
-    }
 }

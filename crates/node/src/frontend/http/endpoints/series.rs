@@ -211,7 +211,14 @@ impl<'d> Planned<'d> {
         found: &SeriesFound,
     ) -> Result<Option<Planned<'d>>, Problem> {
         let Whose { counter, .. } = self.whose;
-        let now = found.kept.as_ref().ok_or_else(|| not_rolled_up(counter, &self.kept.rollup))?;
+        let Some(now) = &found.kept else {
+            // Another one has taken its place, with what was before it.
+            let declarations = api.counters.declarations();
+            let mut kept = declarations.rollups_of(&counter.name).iter();
+            let by_now = kept.find(|kept| kept.rollup == self.kept.rollup);
+            let by_now = by_now.ok_or_else(|| not_rolled_up(counter, &self.kept.rollup))?.clone();
+            return Planned::at(api, &declarations, self.whose.clone(), asked, by_now, found.as_of_ms).map(Some);
+        };
         let is_whole = kept::check(&counter.name, now, asked.step, &found.series, found.as_of_ms).is_ok();
         if is_whole && self.kept.bands.coarser().eq(now.bands.coarser()) {
             return Ok(None);

@@ -108,7 +108,7 @@ pub async fn top(State(api): State<Api>, IdPath(name): IdPath, uri: Uri) -> Resu
         index.map(|index| declarations.counter(index)).ok_or_else(|| unknown(&name, nearest(&name, known)))?;
     if window != Window::All || by.is_some() {
         let asked = parts::Asked { counter, k, window, by };
-        return Ok(Json(parts::top(&api, &declarations, asked).await?));
+        return Ok(Json(parts::top(&api, asked).await?));
     }
     let ranking = api.counters.greatest(&name, None, k as usize).await?;
     let ranking = ranking.ok_or_else(|| unknown(&name, None))?;

@@ -65,5 +65,5 @@ fn as_if_kept(whose: &Whose<'_>, asked: &Asked) -> KeptRollup {
     let dimensions = asked.by.iter().map(|name| name.as_str().into()).collect();
     let rollup = Rollup { dimensions, unit: asked.step.map(|step| step.unit) };
     let zone = whose.counter.rollups.zone.clone();
-    KeptRollup { number: 0, rollup, zone, since_ms: None, bands: Bands::default() }
+    KeptRollup { number: 0, rollup, zone, since_ms: None, bands: Bands::default(), stands_in_for: None }
 }

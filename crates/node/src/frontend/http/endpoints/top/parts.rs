@@ -27,39 +27,56 @@ pub(super) struct Asked<'a> {
     pub by: Option<&'a str>,
 }
 
-pub(super) async fn top(api: &Api, declarations: &Declarations, asked: Asked<'_>) -> Result<Top, Problem> {
-    let Asked { counter, k, window, by } = asked;
-    let now_ms = api.host.clock.now_ms();
-    let kept = choose_board(declarations.rollups_of(&counter.name), by, window != Window::All)
-        .map_err(|lacking| not_rolled_up(counter, &lacking))?;
-    let hours = hours(window, kept, now_ms);
-    let wanted = asked.wanted(api, declarations, kept, &hours);
-    if window != Window::All {
-        // As of a while ahead: what is moved until the answer is there is in no window that is answered.
-        kept::check_window(&counter.name, kept, &wanted.empty, now_ms + HOUR_MS)?;
+pub(super) async fn top(api: &Api, asked: Asked<'_>) -> Result<Top, Problem> {
+    loop {
+        let declarations = api.counters.declarations();
+        let kept = asked.kept(&declarations)?;
+        let top = asked.top(api, &declarations, kept).await?;
+        // One that has taken its place meanwhile had everything, and this one nothing new.
+        if asked.kept(&api.counters.declarations())?.number == kept.number {
+            return Ok(top);
+        }
     }
-    let found = api.counters.top(wanted).await?;
-    let ranking = Ranking { found, k: k as usize };
-    let groups = by.map(|_| ranking.groups());
-    let whole = by.is_none().then(|| ranking.group(""));
-    let groups_are_exact = groups.iter().flatten().all(|group| group.kind != ReadKind::Estimate);
-    let is_exact = groups_are_exact && whole.as_ref().is_none_or(|group| group.kind != ReadKind::Estimate);
-    Ok(Top {
-        counter: counter.name.to_string(),
-        window: window.name(),
-        k,
-        from: (window != Window::All).then(|| rfc3339(bucket_ms(hours[hours.len() - 1]))),
-        by: by.map(str::to_owned),
-        rollup: Some(kept.rollup.words().map(str::to_owned).collect()),
-        since: kept.since_ms.map(rfc3339),
-        total: Some(ranking.found.whole.totals().first().copied().unwrap_or(0)),
-        kind: if is_exact { ReadKind::with_pending(ranking.found.parked) } else { ReadKind::Estimate },
-        bound: whole.as_ref().and_then(|group| group.bound),
-        top: whole.map(|group| group.top),
-        groups,
-        as_of: rfc3339(now_ms),
-        generation: ranking.found.generation,
-    })
+}
+
+impl Asked<'_> {
+    fn kept<'d>(&self, declarations: &'d Declarations) -> Result<&'d KeptRollup, Problem> {
+        choose_board(declarations.rollups_of(&self.counter.name), self.by, self.window != Window::All)
+            .map_err(|lacking| not_rolled_up(self.counter, &lacking))
+    }
+
+    async fn top(&self, api: &Api, declarations: &Declarations, kept: &KeptRollup) -> Result<Top, Problem> {
+        let Asked { counter, k, window, by } = *self;
+        let now_ms = api.host.clock.now_ms();
+        let hours = hours(window, kept, now_ms);
+        let wanted = self.wanted(api, declarations, kept, &hours);
+        if window != Window::All {
+            // As of a while ahead: what is moved until the answer is there is in no window that is answered.
+            kept::check_window(&counter.name, kept, &wanted.empty, now_ms + HOUR_MS)?;
+        }
+        let found = api.counters.top(wanted).await?;
+        let ranking = Ranking { found, k: k as usize };
+        let groups = by.map(|_| ranking.groups());
+        let whole = by.is_none().then(|| ranking.group(""));
+        let groups_are_exact = groups.iter().flatten().all(|group| group.kind != ReadKind::Estimate);
+        let is_exact = groups_are_exact && whole.as_ref().is_none_or(|group| group.kind != ReadKind::Estimate);
+        Ok(Top {
+            counter: counter.name.to_string(),
+            window: window.name(),
+            k,
+            from: (window != Window::All).then(|| rfc3339(bucket_ms(hours[hours.len() - 1]))),
+            by: by.map(str::to_owned),
+            rollup: Some(kept.rollup.words().map(str::to_owned).collect()),
+            since: kept.since_ms.map(rfc3339),
+            total: Some(ranking.found.whole.totals().first().copied().unwrap_or(0)),
+            kind: if is_exact { ReadKind::with_pending(ranking.found.parked) } else { ReadKind::Estimate },
+            bound: whole.as_ref().and_then(|group| group.bound),
+            top: whole.map(|group| group.top),
+            groups,
+            as_of: rfc3339(now_ms),
+            generation: ranking.found.generation,
+        })
+    }
 }
 
 /// The hours of a window, the running one first.

@@ -1,0 +1,343 @@
+//! Fills roll-ups that were added to running counters with what was counted before, from the archive (ADR 37).
+//!
+//! A stand-in begins beside the roll-up. What it lacks is reckoned in SQL, at one position and a page of keys at a time, and added to it by
+//! records of the log; when nothing is left it takes the roll-up's place. Each page is of a snapshot of its own, in which the stand-in has
+//! what was added so far: so whoever is interrupted begins anew and finds the rest, and nothing has to be remembered.
+
+use super::recount::{Lacking, Start, takes_back};
+use super::scene::{Scene, numbers, texts};
+use super::{ReconcileError, Reconciler};
+use crate::clock::rfc3339;
+use crate::sql::Answer;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tally_core::counter::Counter;
+use tally_core::counter::rollup::minute_of;
+use tally_core::id::name_of;
+use tally_core::ledger::{Fill, FillKey, FillPart, FillStep};
+use tally_core::limits::{FILL_RECORD_BYTES, FILL_ROWS_MAX};
+use tally_core::machine::Machine;
+use tally_core::record::put_bytes;
+use tally_core::values::KeptRollup;
+
+/// So many times as long as a record took it rests: others write as well.
+const REST_TIMES: u32 = 3;
+/// A run comes within a second.
+const BEHIND_THE_RUN_MS: u64 = 2_000;
+/// How often a page is reckoned again because keys were cleared meanwhile.
+const REFUSED_MAX: u32 = 20;
+
+/// Why roll-ups are not filled, by their counters and numbers.
+pub(super) type NotFilled = Arc<Mutex<BTreeMap<(String, u16), String>>>;
+
+#[derive(Default)]
+pub(super) struct Fills {
+    under_way: Option<Filling>,
+    pub not_filled: NotFilled,
+    /// The last one that has failed: others have their turn.
+    failed: Option<(String, u16)>,
+    /// When those are looked at again that wait for late entries.
+    waits: BTreeMap<(String, u16), u64>,
+    pub are_off: bool,
+}
+
+/// A roll-up that is filled.
+struct Filling {
+    counter: String,
+    kept: KeptRollup,
+    /// Where counting began with the first page.
+    begins: Option<(Start, Option<u64>)>,
+    /// The last key and bucket of which nothing is lacking any more.
+    behind: Option<(String, u64)>,
+    parts: u64,
+    refused: u32,
+}
+
+impl Filling {
+    fn key(&self) -> (String, u16) {
+        (self.counter.clone(), self.kept.number)
+    }
+
+    fn step(&self, rollup: u16, step: FillStep) -> Fill {
+        Fill { counter: self.counter.clone(), rollup, step }
+    }
+}
+
+/// What a look at a roll-up came to.
+enum Looked {
+    /// There is another one in its place, or none.
+    Gone,
+    Cannot(String),
+    /// Late entries from before it wait until then: of what they belong to only what other roll-ups needed is remembered.
+    Waits(u64),
+    /// It has no stand-in; one of another roll-up is in the way.
+    NotBegun(Option<u16>),
+    Page {
+        stand_in: u16,
+        keys: Vec<FillKey>,
+        /// There are more behind this one.
+        behind: Option<(String, u64)>,
+    },
+}
+
+/// What is to be done next.
+enum Filled {
+    Some,
+    All,
+    Cannot(String),
+    Waits(u64),
+}
+
+impl Fills {
+    fn tell(&self, key: (String, u16), why: Option<String>) {
+        let mut not_filled = self.not_filled.lock().unwrap_or_else(PoisonError::into_inner);
+        match why {
+            Some(why) => not_filled.insert(key, why),
+            None => not_filled.remove(&key),
+        };
+    }
+
+    /// When something may be filled that waits.
+    pub fn again_ms(&self) -> Option<u64> {
+        self.waits.values().min().copied().filter(|_| !self.are_off)
+    }
+}
+
+impl Reconciler {
+    /// Fills a page of a roll-up that lacks something; `false` if there is none.
+    pub(super) async fn fill_some(&mut self) -> Result<bool, ReconcileError> {
+        let under_way = self.fills.under_way.take();
+        let Some(mut filling) = under_way.or_else(|| self.next_fill()) else { return Ok(false) };
+        let (key, filled) = (filling.key(), self.fill_page(&mut filling).await);
+        let (counter, rollup, parts) = (&filling.counter, filling.kept.rollup.to_string(), filling.parts);
+        match filled {
+            Ok(Filled::Some) => self.fills.under_way = Some(filling),
+            Ok(Filled::All) => {
+                tracing::info!(counter, rollup, parts, "a roll-up that was added later is filled");
+                self.fills.waits.remove(&key);
+                self.fills.tell(key, None);
+            }
+            Ok(Filled::Cannot(why)) => {
+                tracing::info!(counter, rollup, why, "a roll-up that was added later is not filled");
+                self.fills.waits.insert(key.clone(), u64::MAX);
+                self.fills.tell(key, Some(why));
+            }
+            Ok(Filled::Waits(until_ms)) => {
+                let why =
+                    format!("late entries from before it wait for their runs, the last one at {}", rfc3339(until_ms));
+                self.fills.waits.insert(key.clone(), until_ms + BEHIND_THE_RUN_MS);
+                self.fills.tell(key, Some(why));
+            }
+            Err(error) => {
+                self.fills.failed = Some(key);
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How far it is, in words.
+    pub(super) fn fill_progress(&self) -> Option<String> {
+        let Filling { counter, kept, parts, .. } = self.fills.under_way.as_ref()?;
+        Some(format!("filling {} of {counter}: {parts} parts so far", kept.rollup))
+    }
+
+    /// A roll-up that lacks what was before it. What decides about the values of others comes first.
+    fn next_fill(&self) -> Option<Filling> {
+        let declarations = self.engine.declarations();
+        let now_ms = self.engine.clock().now_ms();
+        let mut all = Vec::new();
+        for counter in declarations.counters() {
+            let lacking = declarations.rollups_of(&counter.name).iter().filter(|kept| kept.since_ms.is_some());
+            all.extend(lacking.map(|kept| (!decides(counter, kept), counter.name.to_string(), kept.clone())));
+        }
+        let waits_until = |counter: &String, number| self.fills.waits.get(&(counter.clone(), number)).copied();
+        all.retain(|(_, counter, kept)| waits_until(counter, kept.number).is_none_or(|until_ms| until_ms <= now_ms));
+        let has_failed =
+            |counter: &str, number| self.fills.failed.as_ref().is_some_and(|it| (&*it.0, it.1) == (counter, number));
+        all.sort_by_key(|(behind, counter, kept)| (has_failed(counter, kept.number), *behind));
+        let (_, counter, kept) = all.into_iter().next().filter(|_| !self.fills.are_off)?;
+        Some(Filling { counter, kept, begins: None, behind: None, parts: 0, refused: 0 })
+    }
+
+    async fn fill_page(&self, filling: &mut Filling) -> Result<Filled, ReconcileError> {
+        let (scene, looked) = self.undisturbed(async |scene| self.look(scene, filling).await).await?;
+        let (stand_in, keys, behind) = match looked {
+            Looked::Gone => return Ok(Filled::All),
+            Looked::Waits(until_ms) => return Ok(Filled::Waits(until_ms)),
+            Looked::Cannot(why) => {
+                if let Some(stand_in) = stand_in_for(&scene.state, filling) {
+                    self.engine.fill(&filling.step(stand_in.number, FillStep::Drop)).await?;
+                }
+                return Ok(Filled::Cannot(why));
+            }
+            Looked::NotBegun(other) => {
+                if let Some(other) = other {
+                    self.engine.fill(&filling.step(other, FillStep::Drop)).await?;
+                }
+                self.engine.fill(&filling.step(filling.kept.number, FillStep::Begin)).await?;
+                return Ok(Filled::Some);
+            }
+            Looked::Page { stand_in, keys, behind } => (stand_in, keys, behind),
+        };
+        let begins = (scene.from, scene.base_ms);
+        if filling.begins.replace(begins).is_some_and(|before| before != begins) {
+            // What was before a later base is not to be in it any more, also of the keys before this page.
+            filling.behind = None;
+            return Ok(Filled::Some);
+        }
+        for keys in records(keys) {
+            let parts: usize = keys.iter().map(|key| key.parts.len()).sum();
+            let add = FillStep::Add { generation: scene.generation, keys };
+            if !self.add(&filling.step(stand_in, add)).await? {
+                filling.refused += 1;
+                if filling.refused > REFUSED_MAX {
+                    let why = format!(
+                        "keys of {} were cleared each time while it was reckoned what {} lacks",
+                        filling.counter, filling.kept.rollup
+                    );
+                    return Err(ReconcileError::Wrong(why.into()));
+                }
+                return Ok(Filled::Some);
+            }
+            filling.parts += parts as u64;
+        }
+        filling.refused = 0;
+        if behind.is_some() {
+            filling.behind = behind;
+            return Ok(Filled::Some);
+        }
+        let end = FillStep::End { since_ms: scene.base_ms };
+        self.engine.fill(&filling.step(stand_in, end)).await?;
+        Ok(Filled::All)
+    }
+
+    /// Adds something, and rests.
+    async fn add(&self, fill: &Fill) -> Result<bool, ReconcileError> {
+        let clock = self.engine.clock();
+        let begun = clock.passed();
+        let is_done = self.engine.fill(fill).await?;
+        clock.sleep((clock.passed() - begun) * REST_TIMES).await;
+        Ok(is_done)
+    }
+
+    async fn look(&self, scene: &Scene, filling: &Filling) -> Result<Looked, ReconcileError> {
+        let found = scene.declarations.counters().iter().find(|counter| *counter.name == *filling.counter);
+        let is_it = |kept: &&KeptRollup| kept.number == filling.kept.number && kept.since_ms.is_some();
+        let rollups = scene.declarations.rollups_of(&filling.counter);
+        let Some((counter, kept)) = found.zip(rollups.iter().find(is_it)) else { return Ok(Looked::Gone) };
+        let since_ms = kept.since_ms.unwrap_or(0);
+        if let Some(why) = cannot_fill(scene, counter, since_ms) {
+            return Ok(Looked::Cannot(why));
+        }
+        if let Some(until_ms) = late_until(scene, &filling.counter, since_ms) {
+            return Ok(Looked::Waits(until_ms));
+        }
+        let Some(stand_in) = stand_in_for(&scene.state, filling) else {
+            return Ok(Looked::NotBegun(scene.state.values.stand_in(&filling.counter).map(|kept| kept.number)));
+        };
+        let behind = filling.behind.as_ref().map(|(id, bucket)| (&**id, *bucket));
+        let lacking = scene.recount(counter).lacking(&Lacking { stand_in, since_ms, behind });
+        let page = Page::read(&self.ask_for(scene, lacking, FILL_ROWS_MAX).await?, stand_in);
+        Ok(match page {
+            Some(Page { keys, behind }) => Looked::Page { stand_in: stand_in.number, keys, behind },
+            None => {
+                Looked::Cannot("the parts of one key and bucket are larger than an answer in SQL may be".to_owned())
+            }
+        })
+    }
+}
+
+/// Why what was counted before a roll-up cannot be reckoned, if so.
+fn cannot_fill(scene: &Scene, counter: &Counter, since_ms: u64) -> Option<String> {
+    if let Some(why) = scene.cannot_compare(counter) {
+        return Some(why);
+    }
+    if scene.base_ms.is_some_and(|base_ms| base_ms >= since_ms) {
+        return Some("the archive has let go of what was counted before it".to_owned());
+    }
+    let is_unknown = matches!(scene.from, Start::Base(_)) && takes_back(counter);
+    is_unknown.then(|| {
+        "by which dimensions something was counted that is taken back may be known by an event that is gone".to_owned()
+    })
+}
+
+/// When the last of the late entries may count that came before a roll-up was added and wait for their runs.
+fn late_until(scene: &Scene, counter: &str, since_ms: u64) -> Option<u64> {
+    let lateness = scene.eras.iter().filter_map(|era| era.counter(counter)?.lateness);
+    let longest_ms = lateness.map(|lateness| lateness.every_ms.max(lateness.restated_ms)).max().unwrap_or(0);
+    let of_counter = scene.state.parked().iter().filter(|(_, _, entry)| name_of(&entry.id) == counter.as_bytes());
+    of_counter.map(|(_, _, entry)| entry.due_ms).filter(|due_ms| *due_ms <= since_ms + longest_ms).max()
+}
+
+/// The stand-in of the roll-up that is filled.
+fn stand_in_for<'m>(state: &'m Machine, filling: &Filling) -> Option<&'m KeptRollup> {
+    state.values.stand_in(&filling.counter).filter(|kept| kept.stands_in_for == Some(filling.kept.number))
+}
+
+/// Whether a roll-up says which values of a dimension a key admits.
+fn decides(counter: &Counter, kept: &KeptRollup) -> bool {
+    let is_limited = |name: &str| counter.rollups.limits.iter().any(|(limited, _)| **limited == *name);
+    kept.rollup.unit.is_none() && matches!(&*kept.rollup.dimensions, [only] if is_limited(only))
+}
+
+/// What keys lack, in their order.
+struct Page {
+    keys: Vec<FillKey>,
+    behind: Option<(String, u64)>,
+}
+
+impl Page {
+    /// Up to the last key and bucket that is there as a whole; `None` if there is none.
+    fn read(answer: &Answer, stand_in: &KeptRollup) -> Option<Page> {
+        let dimensions = stand_in.rollup.dimensions.len();
+        let mut rows: Vec<(String, u64, FillPart)> = Vec::new();
+        for batch in &answer.rows {
+            let by: Vec<Vec<String>> = (0..dimensions).map(|n| texts(batch, 2 + n)).collect();
+            let sums = numbers(batch, 1).into_iter().zip(numbers(batch, 2 + dimensions));
+            for (row, (id, (bucket_ms, delta))) in texts(batch, 0).into_iter().zip(sums).enumerate() {
+                let mut values = Vec::new();
+                by.iter().for_each(|column| put_bytes(&mut values, column[row].as_bytes()));
+                rows.push((id, bucket_ms as u64, FillPart { bucket: minute_of(bucket_ms), values, delta }));
+            }
+        }
+        let mut behind = None;
+        if answer.is_truncated {
+            let (id, bucket, _) = rows.last()?;
+            let whole = rows.iter().rposition(|(other, at, _)| (other, at) != (id, bucket))?;
+            rows.truncate(whole + 1);
+            behind = rows.last().map(|(id, bucket, _)| (id.clone(), *bucket));
+        }
+        let mut keys: Vec<FillKey> = Vec::new();
+        for (id, _, part) in rows {
+            match keys.last_mut().filter(|key| key.id == id.as_bytes()) {
+                Some(key) => key.parts.push(part),
+                None => keys.push(FillKey { id: id.into_bytes(), parts: vec![part] }),
+            }
+        }
+        Some(Page { keys, behind })
+    }
+}
+
+/// As much at a time as one record takes.
+fn records(keys: Vec<FillKey>) -> Vec<Vec<FillKey>> {
+    let mut records: Vec<Vec<FillKey>> = Vec::new();
+    let mut room = 0;
+    for FillKey { id, parts } in keys {
+        for part in parts {
+            let key = FillKey { id: id.clone(), parts: vec![part] };
+            let takes = key.bytes();
+            if records.is_empty() || takes > room {
+                records.push(Vec::new());
+                room = FILL_RECORD_BYTES;
+            }
+            room = room.saturating_sub(takes);
+            let record = records.last_mut().expect("one was begun");
+            match record.last_mut().filter(|last| last.id == id) {
+                Some(last) => last.parts.extend(key.parts),
+                None => record.push(key),
+            }
+        }
+    }
+    records
+}
