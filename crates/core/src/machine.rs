@@ -11,6 +11,7 @@
 mod apart;
 mod checkpoint;
 mod correct;
+mod describe;
 mod entrance;
 mod facts;
 mod need;
@@ -22,7 +23,7 @@ use crate::counter::probes::PROBE;
 use crate::counter::{Declarations, Stager};
 use crate::fates::{Balance, Fates, Parked, Scene, Void};
 use crate::id::CellHasher;
-use crate::ledger::{Fill, Kind};
+use crate::ledger::{Fill, FillStep, Kind};
 use crate::limits::ENDINGS_AHEAD_MS;
 use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::Record;
@@ -184,6 +185,7 @@ impl Machine {
             OpKind::Expiring => Answer::Value(values.expiring(op.arg as usize) as i64),
             OpKind::Size => Answer::Value(values.size(op.arg as usize) as i64),
             OpKind::Flush => self.flush(),
+            OpKind::Know => Answer::Yes,
             OpKind::Fill => self.fill(batch.record(op)),
             OpKind::Remedy => self.remedy(&batch.remedy(op)),
             OpKind::RepeatsFull => {
@@ -234,6 +236,10 @@ impl Machine {
     fn fill(&mut self, record: Record<'_>) -> Answer {
         let Record::Fill(fill) = record else { unreachable!("{record:?} is no fill") };
         let fill = Fill::decode(fill).expect("whoever staged or decoded it has read it before");
+        if let FillStep::Describe { before, .. } = fill.step {
+            self.describe(&fill, before);
+            return Answer::Yes;
+        }
         let (is_done, has_others) = self.values.fill(&fill, self.stager.declarations());
         if has_others {
             self.declare_again();

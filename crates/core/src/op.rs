@@ -68,6 +68,8 @@ pub enum OpKind {
     Remedy,
     /// Remembers what was asked for under an id; its [`Stamp`] is the hash of the id and that of what was asked for.
     Once,
+    /// Looks up what the operation behind it needs, an entity by its [`Stamp`].
+    Know,
     /// A roll-up that was added later gets what was counted before it ([`crate::ledger::Fill`]).
     Fill,
     /// Forgets every counter.
@@ -114,7 +116,10 @@ impl Op {
     /// Whether a [`Stamp`] goes with it.
     #[inline]
     pub fn has_stamp(&self) -> bool {
-        matches!(self.kind, OpKind::Entry | OpKind::Claim | OpKind::AddOnce | OpKind::Remedy | OpKind::Once)
+        matches!(
+            self.kind,
+            OpKind::Entry | OpKind::Claim | OpKind::AddOnce | OpKind::Remedy | OpKind::Once | OpKind::Know
+        )
     }
 }
 

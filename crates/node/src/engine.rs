@@ -76,11 +76,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
-use tally_core::counter::Declarations;
+use tally_core::counter::{Declarations, Stager};
 use tally_core::database::Space;
 use tally_core::id::{CellHasher, CellKey};
 use tally_core::ledger::Fill;
-use tally_core::op::{Answer, OpKind, Submission};
+use tally_core::op::{Answer, Submission};
 use tally_core::position::Position;
 use tally_core::record::Record;
 use tally_storage::log::{LogError, LogHandle, LogReader};
@@ -277,8 +277,9 @@ impl Engine {
     /// Does a step of a fill; `false` if it cannot be done any more.
     pub async fn fill(&self, fill: &Fill) -> Result<bool, Refusal> {
         let mut submission = Submission::default();
-        submission.record_op(OpKind::Fill, CellKey::NONE, 0, &Record::Fill(&fill.encode()));
-        Ok(self.submit(submission).await?.answers == [Answer::Yes])
+        let record_at = submission.record(&Record::Fill(&fill.encode()));
+        fill.stage(&mut Stager::new(self.declarations(), self.hasher()), record_at, &mut submission);
+        Ok(self.submit(submission).await?.answers.last() == Some(&Answer::Yes))
     }
 
     /// What memory knows, at once.

@@ -329,7 +329,7 @@ impl Reconciler {
         }
         let has_filled = self.fill_some().await?;
         if has_filled {
-            self.fill_progress().into_iter().for_each(|words| context.progress(words));
+            context.progress(self.fill_progress());
             return Ok(Next::Again);
         }
         let next_ms = self.fills.again_ms().map_or(self.next_ms, |again_ms| again_ms.min(self.next_ms));

@@ -298,6 +298,26 @@ pub const MUTANTS: &[Mutant] = mutants! {
         "a restored log in the epochs of the old one" in "crates/wal/src/recovery.rs":
             ".max(options.epoch_above) + 1" => " + 1";
     }
+    Suite::Core, "a_stand_in_is_seen_when_it_has_everything_and_not_before" => {
+        "a stand-in that answers before it has everything" in "crates/core/src/values/stand_in.rs":
+            "self.kept.iter().filter(|kept| !kept.is_stand_in()).cloned().collect()" => "self.filled()";
+    }
+    Suite::Core, "what_was_reckoned_before_a_clear_is_refused" => {
+        "what a key lacked before it was cleared" in "crates/core/src/values/stand_in.rs":
+            " && kept.cleared <= generation" => "";
+    }
+    Suite::Core, "values_that_a_key_does_not_admit_are_other_in_what_is_filled" => {
+        "a roll-up that gets what it is only asked about" in "crates/core/src/ledger/parts/blocks.rs":
+            "Role::Asked => block.admits(&values, most)," => "Role::Asked => block.add(&values, delta, most),";
+    }
+    Suite::Core, "a_like_that_is_told_what_it_was_counted_for_is_taken_back_from_there" => {
+        "an entity that is told what it has left" in "crates/core/src/machine/describe.rs":
+            " && entity.counted_at < before" => "";
+    }
+    Suite::Core, "a_roll_up_that_is_added_to_a_counter_that_has_come_to_nothing_does_not_say_that_it_knows_everything" => {
+        "a counter that has come to nothing and is taken for new" in "crates/core/src/values/sums.rs":
+            "is_some_and(|sums| !sums.is_touched)" => "is_some_and(|sums| sums.counted == 0)";
+    }
     Suite::Sim("schedules"), "clears::a_slot_judged_before_the_clear_arrives_behind_it_and_counts_there" => {
         "a clear that does not know what it stands behind" in "crates/cluster/src/values.rs":
             "            self.clears.note(generation, &self.to);\n" => "";

@@ -25,6 +25,9 @@ pub enum FillStep {
     End { since_ms: Option<u64> },
     /// It is a stand-in that is given up.
     Drop,
+    /// What entities that count were counted for, by events that stood before an offset ([`crate::machine`]): it was not remembered where no
+    /// roll-up asked for it.
+    Describe { before: u64, events: Vec<Vec<u8>> },
 }
 
 /// What a key lacks, or the counter as a whole.
@@ -43,11 +46,15 @@ pub struct FillPart {
     pub delta: i64,
 }
 
+/// What numbers and lengths beside something take, at most.
+const NUMBERS_BYTES: usize = 24;
+
 mod kind {
     pub const BEGIN: u8 = 0;
     pub const ADD: u8 = 1;
     pub const END: u8 = 2;
     pub const DROP: u8 = 3;
+    pub const DESCRIBE: u8 = 4;
 }
 
 impl Fill {
@@ -68,6 +75,11 @@ impl Fill {
                 put_option(&mut out, *since_ms);
             }
             FillStep::Drop => out.push(kind::DROP),
+            FillStep::Describe { before, events } => {
+                out.push(kind::DESCRIBE);
+                put_varint(&mut out, *before);
+                put_list(&mut out, events, |out, event| put_bytes(out, event));
+            }
         }
         out
     }
@@ -80,6 +92,9 @@ impl Fill {
                 kind::ADD => FillStep::Add { generation: take_varint(bytes)?, keys: take_list(bytes, FillKey::take)? },
                 kind::END => FillStep::End { since_ms: take_option(bytes, "since")? },
                 kind::DROP => FillStep::Drop,
+                kind::DESCRIBE => {
+                    FillStep::Describe { before: take_varint(bytes)?, events: take_list(bytes, take_vec)? }
+                }
                 other => return Err(DecodeError::BadValue { field: "step of a fill", value: other.into() }),
             };
             Ok(Fill { counter, rollup, step })
@@ -107,8 +122,13 @@ impl FillKey {
 
     /// What it takes in a record, at most.
     pub fn bytes(&self) -> usize {
-        const NUMBERS: usize = 20;
-        self.id.len() + NUMBERS + self.parts.iter().map(|part| part.values.len() + NUMBERS).sum::<usize>()
+        self.id.len() + NUMBERS_BYTES + self.parts.iter().map(FillPart::bytes).sum::<usize>()
+    }
+}
+
+impl FillPart {
+    pub fn bytes(&self) -> usize {
+        self.values.len() + NUMBERS_BYTES
     }
 }
 
@@ -122,11 +142,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn steps(number: u64, id: &[u8], values: &[u8], since_ms: Option<u64>) -> [FillStep; 4] {
+    fn steps(number: u64, id: &[u8], values: &[u8], since_ms: Option<u64>) -> [FillStep; 5] {
         let part = |delta| FillPart { bucket: 60, values: values.to_vec(), delta };
         let keys = vec![FillKey { id: id.to_vec(), parts: vec![part(-2), part(3)] }];
         let add = FillStep::Add { generation: number, keys };
-        [FillStep::Begin, add, FillStep::End { since_ms }, FillStep::Drop]
+        let describe = FillStep::Describe { before: number, events: vec![id.to_vec(), values.to_vec()] };
+        [FillStep::Begin, add, FillStep::End { since_ms }, FillStep::Drop, describe]
     }
 
     fn fill(step: FillStep) -> Fill {
@@ -153,11 +174,12 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_step_are_pinned() {
-        let expected: [&[u8]; 4] = [
+        let expected: [&[u8]; 5] = [
             b"\x01a\xac\x02\x00",
             b"\x01a\xac\x02\x01\x07\x01\x03a:1\x02\x3c\x03\x02DE\x03\x3c\x03\x02DE\x06",
             b"\x01a\xac\x02\x02\x01\x09",
             b"\x01a\xac\x02\x03",
+            b"\x01a\xac\x02\x04\x07\x02\x03a:1\x03\x02DE",
         ];
         for (step, expected) in steps(7, b"a:1", b"\x02DE", Some(9)).into_iter().zip(expected) {
             assert_eq!(fill(step.clone()).encode(), expected, "{step:?}");

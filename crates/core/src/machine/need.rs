@@ -63,6 +63,7 @@ impl Machine {
     pub(super) fn decided_by(&self, op: &Op, stamp: &Stamp) -> Option<FactKey> {
         match op.kind {
             OpKind::Claim => Some(FactKey::Claim(stamp.key)),
+            OpKind::Know => Some(FactKey::Entity(stamp.key)),
             OpKind::AddOnce | OpKind::Once => Some(FactKey::Answer(stamp.key)),
             OpKind::Remedy if stamp.key != CellKey::NONE => Some(FactKey::Answer(stamp.key)),
             OpKind::Entry => self.fates.contracts.mode(op.counter).decided_by(stamp),

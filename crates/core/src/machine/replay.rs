@@ -120,10 +120,7 @@ impl Machine {
                 out.op(OpKind::Once, none, 0, at);
                 out.stamps.push(Stamp { number: content, ..Stamp::of_key(crate::fact::request_key(&self.hasher, id)) });
             }
-            Record::Fill(fill) => {
-                Fill::decode(fill)?;
-                out.op(OpKind::Fill, none, 0, at);
-            }
+            Record::Fill(fill) => Fill::decode(fill)?.stage(&mut self.stager, at, out),
             Record::RepeatsFull => out.op(OpKind::RepeatsFull, none, 0, at),
             Record::Copy { from, to, .. } => {
                 out.get(self.hasher.key(from));

@@ -134,7 +134,7 @@ impl Rolling {
             FillStep::Begin => kept.begin(fill.rollup, log_time_ms),
             FillStep::End { since_ms } => kept.end(fill.rollup, since_ms),
             FillStep::Drop => kept.drop_stand_in(fill.rollup),
-            FillStep::Add { .. } => false,
+            FillStep::Add { .. } | FillStep::Describe { .. } => false,
         }
     }
 

@@ -2,17 +2,20 @@
 //!
 //! A stand-in begins beside the roll-up. What it lacks is reckoned in SQL, at one position and a page of keys at a time, and added to it by
 //! records of the log; when nothing is left it takes the roll-up's place. Each page is of a snapshot of its own, in which the stand-in has
-//! what was added so far: so whoever is interrupted begins anew and finds the rest, and nothing has to be remembered.
+//! what was added so far: so whoever is interrupted begins anew and finds the rest, and nothing has to be remembered. Before all that,
+//! entities that count are told what they were counted for, so that what they take back is taken from there.
 
-use super::recount::{Lacking, Start, takes_back};
-use super::scene::{Scene, numbers, texts};
+use super::recount::{Entities, Lacking, Start, takes_back};
+use super::scene::{Scene, numbers, optional_texts, texts};
 use super::{ReconcileError, Reconciler};
 use crate::clock::rfc3339;
 use crate::sql::Answer;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tally_core::counter::Counter;
 use tally_core::counter::rollup::minute_of;
+use tally_core::event::Event;
 use tally_core::id::name_of;
 use tally_core::ledger::{Fill, FillKey, FillPart, FillStep};
 use tally_core::limits::{FILL_RECORD_BYTES, FILL_ROWS_MAX};
@@ -49,6 +52,7 @@ struct Filling {
     begins: Option<(Start, Option<u64>)>,
     /// The last key and bucket of which nothing is lacking any more.
     behind: Option<(String, u64)>,
+    entities: Told,
     parts: u64,
     refused: u32,
 }
@@ -63,6 +67,13 @@ impl Filling {
     }
 }
 
+/// How far entities know what they were counted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    UpTo(Option<u64>),
+    All,
+}
+
 /// What a look at a roll-up came to.
 enum Looked {
     /// There is another one in its place, or none.
@@ -70,6 +81,11 @@ enum Looked {
     Cannot(String),
     /// Late entries from before it wait until then: of what they belong to only what other roll-ups needed is remembered.
     Waits(u64),
+    /// Events of entities that are to be told what they were counted for, and the last of them if there are more.
+    Entities {
+        events: Vec<Vec<u8>>,
+        behind: Option<u64>,
+    },
     /// It has no stand-in; one of another roll-up is in the way.
     NotBegun(Option<u16>),
     Page {
@@ -129,7 +145,8 @@ impl Reconciler {
                 self.fills.tell(key, Some(why));
             }
             Err(error) => {
-                self.fills.failed = Some(key);
+                self.fills.failed = Some(key.clone());
+                self.fills.tell(key, Some(format!("it is tried again: {error}")));
                 return Err(error);
             }
         }
@@ -137,9 +154,13 @@ impl Reconciler {
     }
 
     /// How far it is, in words.
-    pub(super) fn fill_progress(&self) -> Option<String> {
-        let Filling { counter, kept, parts, .. } = self.fills.under_way.as_ref()?;
-        Some(format!("filling {} of {counter}: {parts} parts so far", kept.rollup))
+    pub(super) fn fill_progress(&self) -> String {
+        match &self.fills.under_way {
+            Some(Filling { counter, kept, parts, .. }) => {
+                format!("filling {} of {counter}: {parts} parts so far", kept.rollup)
+            }
+            None => "nothing is being filled".to_owned(),
+        }
     }
 
     /// A roll-up that lacks what was before it. What decides about the values of others comes first.
@@ -157,7 +178,7 @@ impl Reconciler {
             |counter: &str, number| self.fills.failed.as_ref().is_some_and(|it| (&*it.0, it.1) == (counter, number));
         all.sort_by_key(|(behind, counter, kept)| (has_failed(counter, kept.number), *behind));
         let (_, counter, kept) = all.into_iter().next().filter(|_| !self.fills.are_off)?;
-        Some(Filling { counter, kept, begins: None, behind: None, parts: 0, refused: 0 })
+        Some(Filling { counter, kept, begins: None, behind: None, entities: Told::UpTo(None), parts: 0, refused: 0 })
     }
 
     async fn fill_page(&self, filling: &mut Filling) -> Result<Filled, ReconcileError> {
@@ -170,6 +191,14 @@ impl Reconciler {
                     self.engine.fill(&filling.step(stand_in.number, FillStep::Drop)).await?;
                 }
                 return Ok(Filled::Cannot(why));
+            }
+            Looked::Entities { events, behind } => {
+                let before = scene.snapshot.position().offset;
+                for events in records(events, Vec::len) {
+                    self.add(&filling.step(filling.kept.number, FillStep::Describe { before, events })).await?;
+                }
+                filling.entities = behind.map_or(Told::All, |behind| Told::UpTo(Some(behind)));
+                return Ok(Filled::Some);
             }
             Looked::NotBegun(other) => {
                 if let Some(other) = other {
@@ -186,7 +215,7 @@ impl Reconciler {
             filling.behind = None;
             return Ok(Filled::Some);
         }
-        for keys in records(keys) {
+        for keys in records(parted(keys), FillKey::bytes) {
             let parts: usize = keys.iter().map(|key| key.parts.len()).sum();
             let add = FillStep::Add { generation: scene.generation, keys };
             if !self.add(&filling.step(stand_in, add)).await? {
@@ -234,6 +263,11 @@ impl Reconciler {
             return Ok(Looked::Waits(until_ms));
         }
         let Some(stand_in) = stand_in_for(&scene.state, filling) else {
+            if let Told::UpTo(behind) = filling.entities
+                && let Some(looked) = self.entities(scene, counter, Entities { up_to_ms: since_ms, behind }).await?
+            {
+                return Ok(looked);
+            }
             return Ok(Looked::NotBegun(scene.state.values.stand_in(&filling.counter).map(|kept| kept.number)));
         };
         let behind = filling.behind.as_ref().map(|(id, bucket)| (&**id, *bucket));
@@ -245,6 +279,40 @@ impl Reconciler {
                 Looked::Cannot("the parts of one key and bucket are larger than an answer in SQL may be".to_owned())
             }
         })
+    }
+}
+
+impl Reconciler {
+    /// The events of entities that are on; `None` if there are none.
+    async fn entities(
+        &self,
+        scene: &Scene,
+        counter: &Counter,
+        wanted: Entities,
+    ) -> Result<Option<Looked>, ReconcileError> {
+        let recount = scene.recount(counter);
+        let Some(statement) = recount.entities(&wanted) else { return Ok(None) };
+        let answer = self.ask_for(scene, statement, FILL_ROWS_MAX).await?;
+        let (names, mut events, mut last) = (recount.entity_dimensions(), Vec::new(), None);
+        for batch in &answer.rows {
+            let columns: Vec<Vec<Option<String>>> =
+                (2..batch.num_columns()).map(|column| optional_texts(batch, column)).collect();
+            for (row, (at, own_ms)) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).enumerate() {
+                let text = |column: usize| columns[column][row].as_deref();
+                let mut event = Event::new(text(0).unwrap_or_default(), own_ms.max(0) as u64);
+                (event.session, event.event_id) = (text(1).map(Cow::Borrowed), text(2).map(Cow::Borrowed));
+                event.occurred_at_ms = Some(own_ms);
+                let dimensions = names.iter().enumerate();
+                event.dimensions =
+                    dimensions.filter_map(|(n, name)| Some(((*name).into(), text(3 + n)?.into()))).collect();
+                let mut bytes = Vec::new();
+                event.encode(&mut bytes);
+                events.push(bytes);
+                last = Some(at as u64);
+            }
+        }
+        let behind = last.filter(|_| answer.is_truncated);
+        Ok((!events.is_empty()).then_some(Looked::Entities { events, behind }))
     }
 }
 
@@ -320,24 +388,46 @@ impl Page {
 }
 
 /// As much at a time as one record takes.
-fn records(keys: Vec<FillKey>) -> Vec<Vec<FillKey>> {
-    let mut records: Vec<Vec<FillKey>> = Vec::new();
-    let mut room = 0;
-    for FillKey { id, parts } in keys {
-        for part in parts {
-            let key = FillKey { id: id.clone(), parts: vec![part] };
-            let takes = key.bytes();
-            if records.is_empty() || takes > room {
-                records.push(Vec::new());
-                room = FILL_RECORD_BYTES;
+fn records<T>(all: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    split(all, FILL_RECORD_BYTES, bytes)
+}
+
+/// The same keys with so few parts each that several of them are a record.
+fn parted(keys: Vec<FillKey>) -> Vec<FillKey> {
+    const KEY_BYTES: usize = FILL_RECORD_BYTES / 8;
+    let parted = keys.into_iter().flat_map(|FillKey { id, parts }| {
+        let parts = split(parts, KEY_BYTES, FillPart::bytes).into_iter();
+        parts.map(move |parts| FillKey { id: id.clone(), parts })
+    });
+    parted.collect()
+}
+
+/// Stretches of so many bytes, or of one that has more.
+fn split<T>(all: Vec<T>, most: usize, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut stretches, mut room) = (Vec::<Vec<T>>::new(), 0);
+    for one in all {
+        let takes = bytes(&one);
+        match stretches.last_mut().filter(|_| takes <= room) {
+            Some(stretch) => {
+                stretch.push(one);
+                room -= takes;
             }
-            room = room.saturating_sub(takes);
-            let record = records.last_mut().expect("one was begun");
-            match record.last_mut().filter(|last| last.id == id) {
-                Some(last) => last.parts.extend(key.parts),
-                None => record.push(key),
+            None => {
+                stretches.push(vec![one]);
+                room = most.saturating_sub(takes);
             }
         }
     }
-    records
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_split_is_all_of_it_in_its_order_and_no_more_at_a_time_than_there_is_room_for() {
+        assert_eq!(split(vec![3, 3, 3, 9, 1, 8], 8, |n| *n), [vec![3, 3], vec![3], vec![9], vec![1], vec![8]]);
+        assert!(split(Vec::new(), 8, |n: &usize| *n).is_empty());
+    }
 }

@@ -2,11 +2,13 @@
 //!
 //! This shares nothing with how entries are judged but what was declared. It is meant to be read beside `docs/guide/contracts.md`.
 
+mod entities;
 mod lacking;
 mod rules;
 mod slices;
 mod zones;
 
+pub use entities::Entities;
 pub use lacking::Lacking;
 pub use slices::{At, Slices};
 

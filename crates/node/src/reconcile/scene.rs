@@ -236,6 +236,12 @@ pub fn texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<String> {
     }
 }
 
+/// The same of which a row may have none.
+pub fn optional_texts(batch: &arrow_array::RecordBatch, column: usize) -> Vec<Option<String>> {
+    let is_null = |row| batch.column(column).is_null(row);
+    texts(batch, column).into_iter().enumerate().map(|(row, text)| (!is_null(row)).then_some(text)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

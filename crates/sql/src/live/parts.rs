@@ -54,17 +54,17 @@ pub async fn rows(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
 
 pub async fn filling(moment: &Arc<Moment>, prefix: Prefix) -> Result<Produce> {
     let (snapshot, state) = (moment.snapshot().await?, moment.state().await?);
-    let stand_in = |counter: &Counter| state.values.stand_in(&counter.name).cloned();
-    let all = state.declarations().counters().iter();
-    let all: RollupsOf = all.filter_map(|counter| Some((counter.name.clone(), vec![stand_in(counter)?]))).collect();
+    let (mut all, mut wholes) = (RollupsOf::new(), Vec::new());
+    for counter in state.declarations().counters() {
+        let Some(stand_in) = state.values.stand_in(&counter.name) else { continue };
+        all.insert(counter.name.clone(), vec![stand_in.clone()]);
+        if counter.has_keys() && counter.name.as_bytes().starts_with(&prefix.0) {
+            wholes.push(counter.name.as_bytes().to_vec());
+        }
+    }
     if all.is_empty() {
         return Ok(Arc::new(|_: &mut Emit<'_>| Ok(())));
     }
-    let has_whole = |name: &&Box<str>| {
-        let counter = state.declarations().counters().iter().find(|counter| counter.name == **name);
-        counter.is_some_and(Counter::has_keys) && name.as_bytes().starts_with(&prefix.0)
-    };
-    let wholes = all.keys().filter(has_whole).map(|name| name.as_bytes().to_vec()).collect();
     Ok(produce(snapshot, all, prefix, wholes))
 }
 

@@ -229,6 +229,7 @@ fn describe_step(step: &FillStep) -> String {
         }
         FillStep::End { .. } => "it takes its place".to_owned(),
         FillStep::Drop => "it is given up".to_owned(),
+        FillStep::Describe { events, .. } => format!("what {} entities were counted for", events.len()),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::contracts::{event, hasher};
 use super::parts::{Act, CONFIG, Parts, World, act, flat, texts, viewed};
 use super::*;
+use crate::event::Event;
 use crate::ledger::{Fill, FillKey, FillPart, FillStep};
 use crate::op::Submission;
 use crate::record::put_bytes;
@@ -24,9 +25,13 @@ impl World {
     fn step(&mut self, counter: &str, rollup: u16, step: FillStep) -> bool {
         let fill = Fill { counter: counter.to_owned(), rollup, step };
         let mut submission = Submission::default();
-        submission.record_op(OpKind::Fill, CellKey::NONE, 0, &Record::Fill(&fill.encode()));
+        let at = submission.record(&Record::Fill(&fill.encode()));
+        fill.stage(&mut self.bench.state.stager, at, &mut submission);
+        let mut replayed = Submission::default();
+        self.bench.state.decode(&submission.records, &mut replayed).expect("it was encoded just now");
+        assert_eq!((&replayed.ops, &replayed.stamps), (&submission.ops, &submission.stamps));
         self.bench.commit(&submission);
-        self.bench.answers == [Answer::Yes]
+        self.bench.answers.last() == Some(&Answer::Yes)
     }
 
     fn begin(&mut self, counter: &str, rollup: u16) -> u16 {
@@ -257,6 +262,50 @@ fn values_that_a_key_does_not_admit_are_other_in_what_is_filled() {
         world.cut(false);
         assert_eq!(flat(world.parts("shown:a", rollup)), texts(&[("(none)", 1), ("DE", 1), ("other", 1)]), "{rollup}");
     }
+    let countries = flat(world.parts("shown:a", "[country]"));
+    assert_eq!(countries, texts(&[("(none)", 1), ("DE", 1), ("other", 1)]), "it was only asked");
     let all = world.bench.state.declarations().rollups_of("shown");
     assert_eq!(all.iter().filter(|kept| kept.since_ms == Some(7)).count(), 2);
+}
+
+/// A like by somebody in a country.
+fn liked<'a>(world: &World, kind: &'a str, user: &'a str, country: &'a str, hours_ago: i64) -> Event<'a> {
+    let now_ms = world.bench.log_time_ms;
+    let dimensions = [("creator", "x"), ("user", user), ("country", country)];
+    Event { received_at_ms: now_ms, ..event(kind, "s", now_ms as i64 - hours_ago * 3_600_000, &dimensions) }
+}
+
+fn bytes(event: &Event<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    event.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_like_that_is_told_what_it_was_counted_for_is_taken_back_from_there() {
+    let mut world = World::with(&before(), 30);
+    let likes = [("u1", "DE", 50), ("u2", "DE", 49), ("u3", "FR", 48)];
+    let likes = likes.map(|(user, country, ago)| liked(&world, "liked", user, country, ago));
+    likes.iter().for_each(|like| drop(world.bench.send(std::slice::from_ref(like))));
+    world.bench.configure(CONFIG);
+    let rollup = number(&world, "fans", "[country, day]");
+    let before = world.bench.offset;
+    // Meanwhile one goes off, and another one goes on again elsewhere: those know better.
+    let since = [("unliked", "u2", "US"), ("unliked", "u3", "US"), ("liked", "u3", "US")];
+    let since = since.map(|(kind, user, country)| liked(&world, kind, user, country, 0));
+    since.iter().for_each(|event| drop(world.bench.send(std::slice::from_ref(event))));
+    world.cut(false);
+    let events = likes.iter().map(bytes).chain([b"no event".to_vec()]).collect();
+    assert!(world.step("fans", rollup, FillStep::Describe { before, events }));
+    let parts = |world: &World| flat(world.parts("fans:x", "[country]"));
+    let behind = parts(&world);
+    assert_eq!(behind, texts(&[("(none)", -2), ("US", 1)]), "what was taken back before it was told");
+    let off = ["u1", "u3"].map(|user| liked(&world, "unliked", user, "FR", 0));
+    off.iter().for_each(|event| drop(world.bench.send(std::slice::from_ref(event))));
+    assert_eq!(parts(&world), texts(&[("(none)", -2), ("DE", -1)]), "the like from DE, on the day of it");
+    let days = world.parts("fans:x", "[country, day]");
+    assert_eq!(
+        days.keys().filter(|(_, values)| *values == ["DE"]).map(|(day, _)| *day).collect::<Vec<_>>(),
+        [27 * 24 * 60]
+    );
 }

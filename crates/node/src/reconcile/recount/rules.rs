@@ -166,7 +166,7 @@ impl Recount<'_> {
     }
 
     /// The same with the event that turned it on, which is where it counts: the first for its key since it was last off or elsewhere.
-    fn turned_on(&self, entity: &[Field], more: &str) -> String {
+    pub(super) fn turned_on(&self, entity: &[Field], more: &str) -> String {
         format!(
             "SELECT {OWN_ID} AS id{key_values}, 1 AS value{more} FROM (
     SELECT *, max(\"offset\") OVER (PARTITION BY {by}) AS {LAST_OFFSET},
