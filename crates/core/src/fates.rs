@@ -20,6 +20,7 @@ use crate::op::{Answer, Batch, Op, OpKind, Stamp};
 use crate::record::event_at;
 use running::Timely;
 
+use parked::LateEntry;
 pub use parked::{Parked, ParkedEntry, RunLimits};
 pub(crate) use running::Kept;
 pub use running::{Balance, Contracts};
@@ -114,7 +115,8 @@ impl Fates {
         // Runs come at the multiples of their interval.
         let due_ms = (scene.batch.log_time_ms / every_ms + 1) * every_ms;
         let parts = scene.parts_of(op);
-        self.contracts.parked.park(op.cell, &self.id, stamp.time_ms, op.arg, &parts, due_ms);
+        let (time_ms, delta, now_ms) = (stamp.time_ms, op.arg, scene.batch.log_time_ms);
+        self.contracts.parked.park(op.cell, &self.id, LateEntry { time_ms, delta, parts: &parts, due_ms, now_ms });
         values.wait(op, scene);
         self.put_into(op, BoxKind::Late);
         Answer::Late

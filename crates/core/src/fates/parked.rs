@@ -45,10 +45,24 @@ pub struct ParkedEntry {
     pub id: Box<[u8]>,
     pub delta: i64,
     pub entries: u64,
-    /// The log time of its run.
+    /// The log time of its run, and the one at which the first of them came.
     pub due_ms: u64,
+    pub first_ms: u64,
     /// The same sum by what entries say of their parts; nothing if the counter has none.
     pub parts: BTreeMap<CountedAs, i64>,
+}
+
+/// One that is late.
+#[derive(Clone, Copy)]
+pub(crate) struct LateEntry<'a> {
+    /// When it happened.
+    pub time_ms: i64,
+    pub delta: i64,
+    /// What it says of its parts.
+    pub parts: &'a [Vec<u8>],
+    pub due_ms: u64,
+    /// The log time.
+    pub now_ms: u64,
 }
 
 impl ParkedEntry {
@@ -60,11 +74,12 @@ impl ParkedEntry {
 
 impl Parked {
     /// Adds an entry. No number of them carries a sum beyond 64 bits that anybody could send ([`EVENT_DELTA_MAX`](crate::limits::EVENT_DELTA_MAX)).
-    pub(crate) fn park(&mut self, cell: CellKey, id: &[u8], time_ms: i64, delta: i64, parts: &[Vec<u8>], due_ms: u64) {
+    pub(crate) fn park(&mut self, cell: CellKey, id: &[u8], entry: LateEntry<'_>) {
+        let LateEntry { time_ms, delta, parts, due_ms, now_ms } = entry;
         let bucket_ms = u64::try_from(time_ms).unwrap_or(0) / BUCKET_MS * BUCKET_MS;
         let entry = self.sums.entry((cell, bucket_ms)).or_insert_with(|| {
             self.id_bytes += id.len();
-            ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms, parts: BTreeMap::new() }
+            ParkedEntry { id: id.into(), delta: 0, entries: 0, due_ms, first_ms: now_ms, parts: BTreeMap::new() }
         });
         if !parts.is_empty() {
             let part = entry.parts.entry(CountedAs::new(b"", parts)).or_insert_with_key(|part| {
@@ -159,12 +174,16 @@ mod tests {
     use super::*;
     use crate::id::CellHasher;
 
+    fn late(due_ms: u64) -> LateEntry<'static> {
+        LateEntry { time_ms: 0, delta: 1, parts: &[], due_ms, now_ms: 0 }
+    }
+
     #[test]
     fn entries_of_one_cell_and_hour_are_one_sum_and_leave_once() {
         let cell = CellHasher::new(1).key(b"views:a");
         let mut parked = Parked::default();
         for (time_ms, delta) in [(1, 2), (BUCKET_MS as i64 - 1, 3), (BUCKET_MS as i64, 10)] {
-            parked.park(cell, b"views:a", time_ms, delta, &[], 100);
+            parked.park(cell, b"views:a", LateEntry { time_ms, delta, parts: &[], due_ms: 100, now_ms: 7 });
         }
         assert_eq!(parked.len(), 2);
         assert!(parked.due(LateRun::due_by(99)).is_empty());
@@ -181,7 +200,7 @@ mod tests {
     fn too_many_do_not_wait_for_their_time() {
         let mut parked = Parked::default();
         for n in 0..3u8 {
-            parked.park(CellHasher::new(1).key(&[n]), &[n], 0, 1, &[], 1000);
+            parked.park(CellHasher::new(1).key(&[n]), &[n], late(1000));
         }
         let due = |limits| parked.due(parked.plan(0, limits)).len();
         let limits = RunLimits::default();
@@ -195,7 +214,7 @@ mod tests {
     fn a_run_is_bounded_in_bytes_and_always_applies_something() {
         let mut parked = Parked::default();
         for n in 0..10u8 {
-            parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], 0, 1, &[], 0);
+            parked.park(CellHasher::new(1).key(&[n]), &[n; 1000], late(0));
         }
         let due = |parked: &Parked, bytes_max| parked.due(LateRun { bytes_max, ..LateRun::due_by(0) });
         assert_eq!(due(&parked, 4 * (1000 + SUM_BYTES as u64)).len(), 4);

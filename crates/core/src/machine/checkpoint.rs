@@ -290,6 +290,7 @@ fn put_parked(out: &mut Vec<u8>, (cell, bucket_ms, entry): &(CellKey, u64, &Park
     put_signed(out, entry.delta);
     put_varint(out, entry.entries);
     put_varint(out, entry.due_ms);
+    put_varint(out, entry.first_ms);
     put_list(out, &entry.parts, |out, (part, sum)| {
         out.extend_from_slice(part.as_bytes());
         put_signed(out, *sum);
@@ -304,6 +305,7 @@ fn take_parked(bytes: &mut &[u8], version: u8) -> Result<(CellKey, u64, ParkedEn
         delta: take_signed(bytes)?,
         entries: take_varint(bytes)?,
         due_ms: take_varint(bytes)?,
+        first_ms: if version >= 11 { take_varint(bytes)? } else { 0 },
         parts: if version >= 9 {
             take_list(bytes, |bytes| Ok((CountedAs::take(bytes)?, take_signed(bytes)?)))?
         } else {

@@ -204,7 +204,10 @@ impl Reconciler {
                 if let Some(other) = other {
                     self.engine.fill(&filling.step(other, FillStep::Drop)).await?;
                 }
-                self.engine.fill(&filling.step(filling.kept.number, FillStep::Begin)).await?;
+                if !self.engine.fill(&filling.step(filling.kept.number, FillStep::Begin)).await? {
+                    let why = format!("nothing can be begun beside {} of {}", filling.kept.rollup, filling.counter);
+                    return Err(ReconcileError::Wrong(why.into()));
+                }
                 return Ok(Filled::Some);
             }
             Looked::Page { stand_in, keys, behind } => (stand_in, keys, behind),
@@ -330,12 +333,12 @@ fn cannot_fill(scene: &Scene, counter: &Counter, since_ms: u64) -> Option<String
     })
 }
 
-/// When the last of the late entries may count that came before a roll-up was added and wait for their runs.
+/// When the last of the late entries counts that came before a roll-up was added and wait for their runs.
 fn late_until(scene: &Scene, counter: &str, since_ms: u64) -> Option<u64> {
-    let lateness = scene.eras.iter().filter_map(|era| era.counter(counter)?.lateness);
-    let longest_ms = lateness.map(|lateness| lateness.every_ms.max(lateness.restated_ms)).max().unwrap_or(0);
-    let of_counter = scene.state.parked().iter().filter(|(_, _, entry)| name_of(&entry.id) == counter.as_bytes());
-    of_counter.map(|(_, _, entry)| entry.due_ms).filter(|due_ms| *due_ms <= since_ms + longest_ms).max()
+    let from_before = scene.state.parked().iter().map(|(_, _, entry)| entry);
+    let from_before =
+        from_before.filter(|entry| entry.first_ms <= since_ms && name_of(&entry.id) == counter.as_bytes());
+    from_before.map(|entry| entry.due_ms).max()
 }
 
 /// The stand-in of the roll-up that is filled.
