@@ -141,10 +141,9 @@ impl Rolling {
         Some((split, tops, if split.unit.is_some() { *bucket } else { 0 }, values))
     }
 
-    /// The cell of a counter as a whole, if it has keys, and how its stand-in gets what it lacks.
-    pub(super) fn filling(&mut self, counter: u16) -> Option<(Option<CellKey>, &mut Filling)> {
-        let Roll { split, filling, .. } = self.active.get_mut(usize::from(counter))?.as_mut()?;
-        Some((split.whole, filling.as_mut()?))
+    /// How the stand-in of a counter gets what it lacks.
+    pub(super) fn filling(&mut self, counter: u16) -> Option<&mut Filling> {
+        self.active.get_mut(usize::from(counter))?.as_mut()?.filling.as_mut()
     }
 
     /// Every value is gone, and so the parts of every roll-up add up.

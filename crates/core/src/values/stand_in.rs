@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 /// How what a stand-in lacks is added to it alone.
 pub(super) struct Filling {
-    split: Arc<Split>,
+    of_keys: Arc<Split>,
+    /// The counter as a whole stands apart from keys, in the order of the log.
+    of_whole: Option<Arc<Split>>,
     tops: TopBoards,
 }
 
@@ -51,7 +53,8 @@ impl KeptRollups {
     fn begin(&mut self, rollup: u16, log_time_ms: u64) -> bool {
         let began_later = |kept: &&KeptRollup| kept.number == rollup && kept.since_ms.is_some();
         let Some(kept) = self.kept.iter().find(began_later).filter(|_| self.stand_in().is_none()) else { return false };
-        if self.next == ROLLUP_NUMBERS_MAX {
+        // Whoever declares others has room in any case.
+        if self.next >= ROLLUP_NUMBERS_MAX / 2 {
             return false;
         }
         let (stands_in_for, since_ms) = (Some(rollup), Some(log_time_ms));
@@ -112,12 +115,13 @@ impl KeptRollups {
             dimensions: rollup.dimensions.clone(),
             unit: rollup.unit,
             zone: zone.clone(),
-            // What it lacks is told as well.
+            // What it lacks is told as well, for itself.
             whole: None,
             rollups: asked.chain([own]).collect(),
         };
         let tops = whole.map_or_else(TopBoards::default, |cell| self.tops_of_stand_in(cell, &split));
-        Some(Filling { split: Arc::new(split), tops })
+        let of_whole = whole.map(|_| Arc::new(Split { whole, ..split.clone() }));
+        Some(Filling { of_keys: Arc::new(split), of_whole, tops })
     }
 
     /// The boards that the stand-in will answer from.
@@ -177,9 +181,9 @@ impl Values {
     fn add_lacking(&mut self, counter: u16, keys: &[FillKey]) -> bool {
         let Values { rolling, facts, hasher, .. } = self;
         let ValueFacts { parts, boards, .. } = facts;
-        let Some((whole, Filling { split, tops })) = rolling.filling(counter) else { return false };
-        let of_keys = keys.iter().flat_map(|key| &key.parts);
-        if of_keys.clone().any(|part| values_of(&part.values).count() != split.dimensions.len()) {
+        let Some(Filling { of_keys: split, of_whole, tops }) = rolling.filling(counter) else { return false };
+        let mut lacking = keys.iter().flat_map(|key| &key.parts);
+        if lacking.any(|part| values_of(&part.values).count() != split.dimensions.len()) {
             return false;
         }
         for FillKey { id, parts: lacking } in keys {
@@ -187,10 +191,11 @@ impl Values {
             for part in lacking {
                 // Where a bucket begins others may have reckoned by other tables of time zones.
                 let bucket: Minutes = split.unit.map_or(0, |unit| unit.bucket(part.bucket, &split.zone));
-                parts.add(Some(cell), split, &part.values, bucket, part.delta);
-                if Some(cell) == whole {
+                if let Some(of_whole) = of_whole.as_ref().filter(|split| split.whole == Some(cell)) {
+                    parts.add(None, of_whole, &part.values, bucket, part.delta);
                     continue;
                 }
+                parts.add(Some(cell), split, &part.values, bucket, part.delta);
                 let change = TopChange { cell, values: &part.values, bucket, delta: part.delta };
                 tops.prefetch(boards, hasher, split, &change);
                 if tops.add(boards, split, &change) {

@@ -62,7 +62,12 @@ struct PartRows {
 
 impl PartRows {
     /// None without a store. Blocks on it.
-    fn read(store: Option<&dyn Reads>, of: &PartsOf, minutes: &Range<Minutes>) -> Result<PartRows, store::Error> {
+    fn read(
+        store: Option<&dyn Reads>,
+        of: &PartsOf,
+        since: &PartsSince,
+        minutes: &Range<Minutes>,
+    ) -> Result<PartRows, store::Error> {
         let Some(store) = store else { return Ok(PartRows::default()) };
         let mut found = PartRows { coarser: coarse::read(store, of, minutes)?, ..PartRows::default() };
         let range = LedgerKey::parts_within(of.cell, of.rollup, minutes);
@@ -79,8 +84,9 @@ impl PartRows {
             }
         })?;
         read?;
-        for rollup in &of.deciding {
-            let key = LedgerKey::Part(of.cell, *rollup, 0).encode();
+        // Another one may have taken the place of one that has decided.
+        for rollup in of.deciding.iter().copied().chain(since.deciding()) {
+            let key = LedgerKey::Part(of.cell, rollup, 0).encode();
             let row = store.ledger_get(&key)?;
             found.deciding.extend(row.map(|row| (key, row)));
         }
@@ -91,7 +97,7 @@ impl PartRows {
     fn admits_all(&self, of: &PartsOf, since: &PartsSince) -> bool {
         // A part takes more than one byte.
         let most = self.rows.values().map(Vec::len).max().unwrap_or(0);
-        of.deciding.is_empty() && most + since.parts_of_a_row() < PARTS_PER_ROW_MAX
+        of.deciding.is_empty() && since.deciding().next().is_none() && most + since.parts_of_a_row() < PARTS_PER_ROW_MAX
     }
 
     /// What all of it comes to, with what memory has added.

@@ -6,15 +6,15 @@
 //! entities that count are told what they were counted for, so that what they take back is taken from there.
 
 use super::recount::{Entities, Lacking, Start, takes_back};
-use super::scene::{Scene, numbers, optional_texts, texts};
+use super::scene::{Scene, cannot_recount, first_number, numbers, optional_texts, texts};
 use super::{ReconcileError, Reconciler};
 use crate::clock::rfc3339;
 use crate::sql::Answer;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tally_core::counter::Counter;
 use tally_core::counter::rollup::minute_of;
+use tally_core::counter::{Counter, Direction};
 use tally_core::event::Event;
 use tally_core::id::name_of;
 use tally_core::ledger::{Fill, FillKey, FillPart, FillStep};
@@ -25,6 +25,9 @@ use tally_core::values::KeptRollup;
 
 /// So many times as long as a record took it rests: others write as well.
 const REST_TIMES: u32 = 3;
+/// How long one that has failed waits, twice as long each time.
+const FAILED_PAUSE_MS: u64 = 60_000;
+const FAILED_PAUSE_MS_MAX: u64 = 24 * 3_600_000;
 /// A run comes within a second.
 const BEHIND_THE_RUN_MS: u64 = 2_000;
 /// How often a page is reckoned again because keys were cleared meanwhile.
@@ -37,10 +40,12 @@ pub(super) type NotFilled = Arc<Mutex<BTreeMap<(String, u16), String>>>;
 pub(super) struct Fills {
     under_way: Option<Filling>,
     pub not_filled: NotFilled,
-    /// The last one that has failed: others have their turn.
-    failed: Option<(String, u16)>,
-    /// When those are looked at again that wait for late entries.
+    /// How often in a row each has failed.
+    failures: BTreeMap<(String, u16), u32>,
+    /// When those are looked at again that wait, or have failed.
     waits: BTreeMap<(String, u16), u64>,
+    /// Of counters with roll-ups since some time.
+    told: BTreeMap<(String, u64), Told>,
     pub are_off: bool,
 }
 
@@ -50,22 +55,36 @@ struct Filling {
     kept: KeptRollup,
     /// Where counting began with the first page.
     begins: Option<(Start, Option<u64>)>,
-    /// The last key and bucket of which nothing is lacking any more.
-    behind: Option<(String, u64)>,
+    behind: Option<Behind>,
+    /// Up to where corrections had touched more than they added, when a page has ended within a key.
+    disturbed: Option<i64>,
     entities: Told,
     parts: u64,
     refused: u32,
 }
 
 impl Filling {
+    fn new(counter: String, kept: KeptRollup, told: &BTreeMap<(String, u64), Told>) -> Filling {
+        let since_ms = kept.since_ms.unwrap_or(0);
+        let entities = told.get(&(counter.clone(), since_ms)).copied().unwrap_or(Told::UpTo(None));
+        Filling { counter, kept, begins: None, behind: None, disturbed: None, entities, parts: 0, refused: 0 }
+    }
+
     fn key(&self) -> (String, u16) {
         (self.counter.clone(), self.kept.number)
+    }
+
+    fn begin_again(&mut self) {
+        (self.behind, self.disturbed) = (None, None);
     }
 
     fn step(&self, rollup: u16, step: FillStep) -> Fill {
         Fill { counter: self.counter.clone(), rollup, step }
     }
 }
+
+/// The last key of which nothing is lacking any more, or its last bucket.
+type Behind = (String, Option<u64>);
 
 /// How far entities know what they were counted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,13 +105,16 @@ enum Looked {
         events: Vec<Vec<u8>>,
         behind: Option<u64>,
     },
-    /// It has no stand-in; one of another roll-up is in the way.
-    NotBegun(Option<u16>),
+    /// It has no stand-in.
+    NotBegun,
+    /// Another roll-up of the counter has one, and comes first.
+    Instead(KeptRollup),
     Page {
         stand_in: u16,
         keys: Vec<FillKey>,
         /// There are more behind this one.
-        behind: Option<(String, u64)>,
+        behind: Option<Behind>,
+        disturbed: i64,
     },
 }
 
@@ -124,13 +146,24 @@ impl Reconciler {
     pub(super) async fn fill_some(&mut self) -> Result<bool, ReconcileError> {
         let under_way = self.fills.under_way.take();
         let Some(mut filling) = under_way.or_else(|| self.next_fill()) else { return Ok(false) };
-        let (key, filled) = (filling.key(), self.fill_page(&mut filling).await);
+        let filled = match self.never(&filling.counter) {
+            Some(why) => Ok(Filled::Cannot(why)),
+            None => self.fill_page(&mut filling).await,
+        };
+        let now_ms = self.engine.clock().now_ms();
         let (counter, rollup, parts) = (&filling.counter, filling.kept.rollup.to_string(), filling.parts);
+        let key = filling.key();
+        self.fills.told.insert((counter.clone(), filling.kept.since_ms.unwrap_or(0)), filling.entities);
+        if filled.is_ok() {
+            self.fills.failures.remove(&key);
+        }
         match filled {
-            Ok(Filled::Some) => self.fills.under_way = Some(filling),
+            Ok(Filled::Some) => {
+                self.fills.tell(key, None);
+                self.fills.under_way = Some(filling);
+            }
             Ok(Filled::All) => {
                 tracing::info!(counter, rollup, parts, "a roll-up that was added later is filled");
-                self.fills.waits.remove(&key);
                 self.fills.tell(key, None);
             }
             Ok(Filled::Cannot(why)) => {
@@ -141,16 +174,26 @@ impl Reconciler {
             Ok(Filled::Waits(until_ms)) => {
                 let why =
                     format!("late entries from before it wait for their runs, the last one at {}", rfc3339(until_ms));
-                self.fills.waits.insert(key.clone(), until_ms + BEHIND_THE_RUN_MS);
+                self.fills.waits.insert(key.clone(), until_ms.max(now_ms) + BEHIND_THE_RUN_MS);
                 self.fills.tell(key, Some(why));
             }
             Err(error) => {
-                self.fills.failed = Some(key.clone());
+                let failures = self.fills.failures.entry(key.clone()).or_default();
+                *failures += 1;
+                let pause_ms = (FAILED_PAUSE_MS << failures.saturating_sub(1).min(16)).min(FAILED_PAUSE_MS_MAX);
+                self.fills.waits.insert(key.clone(), now_ms + pause_ms);
                 self.fills.tell(key, Some(format!("it is tried again: {error}")));
                 return Err(error);
             }
         }
         Ok(true)
+    }
+
+    /// Why a roll-up of a counter can never be filled, as far as that is known without a look at the archive.
+    fn never(&self, counter: &str) -> Option<String> {
+        let declarations = self.engine.declarations();
+        let counter = declarations.counters().iter().find(|declared| *declared.name == *counter)?;
+        cannot_recount(counter, &[], Start::Beginning)
     }
 
     /// How far it is, in words.
@@ -163,7 +206,7 @@ impl Reconciler {
         }
     }
 
-    /// A roll-up that lacks what was before it. What decides about the values of others comes first.
+    /// A roll-up that lacks what was before it. What decides about the values of another one comes before that, whatever it takes.
     fn next_fill(&self) -> Option<Filling> {
         let declarations = self.engine.declarations();
         let now_ms = self.engine.clock().now_ms();
@@ -173,17 +216,27 @@ impl Reconciler {
             all.extend(lacking.map(|kept| (!decides(counter, kept), counter.name.to_string(), kept.clone())));
         }
         let waits_until = |counter: &String, number| self.fills.waits.get(&(counter.clone(), number)).copied();
-        all.retain(|(_, counter, kept)| waits_until(counter, kept.number).is_none_or(|until_ms| until_ms <= now_ms));
-        let has_failed =
-            |counter: &str, number| self.fills.failed.as_ref().is_some_and(|it| (&*it.0, it.1) == (counter, number));
-        all.sort_by_key(|(behind, counter, kept)| (has_failed(counter, kept.number), *behind));
+        let cannot = |counter: &String, number| waits_until(counter, number) == Some(u64::MAX);
+        let deciding = all.iter().filter(|(follows, counter, kept)| !follows && !cannot(counter, kept.number));
+        let deciding: Vec<(String, Box<str>)> =
+            deciding.map(|(_, counter, kept)| (counter.clone(), kept.rollup.dimensions[0].clone())).collect();
+        let is_decided = |counter: &str, kept: &KeptRollup| {
+            deciding.iter().any(|(of, name)| *of == counter && kept.rollup.dimensions.contains(name))
+        };
+        all.retain(|(follows, counter, kept)| {
+            let is_due = waits_until(counter, kept.number).is_none_or(|until_ms| until_ms <= now_ms);
+            is_due && !(*follows && is_decided(counter, kept))
+        });
         let (_, counter, kept) = all.into_iter().next().filter(|_| !self.fills.are_off)?;
-        Some(Filling { counter, kept, begins: None, behind: None, entities: Told::UpTo(None), parts: 0, refused: 0 })
+        Some(Filling::new(counter, kept, &self.fills.told))
     }
 
     async fn fill_page(&self, filling: &mut Filling) -> Result<Filled, ReconcileError> {
+        let clock = self.engine.clock();
+        let begun = clock.passed();
         let (scene, looked) = self.undisturbed(async |scene| self.look(scene, filling).await).await?;
-        let (stand_in, keys, behind) = match looked {
+        let took = clock.passed() - begun;
+        let (stand_in, keys, behind, disturbed) = match looked {
             Looked::Gone => return Ok(Filled::All),
             Looked::Waits(until_ms) => return Ok(Filled::Waits(until_ms)),
             Looked::Cannot(why) => {
@@ -200,22 +253,28 @@ impl Reconciler {
                 filling.entities = behind.map_or(Told::All, |behind| Told::UpTo(Some(behind)));
                 return Ok(Filled::Some);
             }
-            Looked::NotBegun(other) => {
-                if let Some(other) = other {
-                    self.engine.fill(&filling.step(other, FillStep::Drop)).await?;
-                }
+            Looked::Instead(kept) => {
+                *filling = Filling::new(filling.counter.clone(), kept, &self.fills.told);
+                return Ok(Filled::Some);
+            }
+            Looked::NotBegun => {
                 if !self.engine.fill(&filling.step(filling.kept.number, FillStep::Begin)).await? {
                     let why = format!("nothing can be begun beside {} of {}", filling.kept.rollup, filling.counter);
                     return Err(ReconcileError::Wrong(why.into()));
                 }
                 return Ok(Filled::Some);
             }
-            Looked::Page { stand_in, keys, behind } => (stand_in, keys, behind),
+            Looked::Page { stand_in, keys, behind, disturbed } => (stand_in, keys, behind, disturbed),
         };
         let begins = (scene.from, scene.base_ms);
         if filling.begins.replace(begins).is_some_and(|before| before != begins) {
             // What was before a later base is not to be in it any more, also of the keys before this page.
-            filling.behind = None;
+            filling.begin_again();
+            return Ok(Filled::Some);
+        }
+        if filling.disturbed.is_some_and(|before| before != disturbed) {
+            // The buckets before the cut belong to another sum than those behind it.
+            filling.begin_again();
             return Ok(Filled::Some);
         }
         for keys in records(parted(keys), FillKey::bytes) {
@@ -230,18 +289,22 @@ impl Reconciler {
                     );
                     return Err(ReconcileError::Wrong(why.into()));
                 }
+                clock.sleep(took).await;
                 return Ok(Filled::Some);
             }
             filling.parts += parts as u64;
         }
         filling.refused = 0;
         if behind.is_some() {
+            let is_within = behind.as_ref().is_some_and(|(_, bucket)| bucket.is_some());
+            filling.disturbed = is_within.then_some(disturbed);
             filling.behind = behind;
             return Ok(Filled::Some);
         }
         let end = FillStep::End { since_ms: scene.base_ms };
-        self.engine.fill(&filling.step(stand_in, end)).await?;
-        Ok(Filled::All)
+        // If it is not there any more, the next look finds what is.
+        let is_done = self.engine.fill(&filling.step(stand_in, end)).await?;
+        Ok(if is_done { Filled::All } else { Filled::Some })
     }
 
     /// Adds something, and rests.
@@ -265,19 +328,27 @@ impl Reconciler {
         if let Some(until_ms) = late_until(scene, &filling.counter, since_ms) {
             return Ok(Looked::Waits(until_ms));
         }
+        let in_the_way = scene.state.values.stand_in(&filling.counter).and_then(|kept| kept.stands_in_for);
+        if let Some(other) =
+            rollups.iter().find(|kept| Some(kept.number) == in_the_way && kept.number != filling.kept.number)
+        {
+            return Ok(Looked::Instead(other.clone()));
+        }
         let Some(stand_in) = stand_in_for(&scene.state, filling) else {
             if let Told::UpTo(behind) = filling.entities
                 && let Some(looked) = self.entities(scene, counter, Entities { up_to_ms: since_ms, behind }).await?
             {
                 return Ok(looked);
             }
-            return Ok(Looked::NotBegun(scene.state.values.stand_in(&filling.counter).map(|kept| kept.number)));
+            return Ok(Looked::NotBegun);
         };
         let behind = filling.behind.as_ref().map(|(id, bucket)| (&**id, *bucket));
-        let lacking = scene.recount(counter).lacking(&Lacking { stand_in, since_ms, behind });
+        let recount = scene.recount(counter);
+        let disturbed = first_number(&self.ask(scene, recount.last_disturbed()).await?);
+        let lacking = recount.lacking(&Lacking { stand_in, since_ms, decides: decides(counter, stand_in), behind });
         let page = Page::read(&self.ask_for(scene, lacking, FILL_ROWS_MAX).await?, stand_in);
         Ok(match page {
-            Some(Page { keys, behind }) => Looked::Page { stand_in: stand_in.number, keys, behind },
+            Some(Page { keys, behind }) => Looked::Page { stand_in: stand_in.number, keys, behind, disturbed },
             None => {
                 Looked::Cannot("the parts of one key and bucket are larger than an answer in SQL may be".to_owned())
             }
@@ -302,7 +373,8 @@ impl Reconciler {
                 (2..batch.num_columns()).map(|column| optional_texts(batch, column)).collect();
             for (row, (at, own_ms)) in numbers(batch, 0).into_iter().zip(numbers(batch, 1)).enumerate() {
                 let text = |column: usize| columns[column][row].as_deref();
-                let mut event = Event::new(text(0).unwrap_or_default(), own_ms.max(0) as u64);
+                let on = still_on(counter, text(0).unwrap_or_default());
+                let mut event = Event::new(on, own_ms.max(0) as u64);
                 (event.session, event.event_id) = (text(1).map(Cow::Borrowed), text(2).map(Cow::Borrowed));
                 event.occurred_at_ms = Some(own_ms);
                 let dimensions = names.iter().enumerate();
@@ -317,6 +389,13 @@ impl Reconciler {
         let behind = last.filter(|_| answer.is_truncated);
         Ok((!events.is_empty()).then_some(Looked::Entities { events, behind }))
     }
+}
+
+/// The type of an event that turned something on, or one that would do so today.
+fn still_on<'a>(counter: &'a Counter, event_type: &'a str) -> &'a str {
+    let mut rules = counter.rules.iter().filter(|rule| rule.op == Direction::Increment);
+    let is_known = counter.rules.iter().any(|rule| *rule.on == *event_type);
+    if is_known { event_type } else { rules.next().map_or(event_type, |rule| &rule.on) }
 }
 
 /// Why what was counted before a roll-up cannot be reckoned, if so.
@@ -355,11 +434,11 @@ fn decides(counter: &Counter, kept: &KeptRollup) -> bool {
 /// What keys lack, in their order.
 struct Page {
     keys: Vec<FillKey>,
-    behind: Option<(String, u64)>,
+    behind: Option<Behind>,
 }
 
 impl Page {
-    /// Up to the last key and bucket that is there as a whole; `None` if there is none.
+    /// Up to the last key that is there as a whole, or the last bucket of one that is too large for that; `None` if that is as well.
     fn read(answer: &Answer, stand_in: &KeptRollup) -> Option<Page> {
         let dimensions = stand_in.rollup.dimensions.len();
         let mut rows: Vec<(String, u64, FillPart)> = Vec::new();
@@ -375,9 +454,10 @@ impl Page {
         let mut behind = None;
         if answer.is_truncated {
             let (id, bucket, _) = rows.last()?;
-            let whole = rows.iter().rposition(|(other, at, _)| (other, at) != (id, bucket))?;
+            let key = rows.iter().rposition(|(other, ..)| other != id);
+            let whole = key.or_else(|| rows.iter().rposition(|(_, at, _)| at != bucket))?;
             rows.truncate(whole + 1);
-            behind = rows.last().map(|(id, bucket, _)| (id.clone(), *bucket));
+            behind = rows.last().map(|(id, bucket, _)| (id.clone(), key.is_none().then_some(*bucket)));
         }
         let mut keys: Vec<FillKey> = Vec::new();
         for (id, _, part) in rows {

@@ -82,7 +82,11 @@ fn produce(snapshot: Arc<Snapshot>, rollups: RollupsOf, prefix: Prefix, first: V
             }
         };
         if first.iter().try_for_each(|id| push(id, &mut rows)).is_continue() {
-            counters::walk(&snapshot, &prefix, |page| page.iter().try_for_each(|(id, _)| push(id, &mut rows)))?;
+            counters::walk(&snapshot, &prefix, |page| {
+                // Somebody may have counted by a bare name before it was declared.
+                let mut others = page.iter().filter(|(id, _)| !first.contains(id));
+                others.try_for_each(|(id, _)| push(id, &mut rows))
+            })?;
         }
         if pushed?.is_continue() && rows.len() > 0 {
             let _ = emit(rows.take());

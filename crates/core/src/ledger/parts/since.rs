@@ -1,7 +1,7 @@
 //! What was added to the parts of one key since the store has it, for whoever reads.
 
 use super::blocks::Blocks;
-use super::split::{Split, texts};
+use super::split::{Role, Split, texts};
 use super::tuples::Combination;
 use crate::counter::rollup::Minutes;
 use crate::record::DecodeError;
@@ -97,6 +97,12 @@ impl PartsSince {
 
     fn split_and_text(&self, values: &ValuesSince) -> (&Split, &[u8]) {
         (&self.splits[values.split], &self.texts[values.text.clone()])
+    }
+
+    /// The roll-ups that decide about values of what was added, as it was when it was.
+    pub fn deciding(&self) -> impl Iterator<Item = u16> {
+        let all = self.splits.iter().flat_map(|split| &split.rollups);
+        all.filter(|rollup| rollup.role != Role::Counts).map(|rollup| rollup.number)
     }
 
     /// How many parts it may bring to a row, at most.

@@ -309,3 +309,34 @@ fn a_like_that_is_told_what_it_was_counted_for_is_taken_back_from_there() {
         [27 * 24 * 60]
     );
 }
+
+#[test]
+fn what_a_counter_as_a_whole_admits_is_the_same_wherever_cuts_fall() {
+    let countries = |is_cut: bool| {
+        let mut world = World::with(&before(), 30);
+        let shown = |world: &mut World, id: &str, country: &str| {
+            let mut sent = event("ad", "s", world.bench.log_time_ms as i64, &[("video", "b"), ("country", country)]);
+            (sent.received_at_ms, sent.event_id) = (world.bench.log_time_ms, Some(id.to_owned().into()));
+            world.bench.send(&[sent]);
+        };
+        shown(&mut world, "e1", "DE");
+        world.bench.configure(CONFIG);
+        let decides = world.begun_later("shown").remove(0);
+        let stand_in = world.begin("shown", decides.number);
+        world.cut(false);
+        shown(&mut world, "e2", "NL");
+        if is_cut {
+            world.cut(false);
+        }
+        let mut values = Vec::new();
+        put_bytes(&mut values, b"DE");
+        let parts = vec![FillPart { bucket: 0, values, delta: 100 }];
+        let keys = [&b"shown"[..], b"shown:b"].map(|id| FillKey { id: id.to_vec(), parts: parts.clone() }).to_vec();
+        assert!(world.step("shown", stand_in, FillStep::Add { generation: 0, keys }));
+        assert!(world.step("shown", stand_in, FillStep::End { since_ms: None }));
+        ["shown", "shown:b"].map(|id| flat(world.parts(id, "[country]")))
+    };
+    let expected = texts(&[("NL", 1), ("other", 100)]);
+    assert_eq!(countries(false), [expected.clone(), expected.clone()]);
+    assert_eq!(countries(true), [expected.clone(), expected]);
+}

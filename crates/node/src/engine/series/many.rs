@@ -276,7 +276,7 @@ impl AddedKeys {
         let minutes = series.minutes();
         for (cell, since) in self.keys {
             let of = PartsOf { cell, ..wanted.of.clone() };
-            let rows = PartRows::read(store, &of, &minutes)?;
+            let rows = PartRows::read(store, &of, &since, &minutes)?;
             series = rows.added_up(&of, &since, series)?;
             if keys > 1 && series.numbers() > SERIES_SUMS_MAX {
                 return Ok(Err(TooMuch::Sums));

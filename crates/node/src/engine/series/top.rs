@@ -107,7 +107,7 @@ impl RankedKeys {
         let reads = at.as_ref().map(|at| &*at.store);
         let minutes = wanted.empty.minutes();
         let sum = |of: &PartsOf, since: &PartsSince| {
-            let rows = PartRows::read(reads, of, &minutes)?;
+            let rows = PartRows::read(reads, of, since, &minutes)?;
             rows.added_up(of, since, wanted.empty.clone())
         };
         let key = |(Candidate { cell, id }, since): &(Candidate, PartsSince)| {

@@ -11,12 +11,14 @@ use tally_core::ledger::{CORRECTION, NONE, OTHER};
 use tally_core::limits::PARTS_PER_ROW_MAX;
 use tally_core::values::KeptRollup;
 
-/// Of a stand-in, behind a key and a bucket.
+/// Of a stand-in, behind a key or one of its buckets.
 pub struct Lacking<'a> {
     pub stand_in: &'a KeptRollup,
     /// When what it stands in for was added.
     pub since_ms: u64,
-    pub behind: Option<(&'a str, u64)>,
+    /// It says which values of its only dimension a key admits.
+    pub decides: bool,
+    pub behind: Option<(&'a str, Option<u64>)>,
 }
 
 /// Behind everything that came as an event.
@@ -49,9 +51,14 @@ impl Lacking<'_> {
     }
 
     fn behind(&self) -> String {
-        let Some((id, bucket)) = self.behind else { return String::new() };
-        let id = text(id);
-        format!(" AND (id > {id} OR (id = {id} AND bucket > {bucket}))")
+        match self.behind {
+            None => String::new(),
+            Some((id, None)) => format!(" AND id > {}", text(id)),
+            Some((id, Some(bucket))) => {
+                let id = text(id);
+                format!(" AND (id > {id} OR (id = {id} AND bucket > {bucket}))")
+            }
+        }
     }
 }
 
@@ -64,8 +71,14 @@ impl Recount<'_> {
             "SELECT id, bucket{by}, sum(value) AS value, min(first) AS first FROM (\n  {all}\n) AS all_of_it GROUP BY id, bucket{by}"
         );
         format!(
-            "SELECT id, bucket{by}, value FROM ({parts}) AS parts WHERE value <> 0{behind} ORDER BY id, bucket, first{by}",
+            "SELECT id, bucket{by}, value FROM ({parts}) AS parts WHERE {told}{behind} ORDER BY id, bucket, first{by}",
             parts = if by.is_empty() { parts } else { admitted(lacking, &parts) },
+            // A value that has come to nothing has its place all the same.
+            told = if lacking.decides {
+                format!("(value <> 0 OR by_0 NOT IN ({}))", words())
+            } else {
+                "value <> 0".to_owned()
+            },
             behind = lacking.behind(),
         )
     }
@@ -81,17 +94,17 @@ impl Recount<'_> {
         let whos: &[u8] = if self.counter.has_keys() { &[0, 1] } else { &[0] };
         let sides = whos.iter().flat_map(|who| [format!("({who}, 1)"), format!("({who}, -1)")]).collect::<Vec<_>>();
         let whos = whos.iter().map(|who| format!("({who})")).collect::<Vec<_>>();
-        // Each part that is explained is taken from what is not.
+        // Each part that is explained is taken from what is not. What is few stands on the left: that side is held in memory.
         let explained_by = lacking.by(|n, _| format!("CASE WHEN side > 0 THEN by_{n} ELSE '{NONE}' END"));
         let unexplained_by = lacking.by(|_, _| format!("'{NONE}'"));
         let has_by = lacking.by(|_, name| format!("dimensions[{}]", text(name)));
         format!(
             "SELECT {id}, CASE WHEN side > 0 THEN bucket ELSE {own} END AS bucket{explained_by},
     value * side AS value, CASE WHEN side > 0 THEN first ELSE {LAST} END AS first
-  FROM ({explained}) AS explained CROSS JOIN (VALUES {sides}) AS sides(who, side)
+  FROM (VALUES {sides}) AS sides(who, side) CROSS JOIN ({explained}) AS explained
   UNION ALL
   SELECT {id}, {own} AS bucket{unexplained_by}, value, {LAST} AS first
-  FROM ({worth}) AS worth CROSS JOIN (VALUES {whos}) AS whos(who)
+  FROM (VALUES {whos}) AS whos(who) CROSS JOIN ({worth}) AS worth
   UNION ALL
   SELECT id, {bucket} AS bucket{has_by}, -value AS value, {LAST} AS first FROM filling WHERE counter = {name}",
             explained = self.explained(lacking, &by),
@@ -133,25 +146,46 @@ impl Recount<'_> {
         )
     }
 
+    /// A row: the offset of the last correction that has voided what keys had, or brought them to what was counted.
+    pub fn last_disturbed(&self) -> String {
+        let own = self.own_ids("counter");
+        format!(
+            "SELECT coalesce(max(\"offset\"), 0) FROM corrections WHERE (cause = 'clear' OR purpose = 'restore') AND {own} AND \"offset\" <= {}",
+            self.to
+        )
+    }
+
     /// Rows (`id`, `value`): what each key is worth, behind a base what it has changed since.
     fn worth(&self) -> String {
-        let mut worth =
-            format!("SELECT id, \"sum\" AS value FROM counters WHERE counter = {}", text(&self.counter.name));
+        let name = text(&self.counter.name);
+        let mut worth = format!("SELECT id, \"sum\" AS value FROM counters WHERE counter = {name}");
+        if self.counter.has_keys() {
+            // Who counted by the bare name before it was declared has counted for no key.
+            let _ = write!(worth, " AND id <> {name}");
+        }
         if let Start::Base(from) = self.from {
             let own = self.own_ids("counter");
             let _ = write!(
                 worth,
                 " UNION ALL SELECT counter AS id, -value AS value FROM base WHERE {own} AND \"offset\" = {from}"
             );
+            if self.counter.has_keys() {
+                let _ = write!(worth, " AND counter <> {name}");
+            }
         }
         worth
     }
 }
 
+/// Values that have room in any case.
+fn words() -> String {
+    [NONE, CORRECTION, OTHER].map(text).join(", ")
+}
+
 /// Of a key and bucket only as many values as a row has place for, those that came first; the rest together.
 fn admitted(lacking: &Lacking<'_>, parts: &str) -> String {
     let by = lacking.by_names();
-    let words = [NONE, CORRECTION, OTHER].map(text).join(", ");
+    let words = words();
     let is_words = (0..lacking.stand_in.rollup.dimensions.len()).map(|n| format!("by_{n} IN ({words})"));
     let is_words = is_words.collect::<Vec<_>>().join(" AND ");
     let admitted = lacking

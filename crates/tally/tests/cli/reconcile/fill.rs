@@ -189,6 +189,8 @@ fn what_was_counted_by_name_or_cleared_before_is_in_the_parts_for_that_and_they_
     let dir = tempfile::tempdir().unwrap();
     let asked = Asked::start(dir.path(), "counters: []\n");
     asked.post("/v1/counters/plays:a/increment", r#"{"delta":5}"#);
+    // What has the bare name is nobody's key.
+    asked.post("/v1/counters/plays/increment", r#"{"delta":7}"#);
     let yaml = |rollups: &str| {
         format!(
             "counters:\n  - {{counterName: plays, mode: display, dimensions: [video], dedup: none, {rollups}rules: [{{on: played, op: increment}}]}}\n"
