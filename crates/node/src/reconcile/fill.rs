@@ -5,7 +5,7 @@
 //! what was added so far: so whoever is interrupted begins anew and finds the rest, and nothing has to be remembered. Before all that,
 //! entities that count are told what they were counted for, so that what they take back is taken from there.
 
-use super::recount::{Entities, Lacking, Start, takes_back};
+use super::recount::{Entities, Lacking, Of, Start, takes_back};
 use super::scene::{Scene, cannot_recount, first_number, numbers, optional_texts, texts};
 use super::{ReconcileError, Reconciler};
 use crate::clock::rfc3339;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tally_core::counter::rollup::minute_of;
 use tally_core::counter::{Counter, Direction};
 use tally_core::event::Event;
-use tally_core::id::name_of;
+use tally_core::id::{SEPARATOR, name_of};
 use tally_core::ledger::{Fill, FillKey, FillPart, FillStep};
 use tally_core::limits::{FILL_RECORD_BYTES, FILL_ROWS_MAX};
 use tally_core::machine::Machine;
@@ -30,6 +30,8 @@ const FAILED_PAUSE_MS: u64 = 60_000;
 const FAILED_PAUSE_MS_MAX: u64 = 24 * 3_600_000;
 /// A run comes within a second.
 const BEHIND_THE_RUN_MS: u64 = 2_000;
+/// Keys of the first page: each one after it may have more.
+const KEYS_AT_FIRST: usize = 1_000;
 /// How often a page is reckoned again because keys were cleared meanwhile.
 const REFUSED_MAX: u32 = 20;
 
@@ -55,7 +57,9 @@ struct Filling {
     kept: KeptRollup,
     /// Where counting began with the first page.
     begins: Option<(Start, Option<u64>)>,
-    behind: Option<Behind>,
+    place: Place,
+    /// Keys that are looked at at once: so many that what they come to fits into memory.
+    keys_at_once: usize,
     /// Up to where corrections had touched more than they added, when a page has ended within a key.
     disturbed: Option<i64>,
     entities: Told,
@@ -67,7 +71,8 @@ impl Filling {
     fn new(counter: String, kept: KeptRollup, told: &BTreeMap<(String, u64), Told>) -> Filling {
         let since_ms = kept.since_ms.unwrap_or(0);
         let entities = told.get(&(counter.clone(), since_ms)).copied().unwrap_or(Told::UpTo(None));
-        Filling { counter, kept, begins: None, behind: None, disturbed: None, entities, parts: 0, refused: 0 }
+        let (place, keys_at_once) = (Place::Whole(None), KEYS_AT_FIRST);
+        Filling { counter, kept, begins: None, place, keys_at_once, disturbed: None, entities, parts: 0, refused: 0 }
     }
 
     fn key(&self) -> (String, u16) {
@@ -75,7 +80,7 @@ impl Filling {
     }
 
     fn begin_again(&mut self) {
-        (self.behind, self.disturbed) = (None, None);
+        (self.place, self.disturbed) = (Place::Whole(None), None);
     }
 
     fn step(&self, rollup: u16, step: FillStep) -> Fill {
@@ -83,8 +88,14 @@ impl Filling {
     }
 }
 
-/// The last key of which nothing is lacking any more, or its last bucket.
-type Behind = (String, Option<u64>);
+/// Where nothing is lacking up to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: the counter as a whole comes first. Or up to one of its buckets.
+    Whole(Option<u64>),
+    /// Up to a key, and one of the buckets of the next one.
+    Keys { behind: Option<Vec<u8>>, within: Option<(String, u64)> },
+}
 
 /// How far entities know what they were counted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,10 +123,13 @@ enum Looked {
     Page {
         stand_in: u16,
         keys: Vec<FillKey>,
-        /// There are more behind this one.
-        behind: Option<Behind>,
+        /// Where that ends; `None` if nothing is behind it.
+        place: Option<Place>,
+        keys_at_once: usize,
         disturbed: i64,
     },
+    /// What so many keys come to does not fit into memory.
+    TooMuch(ReconcileError),
 }
 
 /// What is to be done next.
@@ -236,7 +250,7 @@ impl Reconciler {
         let begun = clock.passed();
         let (scene, looked) = self.undisturbed(async |scene| self.look(scene, filling).await).await?;
         let took = clock.passed() - begun;
-        let (stand_in, keys, behind, disturbed) = match looked {
+        let (stand_in, keys, place, disturbed) = match looked {
             Looked::Gone => return Ok(Filled::All),
             Looked::Waits(until_ms) => return Ok(Filled::Waits(until_ms)),
             Looked::Cannot(why) => {
@@ -264,7 +278,15 @@ impl Reconciler {
                 }
                 return Ok(Filled::Some);
             }
-            Looked::Page { stand_in, keys, behind, disturbed } => (stand_in, keys, behind, disturbed),
+            Looked::TooMuch(error) if filling.keys_at_once == 1 => return Err(error),
+            Looked::TooMuch(_) => {
+                filling.keys_at_once = (filling.keys_at_once / 8).max(1);
+                return Ok(Filled::Some);
+            }
+            Looked::Page { stand_in, keys, place, keys_at_once, disturbed } => {
+                filling.keys_at_once = keys_at_once;
+                (stand_in, keys, place, disturbed)
+            }
         };
         let begins = (scene.from, scene.base_ms);
         if filling.begins.replace(begins).is_some_and(|before| before != begins) {
@@ -295,10 +317,10 @@ impl Reconciler {
             filling.parts += parts as u64;
         }
         filling.refused = 0;
-        if behind.is_some() {
-            let is_within = behind.as_ref().is_some_and(|(_, bucket)| bucket.is_some());
+        if let Some(place) = place {
+            let is_within = matches!(place, Place::Whole(Some(_)) | Place::Keys { within: Some(_), .. });
             filling.disturbed = is_within.then_some(disturbed);
-            filling.behind = behind;
+            filling.place = place;
             return Ok(Filled::Some);
         }
         let end = FillStep::End { since_ms: scene.base_ms };
@@ -342,17 +364,78 @@ impl Reconciler {
             }
             return Ok(Looked::NotBegun);
         };
-        let behind = filling.behind.as_ref().map(|(id, bucket)| (&**id, *bucket));
+        self.page(scene, filling, counter, stand_in, since_ms).await
+    }
+
+    /// What the next keys lack.
+    async fn page(
+        &self,
+        scene: &Scene,
+        filling: &Filling,
+        counter: &Counter,
+        stand_in: &KeptRollup,
+        since_ms: u64,
+    ) -> Result<Looked, ReconcileError> {
         let recount = scene.recount(counter);
         let disturbed = first_number(&self.ask(scene, recount.last_disturbed()).await?);
-        let lacking = recount.lacking(&Lacking { stand_in, since_ms, decides: decides(counter, stand_in), behind });
-        let page = Page::read(&self.ask_for(scene, lacking, FILL_ROWS_MAX).await?, stand_in);
-        Ok(match page {
-            Some(Page { keys, behind }) => Looked::Page { stand_in: stand_in.number, keys, behind, disturbed },
-            None => {
-                Looked::Cannot("the parts of one key and bucket are larger than an answer in SQL may be".to_owned())
+        let mut keys_at_once = filling.keys_at_once;
+        let page = |keys, place, keys_at_once| {
+            Ok(Looked::Page { stand_in: stand_in.number, keys, place, keys_at_once, disturbed })
+        };
+        let Some(ids) = ids_of(scene, counter, filling)? else { return page(Vec::new(), None, keys_at_once) };
+        let (of, behind) = match &filling.place {
+            Place::Whole(behind) => (Of::Whole, *behind),
+            Place::Keys { within: Some((id, bucket)), .. } => (Of::Keys { from: id, to: id }, Some(*bucket)),
+            Place::Keys { .. } => (Of::Keys { from: &ids[0], to: &ids[ids.len() - 1] }, None),
+        };
+        let lacking = Lacking { stand_in, since_ms, decides: decides(counter, stand_in), of, behind };
+        let answer = match self.ask_for(scene, recount.lacking(&lacking), FILL_ROWS_MAX).await {
+            Err(error @ ReconcileError::Sql(_)) => return Ok(Looked::TooMuch(error)),
+            answer => answer?,
+        };
+        let Some(Page { keys, cut, rows }) = Page::read(&answer, stand_in) else {
+            let why = "the parts of one key and bucket are larger than an answer in SQL may be";
+            return Ok(Looked::Cannot(why.to_owned()));
+        };
+        let place = match (&filling.place, cut) {
+            (Place::Whole(_), Some((_, bucket))) => Some(Place::Whole(bucket)),
+            (Place::Whole(_), None) => counter.has_keys().then_some(Place::Keys { behind: None, within: None }),
+            (Place::Keys { behind, .. }, Some((id, Some(bucket)))) => {
+                keys_at_once = 1;
+                Some(Place::Keys { behind: behind.clone(), within: Some((id, bucket)) })
             }
-        })
+            (Place::Keys { .. }, Some((id, None))) => {
+                keys_at_once = (keys_at_once / 2).max(1);
+                Some(Place::Keys { behind: Some(id.into_bytes()), within: None })
+            }
+            (Place::Keys { .. }, None) => {
+                if rows < FILL_ROWS_MAX / 8 {
+                    keys_at_once = (keys_at_once * 4).min(FILL_ROWS_MAX);
+                }
+                Some(Place::Keys { behind: ids.last().map(|id| id.clone().into_bytes()), within: None })
+            }
+        };
+        page(keys, place, keys_at_once)
+    }
+}
+
+/// The keys that are looked at next, in the order of their ids; `None` if there are none any more.
+fn ids_of(scene: &Scene, counter: &Counter, filling: &Filling) -> Result<Option<Vec<String>>, ReconcileError> {
+    let behind = match &filling.place {
+        Place::Whole(_) => return Ok(Some(vec![counter.name.to_string()])),
+        Place::Keys { within: Some((id, _)), .. } => return Ok(Some(vec![id.clone()])),
+        Place::Keys { behind, within: None } => behind,
+    };
+    let (prefix, mut after) = ([counter.name.as_bytes(), &[SEPARATOR]].concat(), behind.clone());
+    loop {
+        let page = scene.snapshot.page_of(&prefix, after.as_deref(), filling.keys_at_once)?;
+        // A key of a declared counter is a text.
+        let ids = page.counters.into_iter().filter_map(|(id, _)| String::from_utf8(id).ok()).collect::<Vec<_>>();
+        match page.next {
+            _ if !ids.is_empty() => return Ok(Some(ids)),
+            None => return Ok(None),
+            next => after = next,
+        }
     }
 }
 
@@ -434,11 +517,13 @@ fn decides(counter: &Counter, kept: &KeptRollup) -> bool {
 /// What keys lack, in their order.
 struct Page {
     keys: Vec<FillKey>,
-    behind: Option<Behind>,
+    /// The last key that is there as a whole, if there are more; or the last bucket of one that is too large for that.
+    cut: Option<(String, Option<u64>)>,
+    rows: usize,
 }
 
 impl Page {
-    /// Up to the last key that is there as a whole, or the last bucket of one that is too large for that; `None` if that is as well.
+    /// `None` if not even a bucket is there as a whole.
     fn read(answer: &Answer, stand_in: &KeptRollup) -> Option<Page> {
         let dimensions = stand_in.rollup.dimensions.len();
         let mut rows: Vec<(String, u64, FillPart)> = Vec::new();
@@ -451,22 +536,22 @@ impl Page {
                 rows.push((id, bucket_ms as u64, FillPart { bucket: minute_of(bucket_ms), values, delta }));
             }
         }
-        let mut behind = None;
+        let mut cut = None;
         if answer.is_truncated {
             let (id, bucket, _) = rows.last()?;
             let key = rows.iter().rposition(|(other, ..)| other != id);
             let whole = key.or_else(|| rows.iter().rposition(|(_, at, _)| at != bucket))?;
             rows.truncate(whole + 1);
-            behind = rows.last().map(|(id, bucket, _)| (id.clone(), key.is_none().then_some(*bucket)));
+            cut = rows.last().map(|(id, bucket, _)| (id.clone(), key.is_none().then_some(*bucket)));
         }
-        let mut keys: Vec<FillKey> = Vec::new();
+        let (mut keys, told): (Vec<FillKey>, _) = (Vec::new(), rows.len());
         for (id, _, part) in rows {
             match keys.last_mut().filter(|key| key.id == id.as_bytes()) {
                 Some(key) => key.parts.push(part),
                 None => keys.push(FillKey { id: id.into_bytes(), parts: vec![part] }),
             }
         }
-        Some(Page { keys, behind })
+        Some(Page { keys, cut, rows: told })
     }
 }
 

@@ -9,7 +9,7 @@ mod slices;
 mod zones;
 
 pub use entities::Entities;
-pub use lacking::Lacking;
+pub use lacking::{Lacking, Of};
 pub use slices::{At, Slices};
 
 use std::collections::BTreeSet;

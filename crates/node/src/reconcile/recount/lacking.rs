@@ -11,14 +11,25 @@ use tally_core::ledger::{CORRECTION, NONE, OTHER};
 use tally_core::limits::PARTS_PER_ROW_MAX;
 use tally_core::values::KeptRollup;
 
-/// Of a stand-in, behind a key or one of its buckets.
+/// What a stand-in lacks, of some keys.
 pub struct Lacking<'a> {
     pub stand_in: &'a KeptRollup,
     /// When what it stands in for was added.
     pub since_ms: u64,
     /// It says which values of its only dimension a key admits.
     pub decides: bool,
-    pub behind: Option<(&'a str, Option<u64>)>,
+    pub of: Of<'a>,
+    /// Only buckets behind this one, of the first key.
+    pub behind: Option<u64>,
+}
+
+/// Of whom.
+#[derive(Clone, Copy)]
+pub enum Of<'a> {
+    /// The counter as a whole, which is a key by its name.
+    Whole,
+    /// Keys in the order of their ids. Each question is about so few that what they come to fits into memory.
+    Keys { from: &'a str, to: &'a str },
 }
 
 /// Behind everything that came as an event.
@@ -50,72 +61,80 @@ impl Lacking<'_> {
         (0..self.stand_in.rollup.dimensions.len()).map(|n| format!(", by_{n}")).collect()
     }
 
-    fn behind(&self) -> String {
-        match self.behind {
-            None => String::new(),
-            Some((id, None)) => format!(" AND id > {}", text(id)),
-            Some((id, Some(bucket))) => {
-                let id = text(id);
-                format!(" AND (id > {id} OR (id = {id} AND bucket > {bucket}))")
+    /// Rows that matter, by their ids.
+    fn range(&self) -> String {
+        match self.of {
+            Of::Whole => "TRUE".to_owned(),
+            Of::Keys { from, to } => format!("id >= {} AND id <= {}", text(from), text(to)),
+        }
+    }
+
+    fn told(&self) -> String {
+        // A value that has come to nothing has its place all the same.
+        let is_told = match self.decides {
+            true => format!("(value <> 0 OR by_0 NOT IN ({}))", words()),
+            false => "value <> 0".to_owned(),
+        };
+        match (self.behind, self.of) {
+            (None, _) => is_told,
+            (Some(behind), Of::Whole) => format!("{is_told} AND bucket > {behind}"),
+            (Some(behind), Of::Keys { from, .. }) => {
+                format!("{is_told} AND (id > {} OR bucket > {behind})", text(from))
             }
         }
     }
 }
 
 impl Recount<'_> {
-    /// Rows (`id`, `bucket`, `by_0` and so on, `value`) in the order of keys and buckets, and within those in the order of the log. The counter
-    /// as a whole is a key by its name.
+    /// Rows (`id`, `bucket`, `by_0` and so on, `value`) in the order of keys and buckets, and within those in the order of the log.
     pub fn lacking(&self, lacking: &Lacking<'_>) -> String {
         let (by, all) = (lacking.by_names(), self.explained_and_less(lacking));
         let parts = format!(
             "SELECT id, bucket{by}, sum(value) AS value, min(first) AS first FROM (\n  {all}\n) AS all_of_it GROUP BY id, bucket{by}"
         );
         format!(
-            "SELECT id, bucket{by}, value FROM ({parts}) AS parts WHERE {told}{behind} ORDER BY id, bucket, first{by}",
+            "SELECT id, bucket{by}, value FROM ({parts}) AS parts WHERE {told} ORDER BY id, bucket, first{by}",
             parts = if by.is_empty() { parts } else { admitted(lacking, &parts) },
-            // A value that has come to nothing has its place all the same.
-            told = if lacking.decides {
-                format!("(value <> 0 OR by_0 NOT IN ({}))", words())
-            } else {
-                "value <> 0".to_owned()
-            },
-            behind = lacking.behind(),
+            told = lacking.told(),
+        )
+    }
+
+    /// A row: the offset of the last correction that has voided what keys had, or brought them to what was counted.
+    pub fn last_disturbed(&self) -> String {
+        let own = self.own_ids("counter");
+        format!(
+            "SELECT coalesce(max(\"offset\"), 0) FROM corrections WHERE (cause = 'clear' OR purpose = 'restore') AND {own} AND \"offset\" <= {}",
+            self.to
         )
     }
 
     /// What is explained, what is not, and less what the stand-in has.
     fn explained_and_less(&self, lacking: &Lacking<'_>) -> String {
         let (name, by, own) = (text(&self.counter.name), lacking.by_names(), lacking.own_bucket());
-        let id = if self.counter.has_keys() {
-            format!("CASE WHEN who = 0 THEN id ELSE {name} END AS id")
-        } else {
-            "id".to_owned()
-        };
-        let whos: &[u8] = if self.counter.has_keys() { &[0, 1] } else { &[0] };
-        let sides = whos.iter().flat_map(|who| [format!("({who}, 1)"), format!("({who}, -1)")]).collect::<Vec<_>>();
-        let whos = whos.iter().map(|who| format!("({who})")).collect::<Vec<_>>();
         // Each part that is explained is taken from what is not. What is few stands on the left: that side is held in memory.
         let explained_by = lacking.by(|n, _| format!("CASE WHEN side > 0 THEN by_{n} ELSE '{NONE}' END"));
         let unexplained_by = lacking.by(|_, _| format!("'{NONE}'"));
         let has_by = lacking.by(|_, name| format!("dimensions[{}]", text(name)));
         format!(
-            "SELECT {id}, CASE WHEN side > 0 THEN bucket ELSE {own} END AS bucket{explained_by},
+            "SELECT id, CASE WHEN side > 0 THEN bucket ELSE {own} END AS bucket{explained_by},
     value * side AS value, CASE WHEN side > 0 THEN first ELSE {LAST} END AS first
-  FROM (VALUES {sides}) AS sides(who, side) CROSS JOIN ({explained}) AS explained
+  FROM (VALUES (1), (-1)) AS sides(side) CROSS JOIN ({explained}) AS explained
   UNION ALL
-  SELECT {id}, {own} AS bucket{unexplained_by}, value, {LAST} AS first
-  FROM (VALUES {whos}) AS whos(who) CROSS JOIN ({worth}) AS worth
+  SELECT id, {own} AS bucket{unexplained_by}, value, {LAST} AS first FROM ({worth}) AS worth
   UNION ALL
-  SELECT id, {bucket} AS bucket{has_by}, -value AS value, {LAST} AS first FROM filling WHERE counter = {name}",
+  SELECT id, {bucket} AS bucket{has_by}, -value AS value, {LAST} AS first FROM filling
+  WHERE counter = {name} AND {is_it}",
             explained = self.explained(lacking, &by),
-            worth = self.worth(),
+            worth = self.worth(lacking),
             bucket = match lacking.at() {
                 // As the roll-up itself has put it.
                 Some(_) => At::Moment.of("bucket"),
                 None => lacking.bucket_of("bucket"),
             },
-            sides = sides.join(", "),
-            whos = whos.join(", "),
+            is_it = match lacking.of {
+                Of::Whole => format!("id = {name}"),
+                Of::Keys { .. } => lacking.range(),
+            },
         )
     }
 
@@ -132,48 +151,46 @@ impl Recount<'_> {
         let adjusted = self.adjusted_by(lacking.at().unwrap_or(At::Moment));
         let corrected_bucket = if lacking.at().is_some() { "bucket" } else { "CAST(0 AS BIGINT) AS bucket" };
         let parked_by = lacking.by(|_, name| format!("coalesce(dimensions[{}], '{NONE}')", text(name)));
+        let (name, range) = (text(&self.counter.name), lacking.range());
+        let by_bucket = format!(", bucket{by}");
+        let (id, events) = match lacking.of {
+            Of::Whole => (
+                format!("{name} AS id"),
+                format!("SELECT {name} AS id{by_bucket}, value, first FROM ({counted}) AS counted"),
+            ),
+            Of::Keys { .. } => {
+                let counted = format!("SELECT * FROM ({counted}) AS each_one WHERE {range}");
+                ("id".to_owned(), self.summed_in_order(&counted, &by_bucket))
+            }
+        };
         format!(
             "SELECT id, bucket{by}, sum(value) AS value, min(first) AS first FROM (
     {events}
     UNION ALL
-    SELECT id, {corrected_bucket}{corrected_by}, value, {LAST} AS first FROM ({adjusted}) AS adjusted
+    SELECT {id}, {corrected_bucket}{corrected_by}, value, {LAST} AS first FROM ({adjusted}) AS adjusted WHERE {range}
     UNION ALL
-    SELECT id, {parked_bucket} AS bucket{parked_by}, -delta AS value, {LAST} AS first FROM parked_parts WHERE counter = {name}
+    SELECT {id}, {parked_bucket} AS bucket{parked_by}, -delta AS value, {LAST} AS first
+    FROM parked_parts WHERE counter = {name} AND {range}
   ) AS explanations GROUP BY id, bucket{by}",
-            events = self.summed_in_order(&counted, &format!(", bucket{by}")),
             parked_bucket = lacking.bucket_of("bucket"),
-            name = text(&self.counter.name),
-        )
-    }
-
-    /// A row: the offset of the last correction that has voided what keys had, or brought them to what was counted.
-    pub fn last_disturbed(&self) -> String {
-        let own = self.own_ids("counter");
-        format!(
-            "SELECT coalesce(max(\"offset\"), 0) FROM corrections WHERE (cause = 'clear' OR purpose = 'restore') AND {own} AND \"offset\" <= {}",
-            self.to
         )
     }
 
     /// Rows (`id`, `value`): what each key is worth, behind a base what it has changed since.
-    fn worth(&self) -> String {
-        let name = text(&self.counter.name);
+    fn worth(&self, lacking: &Lacking<'_>) -> String {
+        let (name, range) = (text(&self.counter.name), lacking.range());
+        let id = if matches!(lacking.of, Of::Whole) { format!("{name} AS id") } else { "id".to_owned() };
+        // Who counted by the bare name before it was declared has counted for no key.
+        let is_key = if self.counter.has_keys() { format!("id <> {name}") } else { "TRUE".to_owned() };
         let mut worth = format!("SELECT id, \"sum\" AS value FROM counters WHERE counter = {name}");
-        if self.counter.has_keys() {
-            // Who counted by the bare name before it was declared has counted for no key.
-            let _ = write!(worth, " AND id <> {name}");
-        }
         if let Start::Base(from) = self.from {
             let own = self.own_ids("counter");
             let _ = write!(
                 worth,
                 " UNION ALL SELECT counter AS id, -value AS value FROM base WHERE {own} AND \"offset\" = {from}"
             );
-            if self.counter.has_keys() {
-                let _ = write!(worth, " AND counter <> {name}");
-            }
         }
-        worth
+        format!("SELECT {id}, value FROM ({worth}) AS worth_of_each WHERE {is_key} AND {range}")
     }
 }
 
