@@ -332,8 +332,9 @@ impl Reconciler {
             context.progress(self.fill_progress());
             return Ok(Next::Again);
         }
-        let next_ms = self.fills.again_ms().map_or(self.next_ms, |again_ms| again_ms.min(self.next_ms));
-        let wait_ms = next_ms.saturating_sub(context.clock().now_ms()).max(1);
+        let now_ms = context.clock().now_ms();
+        let next_ms = self.fills.again_ms(now_ms).map_or(self.next_ms, |again_ms| again_ms.min(self.next_ms));
+        let wait_ms = next_ms.saturating_sub(now_ms).max(1);
         Ok(Next::After(Duration::from_millis(wait_ms)))
     }
 }

@@ -137,7 +137,7 @@ enum Filled {
     Some,
     All,
     Cannot(String),
-    Waits(u64),
+    Waits { until_ms: u64, why: String },
 }
 
 impl Fills {
@@ -149,9 +149,9 @@ impl Fills {
         };
     }
 
-    /// When something may be filled that waits.
-    pub fn again_ms(&self) -> Option<u64> {
-        self.waits.values().min().copied().filter(|_| !self.are_off)
+    /// When something may be filled that waits. What waits for something else as well has its turn then.
+    pub fn again_ms(&self, now_ms: u64) -> Option<u64> {
+        self.waits.values().copied().filter(|until_ms| *until_ms > now_ms && !self.are_off).min()
     }
 }
 
@@ -168,7 +168,7 @@ impl Reconciler {
         let (counter, rollup, parts) = (&filling.counter, filling.kept.rollup.to_string(), filling.parts);
         let key = filling.key();
         self.fills.told.insert((counter.clone(), filling.kept.since_ms.unwrap_or(0)), filling.entities);
-        if filled.is_ok() {
+        if matches!(filled, Ok(Filled::All | Filled::Cannot(_))) {
             self.fills.failures.remove(&key);
         }
         match filled {
@@ -185,9 +185,7 @@ impl Reconciler {
                 self.fills.waits.insert(key.clone(), u64::MAX);
                 self.fills.tell(key, Some(why));
             }
-            Ok(Filled::Waits(until_ms)) => {
-                let why =
-                    format!("late entries from before it wait for their runs, the last one at {}", rfc3339(until_ms));
+            Ok(Filled::Waits { until_ms, why }) => {
                 self.fills.waits.insert(key.clone(), until_ms.max(now_ms) + BEHIND_THE_RUN_MS);
                 self.fills.tell(key, Some(why));
             }
@@ -252,7 +250,11 @@ impl Reconciler {
         let took = clock.passed() - begun;
         let (stand_in, keys, place, disturbed) = match looked {
             Looked::Gone => return Ok(Filled::All),
-            Looked::Waits(until_ms) => return Ok(Filled::Waits(until_ms)),
+            Looked::Waits(until_ms) => {
+                let until = rfc3339(until_ms);
+                let why = format!("late entries from before it wait for their runs, the last one at {until}");
+                return Ok(Filled::Waits { until_ms, why });
+            }
             Looked::Cannot(why) => {
                 if let Some(stand_in) = stand_in_for(&scene.state, filling) {
                     self.engine.fill(&filling.step(stand_in.number, FillStep::Drop)).await?;
@@ -268,6 +270,12 @@ impl Reconciler {
                 return Ok(Filled::Some);
             }
             Looked::Instead(kept) => {
+                let waits_until = self.fills.waits.get(&(filling.counter.clone(), kept.number));
+                if let Some(until_ms) = waits_until.copied().filter(|until_ms| *until_ms > self.engine.clock().now_ms())
+                {
+                    let why = format!("{} is filled first, and waits", kept.rollup);
+                    return Ok(Filled::Waits { until_ms, why });
+                }
                 *filling = Filling::new(filling.counter.clone(), kept, &self.fills.told);
                 return Ok(Filled::Some);
             }
