@@ -181,6 +181,10 @@ ORDER BY CASE WHEN bucket < 0 THEN 0 ELSE 1 END, bucket DESC",
 
     /// The parts of a key that was cleared begin anew, and do not say what was counted.
     pub fn not_cleared(&self) -> String {
+        if !self.has_clears {
+            // All rows would be held in memory, to be looked up among none.
+            return "TRUE".to_owned();
+        }
         format!("id NOT IN (SELECT counter FROM corrections WHERE cause = 'clear' AND \"offset\" <= {})", self.to)
     }
 }
